@@ -15,10 +15,48 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3,11),(3,12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help setup rehearse test lint
+.PHONY: help setup rehearse test quick lint manifests image push bench lock clean
+
+CONFIG  ?= cluster.yaml
+JOB     ?= job.yaml
+# Files that a target leaves out when it looks for what to check.
+PYTEST  := $(RUN) $(BIN)/pytest
 
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+rehearse: setup examples/quick_start/sample.tsv  ## the main job, start to end, on this machine alone: deploy, split, train, evaluate, destroy
+	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB)
+
+test: setup lint quick  ## everything: lint, the quick tests, then the slow ones side by side
+	@$(PYTEST) -m "slow or container" -n 2 --dist loadgroup
+
+quick: setup  ## the tests of an edit round: under 15 seconds
+	@$(PYTEST) -m "not slow and not container"
+
+lint: setup  ## ruff and mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+manifests: setup  ## the review copy of job.yaml's manifests, in dist/
+	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
+
+bench: setup  ## every benchmark: ratios, each measured in one run
+	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
+
+clean:  ## remove what was made, but for the environments (.venv*, node_modules)
+	@rm -rf dist cdk.out .rehearsal .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
+
+examples/quick_start/sample.tsv: examples/quick_start/make_sample.py | $(VENV)/.ready
+	@$(BIN)/python $< $@
+
+COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock: setup  ## resolve the lock files anew, from the ranges
+	@$(COMPILE) --extra dev -o requirements/project.lock pyproject.toml
+	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
+	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
+	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
 setup: $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready  ## virtual environments, Node and the CDK command line, all pinned
 
