@@ -1,0 +1,81 @@
+"""What a runtime is: the one place that knows which programs make a training job of one kind of Paddle.
+
+Promises: a runtime only describes processes; it starts none, reads no file and imports no Paddle, so that
+the supervisor stays small and quick. A runtime is one file in this folder that sets `RUNTIME`; nothing else
+has to be told of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from paddle_node.environment import Attempt, NodeEnvironment, Peer
+
+Role = Literal["server", "trainer"]
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of this pod, described completely: nothing is inherited, nothing passes through a shell."""
+
+    role: Role
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    """The whole environment of the process."""
+    log: Path
+    """Its output, line by line, as CONTRACT's layout names it (server.log, train.log)."""
+    working_directory: Path | None = None
+    """None: the supervisor's own. Paddle wants to write into it."""
+    listens: tuple[tuple[str, int], ...] = ()
+    """Addresses that accept connections once this process is ready to serve."""
+    needs_servers: bool = False
+    """Start it only when the `listens` of EVERY pod's servers accept connections (otherwise: at once)."""
+    exits_by_itself: bool = True
+    """False: a server that never ends (0.x); the supervisor ends it when every trainer is done."""
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """A kind of Paddle that can train a job."""
+
+    @property
+    def name(self) -> str:
+        """As PADDLE_NODE_RUNTIME spells it."""
+
+    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
+        """Processes worth starting while peers are still missing; empty where nothing can be done ahead.
+
+        Each imports what is slow to import and then reads ONE line from its standard input: the JSON object
+        {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process. It exits
+        with 0 when its input ends first. An attempt without a standby starts `Process.argv` itself.
+        """
+
+    def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+        """All processes of this pod in one attempt, servers first."""
+
+
+def names() -> tuple[str, ...]:
+    """Every allowed value of PADDLE_NODE_RUNTIME."""
+    return tuple(sorted(_runtimes()))
+
+
+def by_name(name: str) -> Runtime:
+    """The runtime that `name` means; raises ValueError with the allowed names."""
+    try:
+        return _runtimes()[name]
+    except KeyError:
+        raise ValueError(f"{name!r} is no runtime: {', '.join(names())} are") from None
+
+
+@cache
+def _runtimes() -> dict[str, Runtime]:
+    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    found: list[Runtime] = [module.RUNTIME for module in modules if hasattr(module, "RUNTIME")]
+    return {runtime.name: runtime for runtime in found}
