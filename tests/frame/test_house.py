@@ -1,0 +1,75 @@
+"""The rooms know each other only along the arrows of docs/architecture.md, and what is pinned stays pinned."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# room -> what its files may import of the project and of the heavy libraries.
+MAY_IMPORT = {
+    "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
+    "stacks": {"stacks", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
+    "k8s_charts": {"k8s_charts", "paddle_node", "cdk8s", "cdk8s_plus_33", "constructs"},
+    "trainer_image": {"paddle_node"},
+    "operations": {"operations", "k8s_charts", "stacks.cluster_spec", "paddle_node"},
+    "rehearsal": {"rehearsal", "k8s_charts", "paddle_node", "operations", "stacks.cluster_spec"},
+    "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
+}
+WATCHED = {
+    "app", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "rehearsal",
+    "aws_cdk", "cdk8s", "cdk8s_plus_33", "constructs", "cdk_nag",
+}  # fmt: skip
+
+
+def imports(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] in WATCHED}
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_arrows(room: str) -> None:
+    allowed = MAY_IMPORT[room]
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in (ROOT / room).rglob("*.py")
+        for name in sorted(imports(file))
+        if not any(name == a or name.startswith(f"{a}.") for a in allowed)
+    ]
+    assert wrong == []
+
+
+def test_constructs_know_no_environment() -> None:
+    """A construct is configured by its props alone."""
+    for file in (ROOT / "constructs_lib").rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) (os|yaml)\b", file.read_text(), re.M), file
+
+
+def lock_files() -> list[Path]:
+    return sorted([*ROOT.glob("requirements/*.lock"), *ROOT.glob("trainer_image/*.lock"), *ROOT.glob("rehearsal/*/*.lock")])
+
+
+@pytest.mark.parametrize("lock", lock_files(), ids=lambda p: p.name)
+def test_locks_pin_with_hashes_and_name_no_index(lock: Path) -> None:
+    text = lock.read_text()
+    assert not re.search(r"^\s*(--(index|extra-index|find-links|trusted-host)|.*://)", text, re.M)
+    pins = re.findall(r"^([A-Za-z0-9_.-]+)==\S+ \\\n    --hash=sha256:", text, re.M)
+    assert len(pins) == len(re.findall(r"^[A-Za-z0-9]", text, re.M)) > 0
+
+
+def test_npm_lock_pins_and_names_no_registry() -> None:
+    package = json.loads((ROOT / "package.json").read_text())
+    lock = json.loads((ROOT / "package-lock.json").read_text())
+    assert package["dependencies"]["aws-cdk"] == "2.1148.1"  # npm's `latest` tag is older than the library's schema
+    packages = {name: entry for name, entry in lock["packages"].items() if name}
+    # A bundled package lies inside its parent's archive, which has the hash.
+    assert all("integrity" in entry or entry.get("inBundle") for entry in packages.values())
+    assert not any("resolved" in entry for entry in packages.values())
