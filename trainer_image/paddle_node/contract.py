@@ -83,6 +83,22 @@ class Variable(StrEnum):
     """Seconds to wait for all N pods before the job fails and names the missing ones."""
     SEED = "PADDLE_NODE_SEED"
     """Seed of initial parameters and of the order of batches."""
+    GRACE = "PADDLE_NODE_GRACE"
+    """Seconds between SIGTERM and the last moment to leave: terminationGracePeriodSeconds less a margin."""
+    STALL = "PADDLE_NODE_STALL"
+    """Seconds without a step after which the liveness probe fails in the pod that holds the others up."""
+    LEASE = "PADDLE_NODE_LEASE"
+    """Seconds without a heartbeat after which a dead run's lease on the folder expires."""
+
+    # What the supervisor hands to its trainer and pserver processes.
+    COORDINATOR = "PADDLE_NODE_COORDINATOR"
+    """host:port of the supervisor of trainer 0."""
+    ATTEMPT = "PADDLE_NODE_ATTEMPT"
+    """Number of this attempt, from 1, kept on the volume."""
+    RESUME_PASS = "PADDLE_NODE_RESUME_PASS"
+    """Newest complete pass, to resume behind; empty: start from nothing."""
+    TRAINER_ID = "PADDLE_NODE_TRAINER_ID"
+    """This pod's trainer id, as discovery found it."""
 
     # Set by the rehearsal alone; empty in a container.
     ROOT = "PADDLE_NODE_ROOT"
@@ -145,6 +161,15 @@ PORTS_NUM_SPARSE = 2
 CONTROL_PORT = 7163
 TRAINER_PORTS_FROM = 8500
 """fleet's trainers listen from here upwards, one port a trainer of one address."""
+PEER_DEADLINE = 900.0
+"""Seconds; a node group that grows from zero brings its pods up within it."""
+GRACE = 25.0
+"""Seconds; Kubernetes' terminationGracePeriodSeconds is 30 unless the pod says otherwise."""
+STALL = 900.0
+"""Seconds."""
+LEASE = 90.0
+"""Seconds; longer than the 60 s for which an NFS client may trust what it knows of a directory."""
+ATTEMPTS = 3
 
 
 def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
@@ -199,6 +224,11 @@ class JobFolder:
 
     def train_log(self, trainer_id: int) -> Path:
         return self.node(trainer_id) / "train.log"
+
+    @property
+    def run_state(self) -> Path:
+        """The lease and the record of the attempts: durable facts, written by the supervisor of trainer 0 alone (ours)."""
+        return self.output / "run"
 
     def metrics(self, trainer_id: int) -> Path:
         """One JSON object a line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""

@@ -1,0 +1,118 @@
+"""What a trainer process says to the other trainers, by way of the supervisor of trainer 0.
+
+Promises: `join` costs one TCP connection and no thread; `barrier` and `gather` return when all N trainers of this
+attempt have arrived, and raise `AttemptEnded` at once when the attempt is over; a wait never outlives the
+supervisor of trainer 0 by more than `SILENCE` seconds. Messages are JSON objects, one a line.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from paddle_node.contract import Variable
+
+SILENCE = 30.0
+"""Seconds without a word from the coordinator, who speaks every second to whoever waits, after which it counts as dead."""
+CONNECT = 30.0
+"""Seconds to reach the coordinator: it was there when this process was started."""
+PROGRESS_EVERY = 1.0
+"""Seconds between two reports of progress; calls in between cost a clock reading."""
+LONGEST = 4 * 1024 * 1024
+"""Bytes of one message: a gathered value belongs in a file when it is larger."""
+
+
+class AttemptEnded(Exception):
+    """A process or pod of this attempt was lost: leave; the supervisors start the next attempt."""
+
+
+class Session:
+    """One trainer's place in one attempt. Not for use by several threads."""
+
+    def __init__(self, connection: socket.socket, trainer_id: int, trainers: int, attempt: int) -> None:
+        self.trainer_id = trainer_id
+        self.trainers = trainers
+        self.attempt = attempt
+        self._connection = connection
+        self._buffer = b""
+        self._reported = -PROGRESS_EVERY
+
+    def servers(self) -> None:
+        """Returns when the pservers of all N pods listen."""
+        self._ask({"ask": "servers"})
+
+    def barrier(self, name: str) -> None:
+        """Returns when all N trainers have called it with the same name. A name may be used again."""
+        self.gather(name, None)
+
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """Every trainer's JSON value, by trainer id, when all N have called it with the same name."""
+        answer: list[Any] = self._ask({"ask": "gather", "name": name, "value": value})["values"]
+        return answer
+
+    def progress(self, pass_number: int, step: int) -> None:
+        """Tells the health probe that training moves; at most one message a second is sent."""
+        now = time.monotonic()
+        if now - self._reported >= PROGRESS_EVERY:
+            self._reported = now
+            self._send({"tell": "progress", "pass": pass_number, "step": step})
+
+    def leave(self) -> None:
+        """Waits until all N trainers leave; from then on a pserver may end. The session is over."""
+        self._ask({"ask": "leave"})
+        self._connection.close()
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        self._send(question)
+        while True:
+            answer = self._receive()
+            if "answer" in answer:
+                return answer
+            if "ended" in answer:
+                raise AttemptEnded(str(answer["ended"]))
+
+    def _send(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        if len(line) > LONGEST:
+            raise ValueError(f"{message.get('name', 'the message')} has {len(line)} bytes: at most {LONGEST} fit in one value")
+        try:
+            self._connection.sendall(line)
+        except OSError as error:
+            raise AttemptEnded(f"the coordinator is gone: {error}") from None
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            try:
+                part = self._connection.recv(65536)
+            except TimeoutError:
+                raise AttemptEnded(f"the coordinator said nothing for {SILENCE:.0f} s") from None
+            except OSError as error:
+                raise AttemptEnded(f"the coordinator is gone: {error}") from None
+            if not part:
+                raise AttemptEnded("the coordinator closed the connection")
+            self._buffer += part
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+def join(environ: Mapping[str, str]) -> Session:
+    """Enters the attempt that the supervisor wrote into this process's environment.
+
+    Raises `AttemptEnded` where the coordinator is gone or has gone on to another attempt.
+    """
+    host, _, port = environ[Variable.COORDINATOR].rpartition(":")
+    trainer_id, trainers = int(environ[Variable.TRAINER_ID]), int(environ[Variable.TRAINERS])
+    attempt = int(environ[Variable.ATTEMPT])
+    try:
+        connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT)
+    except OSError as error:
+        raise AttemptEnded(f"the coordinator at {environ[Variable.COORDINATOR]} cannot be reached: {error}") from None
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.settimeout(SILENCE)
+    session = Session(connection, trainer_id, trainers, attempt)
+    session._ask({"hello": "trainer", "run": environ.get(Variable.RUN_ID, ""), "index": trainer_id, "attempt": attempt})
+    return session
