@@ -1,0 +1,255 @@
+"""An AWS account on this machine, for as long as a `with` block lasts.
+
+Promises: the emulator listens on a port of its own and is gone when the block ends, whichever way it ends;
+cdk is the real command line of the project's environment; every folder that cdk or the emulator writes lies
+in `state`, so that two clones (or two tests) run at once; nothing of the caller's own AWS settings is read,
+so that no command here can reach a real account. cdk's output goes to `report` line by line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rehearsal.inventory import Inventory
+
+ACCOUNT = "000000000000"
+REGION = "us-west-2"
+"""The tutorials' region."""
+
+LAST_LINES = 25
+"""How much of cdk's output a CloudError carries."""
+
+
+class CloudError(Exception):
+    """The emulator or a cdk command failed: the message ends with the last lines it wrote."""
+
+
+class Cloud:
+    """An emulated AWS account, and cdk commands that are run against it."""
+
+    def __init__(
+        self,
+        project: Path,
+        state: Path,
+        report: Callable[[str], object] = lambda line: None,
+        *,
+        region: str = REGION,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        """`project` has cdk.json and the environments of `make setup`; `extra` is added to the environment."""
+        self.project = project.resolve()
+        self.state = state.resolve()
+        self.region = region
+        self._report = report
+        self._extra = dict(extra or {})
+        self._emulator: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    # Life.
+
+    def __enter__(self) -> Self:
+        interpreter = self.project / ".venv-emulator" / "bin" / "python"
+        if not interpreter.exists():
+            raise CloudError(f"{interpreter} is missing: run `make setup` first")
+        self.state.mkdir(parents=True, exist_ok=True)
+        server = Path(__file__).parent / "emulator" / "server.py"
+        command = [interpreter, server, "--region", self.region, "--scratch", self.state / "emulator"]
+        log = self.state / "emulator.log"
+        with log.open("wb") as sink:
+            # Its own session: a Ctrl-C at the terminal is ours to pass on, after cdk has been stopped.
+            self._emulator = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                cwd=self.state,
+                env=self._environ(),
+                start_new_session=True,
+            )
+        try:
+            assert self._emulator.stdout is not None
+            line = self._emulator.stdout.readline()
+            if not line:
+                raise CloudError(f"the AWS emulator did not start:\n{_tail(log)}")
+            self._port = json.loads(line)["port"]
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the emulator and everything it started. Safe to call twice."""
+        emulator, self._emulator = self._emulator, None
+        if emulator is None:
+            return
+        for pipe in (emulator.stdin, emulator.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        _end(emulator)
+
+    # What a client needs.
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://localhost:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The AWS settings of cdk, boto3 and the pods; nothing else."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            # A profile of the caller's must not be found.
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "NO_PROXY": _without_proxy("NO_PROXY"),
+            "no_proxy": _without_proxy("no_proxy"),
+        }
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of this account."""
+        import boto3
+
+        return boto3.session.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=self.region).client(
+            service, endpoint_url=self.endpoint
+        )
+
+    # What cdk does.
+
+    def bootstrap(self, *options: str) -> None:
+        """`cdk bootstrap`; from a folder without cdk.json, because it would synthesize the app first."""
+        self._cdk(self.state, "bootstrap", f"aws://{ACCOUNT}/{self.region}", *options)
+
+    def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
+        """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
+        outputs_file.parent.mkdir(parents=True, exist_ok=True)
+        self.cdk(
+            "deploy",
+            "--all",
+            "--require-approval",
+            "never",
+            "--outputs-file",
+            str(outputs_file.resolve()),
+            *options,
+            config=config,
+        )
+
+    def destroy(self, config: Path, *options: str) -> None:
+        """`cdk destroy --all --force`."""
+        self.cdk("destroy", "--all", "--force", *options, config=config)
+
+    def cdk(self, command: str, *arguments: str, config: Path) -> list[str]:
+        """Any cdk command on the project's app with the settings of `config`; returns its output's lines."""
+        return self._cdk(
+            self.project, command, *arguments, "--output", str(self.state / "cdk.out"), "--context", f"config={config.resolve()}"
+        )
+
+    def inventory(self) -> Inventory:
+        """Everything that lies in the account now."""
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            f"http://127.0.0.1:{self._port}/_rehearsal/inventory", timeout=30
+        ) as answer:
+            return Inventory.of(json.load(answer))
+
+    # How.
+
+    def _environ(self) -> dict[str, str]:
+        """The caller's environment without its AWS settings, with the project's programs first."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+        virtual = self.project / ".venv"
+        if not virtual.exists():
+            virtual = Path(sys.prefix)
+        node_modules = [str(self.project / "node_modules"), environ.get("NODE_PATH", "")]
+        environ |= {
+            "PATH": os.pathsep.join(
+                [str(virtual / "bin"), str(self.project / "node_modules" / ".bin"), environ.get("PATH", os.defpath)]
+            ),
+            "VIRTUAL_ENV": str(virtual),
+            # AWS Lambda's Node runtime brings the AWS SDK along: the emulator's finds it here.
+            "NODE_PATH": os.pathsep.join(filter(None, node_modules)),
+            "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        return environ | self._extra
+
+    def _cdk(self, folder: Path, command: str, *arguments: str) -> list[str]:
+        environ = self._environ() | self.environment
+        environ |= {
+            "CDK_HOME": str(self.state / "cdk-home"),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "NO_COLOR": "1",
+        }
+        full = ["cdk", command, *arguments, "--ci", "--no-notices", "--no-version-reporting"]
+        lines: deque[str] = deque(maxlen=10_000)
+        process = subprocess.Popen(
+            full,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environ,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line.rstrip("\n"))
+                self._report(lines[-1])
+            process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+        if process.returncode != 0:
+            raise CloudError(f"cdk {command} failed with code {process.returncode}:\n" + _last(lines))
+        return list(lines)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """End a process and its group: asked first, killed when it does not listen."""
+    for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+            break
+    # The leader is gone; what it left in its group is not wanted either.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _without_proxy(name: str) -> str:
+    """The caller's exceptions from its proxy, and this machine."""
+    return ",".join(filter(None, [os.environ.get(name, ""), "localhost", "127.0.0.1"]))
+
+
+def _tail(log: Path) -> str:
+    return _last(log.read_text(errors="replace").splitlines())
+
+
+def _last(lines: Sequence[str]) -> str:
+    return "\n".join(list(lines)[-LAST_LINES:])

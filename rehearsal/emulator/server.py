@@ -1,0 +1,155 @@
+"""The AWS emulator as a child that cannot outlive its parent.
+
+Runs in `.venv-emulator`, started by `rehearsal.cloud.Cloud`. Promises: MiniStack listens on a free port of
+127.0.0.1 that no one else can take in between (the bound socket itself is handed to it); one JSON line with
+that port on stdout says it is ready; end of file on stdin, a parent that is gone, SIGTERM or SIGINT end it
+together with every process it started; it never touches Docker, so that it does the same on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+def environment(port: int, region: str, scratch: Path, host: str) -> dict[str, str]:
+    """MiniStack reads its settings when it is imported: these must be set before."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    return {
+        "GATEWAY_PORT": str(port),
+        "MINISTACK_REGION": region,
+        "MINISTACK_HOST": host,
+        "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
+        "TMPDIR": str(scratch),
+        # With a Docker daemon EKS would start k3s containers: another emulator than on a machine without one.
+        "DOCKER_HOST": "unix:///nonexistent/docker.sock",
+        "SFTP_ENABLED": "0",
+        "IOT_MTLS_ENABLED": "0",
+        "PERSIST_STATE": "0",
+    }
+
+
+def free_port() -> socket.socket:
+    """A bound, listening socket: requests that come early wait in its queue instead of being refused."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(128)
+    return listening
+
+
+class Ending:
+    """One event, set by whichever sign of the end comes first."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.event = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Hypercorn's shutdown trigger."""
+        self.loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.loop.add_signal_handler(number, self.event.set)
+        threading.Thread(target=self._watch_stdin, daemon=True).start()
+        threading.Thread(target=self._watch_parent, args=(os.getppid(),), daemon=True).start()
+        await self.event.wait()
+
+    def _set(self) -> None:
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self.event.set)
+
+    def _watch_stdin(self) -> None:
+        while os.read(0, 4096):
+            pass
+        self._set()
+
+    def _watch_parent(self, parent: int) -> None:
+        # The pipe's other end can survive the parent in a child that it forked: ask for the parent too.
+        while os.getppid() == parent:
+            time.sleep(1)
+        self._set()
+
+
+def announced(app: Any, port: int) -> Any:
+    """`app`, which prints the port once it is ready, and answers the inventory beside MiniStack's own paths."""
+    import stores
+
+    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+
+            async def announce(message: Any) -> None:
+                await send(message)
+                if message["type"] == "lifespan.startup.complete":
+                    print(json.dumps({"port": port}), flush=True)
+
+            await app(scope, receive, announce)
+        elif scope["type"] == "http" and scope["path"] == "/_rehearsal/inventory":
+            body = json.dumps(stores.resources()).encode()
+            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        else:
+            await app(scope, receive, send)
+
+    return wrapped
+
+
+def main() -> int:
+    """Serve until told to end."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--region", required=True)
+    arguments.add_argument("--scratch", required=True, type=Path)
+    arguments.add_argument("--host", default="localhost")
+    given = arguments.parse_args()
+
+    listening = free_port()
+    port = listening.getsockname()[1]
+    os.environ.update(environment(port, given.region, given.scratch, given.host))
+    sys.path.insert(0, str(Path(__file__).parent))
+
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+    from ministack.app import app
+    from ministack.core import lambda_runtime
+
+    import repairs
+    import resource_types
+
+    repairs.apply()
+    resource_types.register()
+
+    config = Config()
+    config.bind = [f"fd://{listening.fileno()}"]
+    config.keep_alive_timeout = 75
+    config.loglevel = "WARNING"
+    config.graceful_timeout = 0.5
+    config.shutdown_timeout = 1
+
+    async def run() -> None:
+        await serve(announced(app, port), config, shutdown_trigger=Ending().wait)
+
+    try:
+        asyncio.run(run())
+    finally:
+        lambda_runtime.reset()
+        # Whatever else it started (a worker in mid-call) is in its own process group with it.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.getpgid(0) == os.getpid():
+            os.killpg(0, signal.SIGTERM)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.stdout.flush()
+    code = main()
+    # MiniStack's background threads (schedulers, reapers) are not all daemons: nothing is left to wait for.
+    os._exit(code)
