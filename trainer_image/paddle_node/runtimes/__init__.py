@@ -33,12 +33,10 @@ class Process:
     """Its output, line by line, as CONTRACT's layout names it (server.log, train.log)."""
     working_directory: Path | None = None
     """None: the supervisor's own. Paddle wants to write into it."""
-    listens: tuple[tuple[str, int], ...] = ()
-    """Addresses that accept connections once this process is ready to serve."""
-    needs_servers: bool = False
-    """Start it only when the `listens` of EVERY pod's servers accept connections (otherwise: at once)."""
-    exits_by_itself: bool = True
-    """False: a server that never ends (0.x); the supervisor ends it when every trainer is done."""
+    ports: tuple[int, ...] = ()
+    """A server's ports that listen on the pod's address once it is ready to serve."""
+    waits_for_servers: bool = False
+    """Start it only when the ports of EVERY pod's servers listen; otherwise at once, beside the servers."""
 
 
 @runtime_checkable
