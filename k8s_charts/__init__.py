@@ -1,0 +1,1 @@
+"""A validated TrainingJob becomes Kubernetes documents; nothing here asks a cluster or an account anything."""

@@ -1,0 +1,1 @@
+"""The console script `paddle-aws`: what cdk and kubectl do not do for a training job."""

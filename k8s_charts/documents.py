@@ -1,0 +1,47 @@
+"""From a job to its Kubernetes documents, in the order in which they are applied.
+
+Promises: the same job, outputs and image give the same bytes, whether read here, written here or by `cdk8s synth`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cdk8s import App
+
+from k8s_charts.data_job import DataChart
+from k8s_charts.namespace import NamespaceChart
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from k8s_charts.training_job import TrainingChart
+from k8s_charts.volume import VolumeChart
+
+
+def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+    """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
+    steps = [
+        NamespaceChart(app, job),
+        VolumeChart(app, job, outputs),
+        DataChart(app, job, outputs, image),
+        TrainingChart(app, job, image),
+    ]
+    for before, after in zip(steps, steps[1:], strict=False):
+        after.add_dependency(before)
+
+
+def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dict[str, Any]]:
+    """Every document of the job, in apply order."""
+    app = App()
+    charts(app, job, outputs, image)
+    return [document for chart in app.charts for document in chart.to_json()]
+
+
+def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -> list[Path]:
+    """Writes one file a step, numbered in apply order, and removes those of an earlier synthesis from the folder."""
+    for old in folder.glob("*.k8s.yaml"):
+        old.unlink()
+    app = App(outdir=str(folder))
+    charts(app, job, outputs, image)
+    app.synth()
+    return sorted(folder.glob("*.k8s.yaml"))

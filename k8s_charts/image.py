@@ -1,0 +1,34 @@
+"""Which image a job runs: job.yaml's own, else the one that was pushed last."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from k8s_charts.errors import JobError
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
+
+
+def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
+    """job.yaml's `image`, else image.json's; a placeholder only where nothing is deployed.
+
+    Raises JobError when a cluster is deployed and no image is known: a pod would wait for it for ever.
+    """
+    if job.image is not None:
+        return job.image
+    if image_file.exists():
+        try:
+            image = json.loads(image_file.read_text(encoding="utf-8"))["image"]
+        except (OSError, ValueError, KeyError, TypeError):
+            image = None
+        if not isinstance(image, str) or not image:
+            raise JobError(
+                f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
+            )
+        return image
+    if outputs.placeholders:
+        return PLACEHOLDER
+    raise JobError(f"image is missing: set it in the job file, or run `make push`, which writes {image_file}")

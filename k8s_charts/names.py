@@ -1,0 +1,46 @@
+"""The names and labels of a job's objects, each spelled here and nowhere else.
+
+Promises: names derived from a valid TrainingJob are valid and fit Kubernetes' limits, and two jobs never share one,
+except the service accounts, which a namespace's jobs share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from k8s_charts.spec import HASH_LENGTH, TrainingJob
+
+Role = Literal["trainer", "data"]
+
+TRAINER_ACCOUNT = "paddle-trainer"
+DATA_ACCOUNT = "paddle-data"
+"""The data job's service account: pod identity binds the right to read sources to it, so its name is the same for every job."""
+
+
+def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
+    """Kubernetes' recommended labels; with a role they select that role's pods of this job."""
+    found = {"app.kubernetes.io/part-of": "paddle-aws", "app.kubernetes.io/instance": job.name}
+    return found if role is None else {**found, "app.kubernetes.io/component": role}
+
+
+def volume(job: TrainingJob) -> str:
+    """A PersistentVolume has no namespace: the dot, which no label holds, keeps a-b/c and a/b-c apart."""
+    return f"{job.namespace}.{job.name}"
+
+
+def claim(job: TrainingJob) -> str:
+    return job.name
+
+
+def service(job: TrainingJob) -> str:
+    """The trainers' headless Service; peer i is `<training job>-<i>.<service>`."""
+    return job.name
+
+
+def hashed(stem: str, template: Mapping[str, Any]) -> str:
+    """`<stem>-<hash of the template>`: a Job is immutable, so a changed one is a new object, and an equal one is the same."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    return f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"

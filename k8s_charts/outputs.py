@@ -1,0 +1,71 @@
+"""What the deployed stacks tell the charts: the file that `cdk deploy --outputs-file` writes, read once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from k8s_charts.errors import JobError
+
+
+@dataclass(frozen=True)
+class ClusterOutputs:
+    """The outputs that manifests use.
+
+    Every field is a plain string, so inside a CDK app each may be a token (`file_system.file_system_id`):
+    pass it to a chart and hand that chart to a cluster; the token comes out as a reference.
+    """
+
+    file_system_id: str
+    access_point_id: str
+    bucket_name: str
+    file_system_dns_name: str
+    placeholders: bool = False
+    """True where nothing was deployed: the manifests can be read and checked, not applied."""
+
+    @classmethod
+    def load(cls, path: Path) -> ClusterOutputs:
+        """Reads {stack: {output: value}}; the output's key alone decides, whatever the stacks are called.
+
+        Raises JobError when the file is no such JSON, lacks an output, or has one twice with different values.
+        """
+        try:
+            stacks = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise JobError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`") from None
+        except (OSError, ValueError) as error:
+            raise JobError(f"{path} is no outputs file of cdk deploy: {error}") from None
+        if not isinstance(stacks, dict) or not all(isinstance(outputs, dict) for outputs in stacks.values()):
+            raise JobError(f"{path} is no outputs file of cdk deploy: it has to map each stack to its outputs")
+
+        def value(key: str) -> str:
+            found = {str(outputs[key]) for outputs in stacks.values() if key in outputs}
+            if not found:
+                raise JobError(f"{path} lacks the output {key}: deploy all stacks with `cdk deploy --all --outputs-file {path}`")
+            if len(found) > 1:
+                raise JobError(f"{path} has {key} of {len(found)} clusters: keep the stacks of one cluster in it")
+            return found.pop()
+
+        return cls(
+            file_system_id=value("FileSystemId"),
+            access_point_id=value("AccessPointId"),
+            bucket_name=value("BucketName"),
+            file_system_dns_name=value("FileSystemDnsName"),
+        )
+
+    @classmethod
+    def load_or_placeholder(cls, path: Path) -> ClusterOutputs:
+        """The file's outputs; placeholders where it does not exist."""
+        return cls.load(path) if path.exists() else cls.placeholder()
+
+    @classmethod
+    def placeholder(cls) -> ClusterOutputs:
+        """Values of the right shape that belong to nobody: for reading manifests before anything is deployed."""
+        return cls(
+            file_system_id="fs-00000000000000000",
+            access_point_id="fsap-00000000000000000",
+            bucket_name="placeholder-bucket",
+            file_system_dns_name="fs-00000000000000000.efs.placeholder.invalid",
+            placeholders=True,
+        )

@@ -1,0 +1,53 @@
+"""The shared volume: a PersistentVolume, and the one claim that can bind it."""
+
+from __future__ import annotations
+
+from cdk8s import Chart
+from cdk8s_plus_33 import k8s
+from constructs import Construct
+
+from k8s_charts import names
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+
+class VolumeChart(Chart):
+    """EFS by its CSI driver, through an access point, encrypted in transit (the driver's default, said all the same)."""
+
+    def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
+        super().__init__(scope, f"{job.name}-volume")
+        volume = names.volume(job)
+        file_system = job.volume.file_system_id or outputs.file_system_id
+        access_point = job.volume.access_point_id or outputs.access_point_id
+        size = k8s.Quantity.from_string(job.volume.size)
+        k8s.KubePersistentVolume(
+            self,
+            "Volume",
+            metadata=k8s.ObjectMeta(name=volume, labels=names.labels(job)),
+            spec=k8s.PersistentVolumeSpec(
+                capacity={"storage": size},
+                access_modes=["ReadWriteMany"],
+                # Deleting the job's objects must never delete its data.
+                persistent_volume_reclaim_policy="Retain",
+                # Empty, not absent: the cluster's default storage class must stay out of it.
+                storage_class_name="",
+                volume_mode="Filesystem",
+                claim_ref=k8s.ObjectReference(
+                    api_version="v1", kind="PersistentVolumeClaim", name=names.claim(job), namespace=job.namespace
+                ),
+                mount_options=["tls", "noresvport"],
+                csi=k8s.CsiPersistentVolumeSource(driver="efs.csi.aws.com", volume_handle=f"{file_system}::{access_point}"),
+            ),
+        )
+        k8s.KubePersistentVolumeClaim(
+            self,
+            "Claim",
+            metadata=k8s.ObjectMeta(name=names.claim(job), namespace=job.namespace, labels=names.labels(job)),
+            spec=k8s.PersistentVolumeClaimSpec(
+                access_modes=["ReadWriteMany"],
+                storage_class_name="",
+                volume_mode="Filesystem",
+                volume_name=volume,
+                resources=k8s.VolumeResourceRequirements(requests={"storage": size}),
+            ),
+        )
