@@ -1,0 +1,64 @@
+"""Loopback addresses for pods: each pod gets one of its own, and two rehearsals never share a block.
+
+A block is a /24 of 127.0.0.0/8, claimed by a socket bound in it for as long as the rehearsal lives: the kernel
+gives it back even when the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+
+from rehearsal.errors import Unfit
+
+_CLAIM_HOST = 254
+_CLAIM_PORT = 7162
+"""Next to the ports of contract.py, so that whoever looks at listening ports sees what belongs together."""
+_FIRST_HOST = 10
+
+
+class AddressBlock:
+    """A claimed 127.x.y.0/24. `next()` never repeats within it until all others were given out."""
+
+    def __init__(self) -> None:
+        self._claim, self.prefix = _claim_block()
+        self._hosts = self._cycle()
+
+    def next(self) -> str:
+        """The next pod's address: a pod that replaces another has another address, as in a cluster."""
+        return f"{self.prefix}.{next(self._hosts)}"
+
+    def close(self) -> None:
+        self._claim.close()
+
+    def __enter__(self) -> AddressBlock:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @staticmethod
+    def _cycle() -> Iterator[int]:
+        while True:
+            yield from range(_FIRST_HOST, _CLAIM_HOST)
+
+
+def _claim_block() -> tuple[socket.socket, str]:
+    """A listening socket in a /24 that no other rehearsal holds, and the /24's first three numbers.
+
+    127.0.0 and 127.0.1 stay free: machines use them for themselves.
+    """
+    blocks = [f"127.{second}.{third}" for second in range(0, 3) for third in range(2, 255)]
+    random.shuffle(blocks)
+    for prefix in blocks:
+        claim = socket.socket()
+        try:
+            claim.bind((f"{prefix}.{_CLAIM_HOST}", _CLAIM_PORT))
+            claim.listen(1)
+        except OSError:
+            claim.close()
+            continue
+        return claim, prefix
+    raise Unfit(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")

@@ -1,0 +1,76 @@
+"""One container as a process tree that ends as a whole, whatever happens to the rehearsal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_INIT = Path(__file__).with_name("container_init.py")
+
+
+class RunningContainer:
+    """A started container. `wait()` gives its exit code as a container runtime reports it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self.log = log
+
+    @classmethod
+    async def start(cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> RunningContainer:
+        """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", str(_INIT), *argv,
+                stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
+                env=dict(environment), cwd=folder, start_new_session=True,
+            )  # fmt: skip
+        return cls(process, log)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that holds the tree, not of the container's first process."""
+        return self._process.pid
+
+    async def wait(self) -> int:
+        code = await self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    async def terminate(self, grace: float) -> int:
+        """SIGTERM to the first process, SIGKILL to everything `grace` seconds later: what the kubelet does."""
+        with contextlib.suppress(OSError):
+            self._orders.write(b"T")
+            await self._orders.drain()
+        try:
+            return await asyncio.wait_for(self.wait(), grace)
+        except TimeoutError:
+            return await self.kill()
+
+    async def kill(self) -> int:
+        """SIGKILL to everything, now."""
+        self._orders.close()
+        return await self.wait()
+
+    def abandon(self) -> None:
+        """Kill without waiting: for the moment when the event loop itself is ending."""
+        self._orders.close()
+
+    @property
+    def _orders(self) -> asyncio.StreamWriter:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+
+async def run_briefly(argv: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float, log: Path) -> int:
+    """Run a probe's command to its end; 124 when `timeout` seconds were not enough."""
+    container = await RunningContainer.start(argv, environment, folder, log)
+    try:
+        return await asyncio.wait_for(container.wait(), timeout)
+    except TimeoutError:
+        await container.kill()
+        return 124
+    finally:
+        container.abandon()

@@ -1,0 +1,92 @@
+"""A container's environment as the kubelet makes it: nothing of this machine's own gets in.
+
+Order and rules are Kubernetes': the image's ENV, then `envFrom`, then `env` in order; `$(NAME)` is replaced by a
+variable defined before, left alone when there is none, and `$$` is one `$`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rehearsal.errors import Refused
+from rehearsal.pods.manifests import Container
+
+_KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+@dataclass(frozen=True)
+class PodFacts:
+    """What the downward API can tell a container of its pod."""
+
+    name: str
+    namespace: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    address: str
+    service_account: str
+
+    def field(self, path: str) -> str:
+        """The value of one `fieldRef.fieldPath`. Raises Refused for a path that does not exist."""
+        if keyed := _KEYED.fullmatch(path):
+            values = self.labels if keyed[1] == "labels" else self.annotations
+            return values.get(keyed[2], "")
+        fields = {
+            "metadata.name": self.name,
+            "metadata.namespace": self.namespace,
+            "metadata.uid": self.uid,
+            "spec.nodeName": "rehearsal",
+            "spec.serviceAccountName": self.service_account,
+            "status.hostIP": "127.0.0.1",
+            "status.hostIPs": "127.0.0.1",
+            "status.podIP": self.address,
+            "status.podIPs": self.address,
+        }
+        if path not in fields:
+            raise Refused(f"fieldRef {path}: the downward API has {', '.join(fields)}, metadata.labels['x'] and annotations")
+        return fields[path]
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` as the kubelet does."""
+
+    def one(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        return variables.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
+
+
+def environment(
+    container: Container,
+    facts: PodFacts,
+    config_maps: Mapping[str, Mapping[str, str]],
+    base: Iterable[tuple[str, str]] = (),
+) -> dict[str, str]:
+    """The variables of `container`; `base` is what the image sets."""
+    variables = dict(base)
+    for source in container.environment_from:
+        for key, value in _config_map(source.config_map, source.optional, config_maps).items():
+            variables[f"{source.prefix}{key}"] = value
+    for entry in container.environment:
+        if entry.field_path is not None:
+            variables[entry.name] = facts.field(entry.field_path)
+        elif entry.config_map is not None:
+            name, key = entry.config_map
+            values = _config_map(name, entry.optional, config_maps)
+            if key in values:
+                variables[entry.name] = values[key]
+            elif not entry.optional:
+                raise Refused(f"env {entry.name}: ConfigMap {name} has no key {key}")
+        else:
+            variables[entry.name] = expand(entry.value or "", variables)
+    return variables
+
+
+def _config_map(name: str, optional: bool, config_maps: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    if name not in config_maps and not optional:
+        raise Refused(f"ConfigMap {name} is not among the manifests")
+    return config_maps.get(name, {})

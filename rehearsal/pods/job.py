@@ -1,0 +1,226 @@
+"""The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure policy.
+
+Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/. Promises: a pod that ended is replaced
+under its index and name with a new address; the Job ends as Complete, or as Failed with Kubernetes' own reason
+after every other pod was ended; no process is left either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import string
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from paddle_node.contract import Variable
+
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.environment import PodFacts
+from rehearsal.pods.manifests import Container, EnvironmentEntry, Job, PodTemplate
+from rehearsal.pods.pod import Host, Pod, PodEnd, back_off
+
+_INDEX_KEY = "batch.kubernetes.io/job-completion-index"
+_SUFFIX = string.ascii_lowercase + string.digits
+
+
+class Watcher(Protocol):
+    """Whoever shows the pods: told of each pod's start and end."""
+
+    def pod_started(self, pod: Pod, index: int | None) -> None: ...
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None: ...
+
+
+class NobodyWatches:
+    """The watcher of a job that nobody looks at."""
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        pass
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """`reason` is the Job condition's: CompletionsReached, BackoffLimitExceeded, PodFailurePolicy, ..."""
+
+    succeeded: bool
+    reason: str
+    failed: tuple[PodEnd, ...] = ()
+    retries: int = 0
+
+    @property
+    def culprit(self) -> PodEnd | None:
+        """The pod whose end ended the Job."""
+        return self.failed[-1] if self.failed else None
+
+
+@dataclass
+class RunningJob:
+    """One run of a Job; `pods` is what a test, or an impatient user, may kill."""
+
+    job: Job
+    host: Host
+    addresses: AddressBlock
+    watcher: Watcher = field(default_factory=NobodyWatches)
+    uid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    pods: dict[str, Pod] = field(default_factory=dict)
+    _failures: int = 0
+    _failed_indexes: set[int] = field(default_factory=set)
+    _ends: list[PodEnd] = field(default_factory=list)
+    _reason: str = ""
+    _ending: asyncio.Task[None] | None = None
+
+    async def run(self) -> JobResult:
+        """Run to the end. Cancelling it kills every pod before it returns."""
+        slots = asyncio.Semaphore(self.job.parallelism)
+        tasks = [asyncio.create_task(self._index(index, slots)) for index in range(self.job.completions)]
+        try:
+            done, late = await asyncio.wait(tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION)
+            if late and not any(task.exception() for task in done):
+                await self._fail("DeadlineExceeded")
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if self._failed_indexes and not self._reason:
+            self._reason = "FailedIndexes"
+        succeeded = not self._reason
+        return JobResult(succeeded, self._reason or "CompletionsReached", tuple(self._ends), self._failures)
+
+    async def _index(self, index: int, slots: asyncio.Semaphore) -> None:
+        """Pods of one index, one after the other, until one succeeds or no further try is allowed."""
+        failures = 0
+        async with slots:
+            while not self._reason:
+                pod = self._pod(index)
+                self.pods[pod.facts.name] = pod
+                shown = index if self.job.indexed else None
+                self.watcher.pod_started(pod, shown)
+                try:
+                    end = await pod.run()
+                finally:
+                    del self.pods[pod.facts.name]
+                if end.succeeded or self._reason:
+                    self.watcher.pod_ended(pod, shown, end, "done" if end.succeeded else "ended with the job")
+                    return
+                self._ends.append(end)
+                verdict = self._verdict(end)
+                if verdict == "Count":
+                    failures += 1
+                    self._failures += 1
+                    verdict = self._limits(failures)
+                self.watcher.pod_ended(pod, shown, end, verdict)
+                match verdict:
+                    case "FailIndex":
+                        await self._fail_index(index)
+                        return
+                    case "retry" | "Ignore":
+                        await asyncio.sleep(back_off(max(failures, 1)))
+                    case reason:
+                        await self._fail(reason)
+
+    def _verdict(self, end: PodEnd) -> str:
+        if end.deadline_exceeded:
+            return "Count"
+        for rule in self.job.failure_rules:
+            if rule.matches(end.codes):
+                return "PodFailurePolicy" if rule.action == "FailJob" else rule.action
+        return "Count"
+
+    def _limits(self, failures_of_index: int) -> str:
+        per_index = self.job.back_off_limit_per_index
+        if per_index is not None and failures_of_index > per_index:
+            return "FailIndex"
+        return "BackoffLimitExceeded" if self._failures > self.job.back_off_limit else "retry"
+
+    def _restarted(self) -> None:
+        """A container that the kubelet starts again counts as a failure of the Job."""
+        self._failures += 1
+        if self._failures > self.job.back_off_limit and not self._reason:
+            self._reason = "BackoffLimitExceeded"
+            self._ending = asyncio.create_task(self._end_pods())
+
+    async def _fail_index(self, index: int) -> None:
+        self._failed_indexes.add(index)
+        most = self.job.max_failed_indexes
+        if most is not None and len(self._failed_indexes) > most:
+            await self._fail("MaxFailedIndexesExceeded")
+
+    async def _fail(self, reason: str) -> None:
+        if not self._reason:
+            self._reason = reason
+            await self._end_pods()
+
+    async def _end_pods(self) -> None:
+        await asyncio.gather(*(pod.terminate() for pod in list(self.pods.values())))
+
+    def _pod(self, index: int) -> Pod:
+        job, template = self.job, self.job.template
+        suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        base = f"{job.name}-{index}" if job.indexed else job.name
+        name = f"{base}-{suffix}"
+        labels = {
+            **template.labels,
+            "job-name": job.name,
+            "controller-uid": self.uid,
+            "batch.kubernetes.io/job-name": job.name,
+            "batch.kubernetes.io/controller-uid": self.uid,
+        }
+        annotations = dict(template.annotations)
+        if job.indexed:
+            labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
+            template = _with_index(template)
+        facts = PodFacts(
+            name=name,
+            namespace=job.namespace,
+            uid=str(uuid.uuid4()),
+            labels=labels,
+            annotations=annotations,
+            address=self.addresses.next(),
+            service_account=template.service_account,
+        )
+        return Pod(self.host, template, facts, hostname=base if job.indexed else name, on_restart=self._restarted)
+
+
+def _with_index(template: PodTemplate) -> PodTemplate:
+    """The Job controller adds JOB_COMPLETION_INDEX to every container that does not set it."""
+    entry = EnvironmentEntry(Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
+
+    def one(container: Container) -> Container:
+        named = {known.name for known in container.environment}
+        return container if entry.name in named else replace(container, environment=(entry, *container.environment))
+
+    return replace(
+        template,
+        containers=tuple(one(container) for container in template.containers),
+        init_containers=tuple(one(container) for container in template.init_containers),
+    )
+
+
+def last_lines(log: Path, count: int = 20) -> str:
+    """The end of a log, for whoever must be told why."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+    except OSError:
+        return ""
+
+
+async def run_job(
+    job: Job,
+    host: Host,
+    addresses: AddressBlock,
+    watcher: Watcher | None = None,
+    on_start: Callable[[RunningJob], None] | None = None,
+) -> JobResult:
+    """Run `job` on this machine."""
+    running = RunningJob(job, host, addresses, watcher or NobodyWatches())
+    if on_start:
+        on_start(running)
+    return await running.run()

@@ -1,0 +1,268 @@
+"""One pod: its folders, its containers in order, its probes, and its end, as the kubelet would run it.
+
+Promises: whatever happens (an error, a cancelled rehearsal), when `run()` returns no process of the pod is left
+and its names are gone; what stays are its logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from paddle_node import contract
+
+from rehearsal.errors import Refused
+from rehearsal.pods.container import RunningContainer, run_briefly
+from rehearsal.pods.environment import PodFacts, environment, expand
+from rehearsal.pods.image import Image
+from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate, Probe
+from rehearsal.pods.names import Names
+
+BACK_OFF_SHARE = 0.1
+"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal a tenth of that."""
+_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
+
+
+def back_off(failures: int) -> float:
+    """Seconds before the next try after `failures` failures (at least 1)."""
+    return min(_FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10), _LONGEST_BACK_OFF) * BACK_OFF_SHARE
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the pods of one rehearsal share."""
+
+    manifests: Manifests
+    image: Image
+    image_files: Path
+    """The image laid out once; each container gets a copy of its own."""
+    pods: Path
+    volume: Path
+    logs: Path
+    names: Names
+    interpreter: Path
+    """The folder that is first on the pods' PATH: `.venv-image/bin`."""
+    identity: Callable[[str, str], Mapping[str, str]] = field(default=lambda namespace, account: {})
+    """What EKS Pod Identity would inject for (namespace, service account)."""
+
+
+@dataclass(frozen=True)
+class PodEnd:
+    """How a pod ended: each container's last exit code and log."""
+
+    name: str
+    codes: Mapping[str, int]
+    logs: Mapping[str, Path]
+    deadline_exceeded: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        return not self.deadline_exceeded and all(code == 0 for code in self.codes.values())
+
+    @property
+    def failed_container(self) -> str:
+        return next(name for name, code in self.codes.items() if code != 0)
+
+
+class Pod:
+    """A pod that `run()` starts and ends; `terminate()` is its deletion."""
+
+    def __init__(
+        self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str, on_restart: Callable[[], None] = lambda: None
+    ) -> None:
+        self.host, self.template, self.facts = host, template, facts
+        self.hostname = template.hostname or hostname
+        self.started: dict[str, RunningContainer] = {}
+        self._on_restart = on_restart
+        self._leaving = False
+        self._folder = host.pods / facts.name
+        self._codes: dict[str, int] = {}
+
+    def log(self, container: str) -> Path:
+        return self.host.logs / f"{self.facts.name}.{container}.log"
+
+    def root(self, container: str) -> Path:
+        """Where the container's paths begin (PADDLE_NODE_ROOT)."""
+        return self._folder / container
+
+    async def run(self) -> PodEnd:
+        """Run the pod to its end."""
+        self._publish(ready=not any(container.startup for container in self.template.containers))
+        containers = asyncio.create_task(self._containers())
+        try:
+            _, late = await asyncio.wait([containers], timeout=self.template.deadline)
+            if late:
+                await self.terminate()
+            await containers
+        finally:
+            containers.cancel()
+            # Under cancellation too: the tree is dead before the folder goes.
+            await asyncio.gather(*(container.kill() for container in self.started.values()), return_exceptions=True)
+            self.host.names.remove(self.facts.address)
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return PodEnd(self.facts.name, dict(self._codes), {name: self.log(name) for name in self._codes}, bool(late))
+
+    async def _containers(self) -> None:
+        """Init containers one after the other, then the containers side by side."""
+        for container in self.template.init_containers:
+            if await self._keep(container) != 0:
+                return
+        await asyncio.gather(*(self._keep(container) for container in self.template.containers))
+
+    async def terminate(self) -> None:
+        """End the pod as a deletion would: SIGTERM, the grace period, SIGKILL; nothing is started again."""
+        self._leaving = True
+        await asyncio.gather(*(container.terminate(self.template.grace) for container in self.started.values()))
+
+    def _publish(self, ready: bool) -> None:
+        facts = self.facts
+        self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address, ready)
+
+    async def _keep(self, container: Container) -> int:
+        """Run a container until it is done: again after a failure where restartPolicy says OnFailure."""
+        failures = 0
+        while True:
+            code = self._codes[container.name] = await self._once(container)
+            if code == 0 or self._leaving or self.template.restart_policy == "Never":
+                return code
+            failures += 1
+            self._on_restart()
+            await asyncio.sleep(back_off(failures))
+            if self._leaving:
+                return code
+
+    async def _once(self, container: Container) -> int:
+        root = self.root(container.name)
+        if not root.exists():
+            self._lay_out(container, root)
+        variables = self._environment(container, root)
+        folder = _inside(root, container.working_dir or self.host.image.working_dir or "/")
+        folder.mkdir(parents=True, exist_ok=True)
+        running = await RunningContainer.start(
+            self._argv(container, root, variables), variables, folder, self.log(container.name)
+        )
+        self.started[container.name] = running
+        probes = asyncio.create_task(self._probe(container, running, root, variables, folder))
+        try:
+            return await running.wait()
+        finally:
+            probes.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await probes
+
+    def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
+        image = self.host.image
+        command = container.command or image.entry_point
+        args = container.args or (() if container.command else image.command)
+        if not command and not args:
+            raise Refused(f"container {container.name} has no command, and the Dockerfile no ENTRYPOINT")
+        return [
+            *(_mapped(expand(word, variables), root) for word in command),
+            *(expand(word, variables) for word in args),
+        ]
+
+    def _environment(self, container: Container, root: Path) -> dict[str, str]:
+        host = self.host
+        base = {
+            **host.image.environment,
+            "HOME": str(_inside(root, contract.HOME)),
+            "HOSTNAME": self.hostname,
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(root / "tmp"),
+            **host.identity(self.facts.namespace, self.facts.service_account),
+        }
+        variables = environment(container, self.facts, host.manifests.config_maps, base.items())
+        # What no manifest carries: where the container's paths begin, and who has which address.
+        variables[contract.Variable.ROOT] = str(root)
+        variables[contract.Variable.HOSTS] = str(host.names.file)
+        variables["PATH"] = f"{host.interpreter}:{root}/usr/local/bin:/usr/local/bin:/usr/bin:/bin"
+        return variables
+
+    def _lay_out(self, container: Container, root: Path) -> None:
+        shutil.copytree(self.host.image_files, root)
+        for always in ("tmp", contract.HOME):
+            _inside(root, always).mkdir(parents=True, exist_ok=True)
+        for mount in container.mounts:
+            place = _inside(root, mount.path)
+            if place.is_dir():
+                shutil.rmtree(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(self._mounted(mount))
+
+    def _mounted(self, mount: Mount) -> Path:
+        volume = self.template.volumes[mount.volume]
+        if volume.claim is not None:
+            folder = self.host.volume
+        else:
+            folder = self._folder / "volumes" / volume.name
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                if volume.config_map is not None:
+                    data = self.host.manifests.config_maps.get(volume.config_map, {})
+                    for key, path in volume.items or tuple((key, key) for key in data):
+                        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                        (folder / path).write_text(data[key])
+        if mount.sub_path:
+            folder = _inside(folder, mount.sub_path)
+            if not folder.exists():
+                folder.mkdir(parents=True)
+        return folder
+
+    async def _probe(
+        self, container: Container, running: RunningContainer, root: Path, variables: Mapping[str, str], folder: Path
+    ) -> None:
+        """Kill the container when a probe gives up; what follows is the restart policy's."""
+        for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
+            if probe is None:
+                continue
+            await asyncio.sleep(probe.initial_delay)
+            failures = successes = 0
+            while True:
+                if await self._probe_once(probe, root, variables, folder, container.name):
+                    failures, successes = 0, successes + 1
+                    if kind == "startup" and successes >= probe.successes:
+                        break
+                else:
+                    failures, successes = failures + 1, 0
+                    if failures >= probe.failures:
+                        with running.log.open("a") as log:
+                            log.write(f"{kind} probe failed {failures} times: the container is ended\n")
+                        await running.terminate(self.template.grace if probe.grace is None else probe.grace)
+                        return
+                await asyncio.sleep(probe.period)
+            if kind == "startup":
+                self._publish(ready=True)
+
+    async def _probe_once(self, probe: Probe, root: Path, variables: Mapping[str, str], folder: Path, name: str) -> bool:
+        if probe.command:
+            argv = [_mapped(expand(word, variables), root) for word in probe.command]
+            return (
+                await run_briefly(argv, variables, folder, probe.timeout, self.host.logs / f"{self.facts.name}.{name}.probes.log")
+                == 0
+            )
+        try:
+            async with asyncio.timeout(probe.timeout):
+                _, writer = await asyncio.open_connection(self.facts.address, probe.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+
+def _inside(root: Path, container_path: str) -> Path:
+    """A container's path below `root`; `..` cannot lead out of it."""
+    parts = PurePosixPath("/", container_path).parts[1:]
+    if ".." in parts:
+        raise Refused(f"{container_path}: a path with .. is refused")
+    return root.joinpath(*parts)
+
+
+def _mapped(word: str, root: Path) -> str:
+    """A command's word as it runs here: the image's own file where it names one, else as it is (/bin/sh)."""
+    if word.startswith("/") and ".." not in PurePosixPath(word).parts and (inside := _inside(root, word)).exists():
+        return str(inside)
+    return word

@@ -1,0 +1,322 @@
+"""Jobs run from manifests as real processes: environment, names, mounts, retries, policies, probes, and nothing left."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from rehearsal.pods import image, job, manifests
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.names import Names
+from rehearsal.pods.pod import Host
+
+
+def documents(
+    script: str, *, job_spec: dict | None = None, pod_spec: dict | None = None, container: dict | None = None
+) -> list[dict]:
+    """The least set of manifests: a volume, a claim, a headless Service and one Job that runs `script` in a shell."""
+    first = {"name": "main", "image": "any", "command": ["/bin/sh", "-c"], "args": [script], **(container or {})}
+    first.setdefault("volumeMounts", []).append({"name": "shared", "mountPath": "/home/jobpath"})
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"capacity": {"storage": "1Gi"}}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"}, "spec": {"volumeName": "pv"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "train"},
+            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"app": "train"}},
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train"},
+            "spec": {
+                "completions": 1,
+                "backoffLimit": 0,
+                **(job_spec or {}),
+                "template": {
+                    "metadata": {"labels": {"app": "train"}},
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "subdomain": "train",
+                        "terminationGracePeriodSeconds": 1,
+                        **(pod_spec or {}),
+                        "containers": [first],
+                        "volumes": [
+                            {"name": "shared", "persistentVolumeClaim": {"claimName": "claim"}},
+                            *(pod_spec or {}).get("volumes", []),
+                        ],
+                    },
+                },
+            },
+        },
+    ]
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Runs manifests below tmp_path; afterwards no process that knows of it may be alive."""
+    monkeypatch.setattr("rehearsal.pods.pod.BACK_OFF_SHARE", 0.001)
+
+    class Machine:
+        volume = tmp_path / "volume"
+        logs = tmp_path / "logs"
+
+        def host(self, docs, dockerfile="FROM scratch\n"):
+            read = manifests.read(docs)
+            (tmp_path / "Dockerfile").write_text(dockerfile)
+            laid_out = image.read(tmp_path / "Dockerfile")
+            laid_out.lay_out(tmp_path, tmp_path / "image")
+            self.volume.mkdir(exist_ok=True)
+            return Host(
+                read, laid_out, tmp_path / "image", tmp_path / "pods", self.volume, self.logs,
+                Names(tmp_path / "hosts.json", read.services), Path(sys.executable).parent,
+            )  # fmt: skip
+
+        def run(self, docs, dockerfile="FROM scratch\n", on_start=None, timeout=20):
+            host = self.host(docs, dockerfile)
+
+            async def go():
+                with AddressBlock() as block:
+                    return await asyncio.wait_for(job.run_job(host.manifests.jobs[0], host, block, on_start=on_start), timeout)
+
+            return asyncio.run(go())
+
+        def log(self, index=None):
+            found = sorted(self.logs.glob("*.main.log"))
+            return "".join(file.read_text() for file in found)
+
+    yield Machine()
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every live process whose environment or command line names `folder`."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            try:
+                known = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(folder).encode() in known:
+                found.append(int(process.name))
+    return found
+
+
+def test_command_arguments_and_environment_are_the_kubelets(machine):
+    show = 'printf "%s\\n" "$0" "$@"; env'
+    docs = documents(
+        show,
+        job_spec={"completionMode": "Indexed"},
+        container={
+            "args": [show, "$(GREETING)", "$$(GREETING)", "$(UNKNOWN)", "two words"],
+            "env": [
+                {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                {
+                    "name": "RUN",
+                    "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}},
+                },
+                {"name": "GREETING", "value": "I am $(WHO) $(LATER)"},
+                {"name": "LATER", "value": "later"},
+            ],
+        },
+    )
+    os.environ["OF_THIS_MACHINE"] = "yes"
+    assert machine.run(docs).succeeded
+    lines = machine.log().splitlines()
+    seen = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert seen["WHO"].startswith("train-0-") and seen["POD_IP"].startswith("127.") and len(seen["RUN"]) == 36
+    assert lines[0] == f"I am {seen['WHO']} $(LATER)"
+    assert lines[1:4] == ["$(GREETING)", "$(UNKNOWN)", "two words"]
+    assert seen["JOB_COMPLETION_INDEX"] == "0" and seen["HOSTNAME"] == "train-0"
+    assert "OF_THIS_MACHINE" not in seen
+
+
+def test_config_maps_come_as_variables_and_as_files(machine):
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"A": "1", "file.txt": "text\n"}}
+    docs = documents(
+        'echo "$X_A $KEY"; cat "$PADDLE_NODE_ROOT/etc/settings/renamed"; echo free > "$PADDLE_NODE_ROOT/scratch/x"',
+        pod_spec={
+            "volumes": [
+                {"name": "settings", "configMap": {"name": "settings", "items": [{"key": "file.txt", "path": "renamed"}]}},
+                {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
+            ]
+        },
+        container={
+            "env": [{"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "A"}}}],
+            "envFrom": [{"prefix": "X_", "configMapRef": {"name": "settings"}}],
+            "volumeMounts": [{"name": "settings", "mountPath": "/etc/settings"}, {"name": "scratch", "mountPath": "/scratch"}],
+        },
+    )
+    assert machine.run([*docs, config]).succeeded
+    assert machine.log() == "1 1\ntext\n"
+
+
+def test_the_image_is_what_the_dockerfile_copies(machine, tmp_path):
+    (tmp_path / "context").mkdir()
+    (tmp_path / "context" / "hello.sh").write_text('#!/bin/sh\necho "hello $1 from $COLOUR"\npwd\n')
+    (tmp_path / "context" / "hello.sh").chmod(0o755)
+    dockerfile = textwrap.dedent("""\
+        FROM base AS build
+        COPY nothing /from/an/older/stage
+        FROM base
+        ENV COLOUR=blue
+        COPY --chown=1000 --from=build /opt/venv /opt/venv
+        # a comment \\
+        COPY --chmod=755 context/hello.sh \\
+             /usr/local/bin/
+        WORKDIR /home/paddle
+    """)
+    docs = documents("", container={"command": ["/usr/local/bin/hello.sh", "$(HOSTNAME_)"], "args": []})
+    assert machine.run(docs, dockerfile).succeeded
+    first, folder = machine.log().splitlines()
+    assert first == "hello $(HOSTNAME_) from blue" and folder.endswith("/home/paddle")
+
+
+def test_peers_find_each_other_by_the_services_names(machine):
+    docs = documents(
+        'while [ $(grep -o "\\"train-[012].train\\"" "$PADDLE_NODE_HOSTS" | wc -l) -lt 3 ]; do sleep 0.05; done; cat "$PADDLE_NODE_HOSTS"',
+        job_spec={"completionMode": "Indexed", "completions": 3, "parallelism": 3},
+    )
+    assert machine.run(docs).succeeded
+    hosts = json.loads(next(machine.logs.glob("*.log")).read_text())
+    assert len({hosts[f"train-{i}.train"] for i in range(3)}) == 3
+    assert hosts["train-0.train.default.svc.cluster.local"] == hosts["train-0.train"]
+
+
+def test_a_failed_pod_is_replaced_under_its_index_with_another_address(machine):
+    script = 'echo "$JOB_COMPLETION_INDEX $POD_IP" >> $PADDLE_NODE_ROOT/home/jobpath/seen; [ $(grep -c "^1" $PADDLE_NODE_ROOT/home/jobpath/seen) -gt 1 ] || [ $JOB_COMPLETION_INDEX = 0 ]'
+    docs = documents(
+        script,
+        job_spec={"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimit": 1},
+        container={"env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]},
+    )
+    result = machine.run(docs)
+    assert result.succeeded and result.retries == 1
+    ones = [line for line in (machine.volume / "seen").read_text().splitlines() if line.startswith("1 ")]
+    assert len(set(ones)) == 2
+
+
+def test_the_back_off_limit_ends_the_job_and_its_other_pods(machine):
+    docs = documents(
+        'if [ $JOB_COMPLETION_INDEX = 0 ]; then echo broken; exit 7; fi; trap "echo asked; exit 1" TERM; while :; do sleep 0.1; done',
+        job_spec={"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimit": 2},
+    )
+    result = machine.run(docs)
+    assert not result.succeeded and result.reason == "BackoffLimitExceeded"
+    assert result.culprit.codes == {"main": 7} and job.last_lines(result.culprit.logs["main"]) == "broken"
+    assert machine.log().count("broken") == 3 and machine.log().count("asked") == 1
+
+
+def test_pod_failure_policy_reads_exit_codes(machine):
+    rules = [
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}},
+        {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [65]}},
+    ]
+    script = (
+        "echo try >> $PADDLE_NODE_ROOT/home/jobpath/n; [ $(wc -l < $PADDLE_NODE_ROOT/home/jobpath/n) -gt 3 ] && exit 65; exit 9"
+    )
+    result = machine.run(documents(script, job_spec={"backoffLimit": 1, "podFailurePolicy": {"rules": rules}}))
+    assert result.reason == "PodFailurePolicy" and result.retries == 0 and result.culprit.codes == {"main": 65}
+
+
+def test_restart_policy_on_failure_restarts_in_the_same_pod(machine):
+    script = 'echo x >> "$TMPDIR/n"; [ $(wc -l < "$TMPDIR/n") -gt 2 ]'
+    result = machine.run(documents(script, job_spec={"backoffLimit": 3}, pod_spec={"restartPolicy": "OnFailure"}))
+    assert result.succeeded and result.retries == 2 and len(list(machine.logs.glob("*.log"))) == 1
+
+
+def test_a_deadline_ends_everything(machine):
+    result = machine.run(documents("trap '' TERM; while :; do sleep 0.1; done", job_spec={"activeDeadlineSeconds": 0.3}))
+    assert result.reason == "DeadlineExceeded"
+
+
+def test_a_failing_probe_ends_the_container(machine):
+    probe = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}, "periodSeconds": 0.05, "failureThreshold": 2}
+    result = machine.run(documents("sleep 30", container={"livenessProbe": probe}))
+    assert not result.succeeded and "liveness probe failed 2 times" in machine.log()
+
+
+def test_liveness_waits_for_the_startup_probe(machine):
+    docs = documents(
+        'sleep 0.4; touch "$TMPDIR/up"; sleep 0.4',
+        container={
+            "startupProbe": {
+                "exec": {"command": ["/bin/sh", "-c", 'test -e "$TMPDIR/up"']},
+                "periodSeconds": 0.1,
+                "failureThreshold": 30,
+            },
+            "livenessProbe": {
+                "exec": {"command": ["/bin/sh", "-c", 'test -e "$TMPDIR/up"']},
+                "periodSeconds": 0.1,
+                "failureThreshold": 1,
+            },
+        },
+    )
+    assert machine.run(docs).succeeded
+
+
+def test_what_a_container_detaches_dies_with_it(machine):
+    machine.run(documents("setsid sleep 60 & (setsid sh -c 'sleep 61 & sleep 62' &) ; sleep 0.2; exit 0"))
+    # The fixture looks for what was left.
+
+
+def test_a_program_that_is_not_there_is_named(machine):
+    result = machine.run(documents("", container={"command": ["/usr/local/bin/nothing.sh"], "args": []}))
+    assert result.culprit.codes == {"main": 128} and "cannot start /usr/local/bin/nothing.sh" in machine.log()
+
+
+def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
+    host = machine.host(documents("trap '' TERM; setsid sleep 60 & sleep 60"))
+
+    async def go():
+        with AddressBlock() as block:
+            task = asyncio.create_task(job.run_job(host.manifests.jobs[0], host, block))
+            await asyncio.sleep(0.4)
+            assert processes_of(tmp_path)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(go())
+    assert processes_of(tmp_path) == [] and not list((tmp_path / "pods").iterdir())
+
+
+def test_a_killed_rehearsal_takes_its_pods_along(tmp_path):
+    program = textwrap.dedent("""
+        import asyncio, sys, time
+        from pathlib import Path
+        from rehearsal.pods.container import RunningContainer
+        async def go():
+            folder = Path(sys.argv[1])
+            await RunningContainer.start(["/bin/sh", "-c", "setsid sleep 60 & sleep 60"], {"OF": str(folder), "PATH": "/bin"}, folder, folder / "log")
+            print("started", flush=True)
+            time.sleep(60)
+        asyncio.run(go())
+    """)
+    rehearsal = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert rehearsal.stdout.readline() == "started\n"
+    time.sleep(0.2)
+    assert len(processes_of(tmp_path)) >= 3
+    rehearsal.send_signal(signal.SIGKILL)
+    rehearsal.wait()
+    rehearsal.stdout.close()
+    deadline = time.monotonic() + 5
+    while processes_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_of(tmp_path) == []
+
+
+def test_two_rehearsals_have_different_blocks():
+    with AddressBlock() as one, AddressBlock() as two:
+        assert one.prefix != two.prefix
+        assert one.next() != one.next()
