@@ -54,10 +54,6 @@ class RunningContainer:
         self._orders.close()
         return await self.wait()
 
-    def abandon(self) -> None:
-        """Kill without waiting: for the moment when the event loop itself is ending."""
-        self._orders.close()
-
     @property
     def _orders(self) -> asyncio.StreamWriter:
         assert self._process.stdin is not None
@@ -70,7 +66,6 @@ async def run_briefly(argv: Sequence[str], environment: Mapping[str, str], folde
     try:
         return await asyncio.wait_for(container.wait(), timeout)
     except TimeoutError:
-        await container.kill()
         return 124
     finally:
-        container.abandon()
+        await container.kill()

@@ -184,7 +184,13 @@ def test_the_image_is_what_the_dockerfile_copies(machine, tmp_path):
 
 def test_peers_find_each_other_by_the_services_names(machine):
     docs = documents(
-        'while [ $(grep -o "\\"train-[012].train\\"" "$PADDLE_NODE_HOSTS" | wc -l) -lt 3 ]; do sleep 0.05; done; cat "$PADDLE_NODE_HOSTS"',
+        """
+        cd $PADDLE_NODE_ROOT/home/jobpath
+        until [ "$(grep -c 'train-[012].train"' "$PADDLE_NODE_HOSTS")" = 3 ]; do sleep 0.05; done
+        cat "$PADDLE_NODE_HOSTS"
+        touch seen-$JOB_COMPLETION_INDEX
+        until [ -e seen-0 ] && [ -e seen-1 ] && [ -e seen-2 ]; do sleep 0.05; done
+        """,
         job_spec={"completionMode": "Indexed", "completions": 3, "parallelism": 3},
     )
     assert machine.run(docs).succeeded
@@ -194,7 +200,11 @@ def test_peers_find_each_other_by_the_services_names(machine):
 
 
 def test_a_failed_pod_is_replaced_under_its_index_with_another_address(machine):
-    script = 'echo "$JOB_COMPLETION_INDEX $POD_IP" >> $PADDLE_NODE_ROOT/home/jobpath/seen; [ $(grep -c "^1" $PADDLE_NODE_ROOT/home/jobpath/seen) -gt 1 ] || [ $JOB_COMPLETION_INDEX = 0 ]'
+    script = """
+        cd $PADDLE_NODE_ROOT/home/jobpath
+        echo "$JOB_COMPLETION_INDEX $POD_IP" >> seen
+        [ $JOB_COMPLETION_INDEX = 0 ] || [ $(grep -c "^1" seen) -gt 1 ]
+    """
     docs = documents(
         script,
         job_spec={"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimit": 1},
@@ -208,7 +218,11 @@ def test_a_failed_pod_is_replaced_under_its_index_with_another_address(machine):
 
 def test_the_back_off_limit_ends_the_job_and_its_other_pods(machine):
     docs = documents(
-        'if [ $JOB_COMPLETION_INDEX = 0 ]; then echo broken; exit 7; fi; trap "echo asked; exit 1" TERM; while :; do sleep 0.1; done',
+        """
+        if [ $JOB_COMPLETION_INDEX = 0 ]; then echo broken; exit 7; fi
+        trap "echo asked; exit 1" TERM
+        while :; do sleep 0.1; done
+        """,
         job_spec={"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimit": 2},
     )
     result = machine.run(docs)
@@ -298,7 +312,8 @@ def test_a_killed_rehearsal_takes_its_pods_along(tmp_path):
         from rehearsal.pods.container import RunningContainer
         async def go():
             folder = Path(sys.argv[1])
-            await RunningContainer.start(["/bin/sh", "-c", "setsid sleep 60 & sleep 60"], {"OF": str(folder), "PATH": "/bin"}, folder, folder / "log")
+            argv = ["/bin/sh", "-c", "setsid sleep 60 & sleep 60"]
+            await RunningContainer.start(argv, {"OF": str(folder), "PATH": "/bin"}, folder, folder / "log")
             print("started", flush=True)
             time.sleep(60)
         asyncio.run(go())
