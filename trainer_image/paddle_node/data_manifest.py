@@ -1,0 +1,231 @@
+"""`data-manifest.json`, the statement of what a split wrote: its presence on the volume means that the split is complete.
+
+Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong; what is
+written appears at once and complete (temporary file, fsync, rename), also on a file system that loses power.
+The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, created}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+
+VERSION = 1
+CHECKSUM = "xxh3_128"
+"""The checksums that this version writes; each names its algorithm, so that a later one can differ."""
+
+
+class ManifestError(Failure):
+    """The manifest is not one, or its numbers contradict each other."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(ExitCode.BAD_DATA, sentence)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was split: enough to tell whether it has changed since."""
+
+    uri: str
+    size: int
+    """Bytes as they lie at the source, compressed or not."""
+    etag: str
+    """The source's own mark of its content: S3's or HTTP's ETag; time and size of local files; a hash of all of them for a folder."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a shard."""
+
+    name: str
+    """Below the shard's folder; `/` separates folders."""
+    records: int
+    bytes: int
+    checksum: str
+    """`<algorithm>:<hex>`."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Trainer `index`'s records: its own and nobody else's."""
+
+    index: int
+    files: tuple[DataFile, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(file.records for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class DataManifest:
+    """A complete split."""
+
+    source: Source
+    format: str
+    seed: str | None
+    """Seed of the shuffle; None: the source's order."""
+    hold_out: float
+    shards: tuple[Shard, ...]
+    held_out: tuple[DataFile, ...]
+    created: str
+    """UTC, ISO 8601."""
+    records: int
+    """Of all shards, without the held-out ones."""
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        counts = [shard.records for shard in self.shards]
+        if not counts:
+            raise ManifestError("it lists no shard")
+        if [shard.index for shard in self.shards] != list(range(len(counts))):
+            raise ManifestError(f"its shards are numbered {[shard.index for shard in self.shards]}, not 0 to {len(counts) - 1}")
+        if sum(counts) != self.records:
+            raise ManifestError(f"its shards hold {sum(counts)} records together, but it says {self.records}")
+        if max(counts) - min(counts) > 1:
+            raise ManifestError(f"its shards hold between {min(counts)} and {max(counts)} records: they may differ by 1 at most")
+
+    def as_json(self) -> str:
+        return (
+            json.dumps(
+                {
+                    "version": self.version,
+                    "source": vars(self.source),
+                    "format": self.format,
+                    "seed": self.seed,
+                    "hold_out": self.hold_out,
+                    "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
+                    "held_out": {"files": [vars(file) for file in self.held_out]},
+                    "records": self.records,
+                    "created": self.created,
+                },
+                indent=1,
+            )
+            + "\n"
+        )
+
+
+def read(path: Path) -> DataManifest | None:
+    """The manifest at `path`, or None where there is none: no split has completed.
+
+    Raises `ManifestError` when the file is damaged, or of a version that this program does not know.
+    """
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path} cannot be read: {error}") from None
+    try:
+        return parse(json.loads(text))
+    except ManifestError as error:
+        raise ManifestError(f"{path} is not to be trusted: {error.sentence}") from None
+    except ValueError:
+        raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
+
+
+def parse(document: object) -> DataManifest:
+    """A manifest from its JSON document; raises `ManifestError` for anything else."""
+    top = _mapping(document, "it")
+    if top.get("version") != VERSION:
+        raise ManifestError(f"it has version {top.get('version')!r}, this image reads {VERSION}")
+    source = _mapping(top.get("source"), "source")
+    seed = top.get("seed")
+    hold_out = top.get("hold_out")
+    return DataManifest(
+        source=Source(uri=_text(source, "uri"), size=_count(source, "size"), etag=_text(source, "etag")),
+        format=_text(top, "format"),
+        seed=None if seed is None else str(seed),
+        hold_out=float(hold_out) if isinstance(hold_out, int | float) else 0.0,
+        shards=tuple(
+            Shard(index=_count(shard, "index"), files=_files(shard))
+            for shard in map(_shard, _sequence(top.get("shards"), "shards"))
+        ),
+        held_out=_files(_mapping(top.get("held_out"), "held_out")),
+        records=_count(top, "records"),
+        created=_text(top, "created"),
+    )
+
+
+def write(manifest: DataManifest, path: Path) -> None:
+    """Puts the manifest at `path`, whole or not at all. Raises OSError (a full volume, for one)."""
+    write_durably(path, manifest.as_json().encode())
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Temporary file, fsync, rename, fsync of the folder: after this returns, not even a power cut takes it back."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames within `folder` last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _mapping(value: object, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ManifestError(f"{name} is {value!r}, not an object")
+    return cast(Mapping[str, Any], value)
+
+
+def _sequence(value: object, name: str) -> Sequence[object]:
+    if not isinstance(value, list):
+        raise ManifestError(f"{name} is {value!r}, not a list")
+    return value
+
+
+def _shard(value: object) -> Mapping[str, Any]:
+    return _mapping(value, "a shard")
+
+
+def _text(document: Mapping[str, Any], key: str) -> str:
+    value = document.get(key)
+    if not isinstance(value, str):
+        raise ManifestError(f"{key} is {value!r}, not a text")
+    return value
+
+
+def _count(document: Mapping[str, Any], key: str) -> int:
+    value = document.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ManifestError(f"{key} is {value!r}, not a whole number from 0")
+    return value
+
+
+def _files(document: Mapping[str, Any]) -> tuple[DataFile, ...]:
+    files = []
+    for entry in _sequence(document.get("files"), "files"):
+        file = _mapping(entry, "a file")
+        name = _text(file, "name")
+        # A manifest is data that others may have written: it must not lead out of the job's folder.
+        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise ManifestError(f"a file is named {name!r}, which leads out of its shard")
+        files.append(
+            DataFile(name=name, records=_count(file, "records"), bytes=_count(file, "bytes"), checksum=_text(file, "checksum"))
+        )
+    return tuple(files)
