@@ -64,7 +64,7 @@ class Cloud:
             raise CloudError(f"{interpreter} is missing: run `make setup` first")
         self.state.mkdir(parents=True, exist_ok=True)
         server = Path(__file__).parent / "emulator" / "server.py"
-        command = [interpreter, server, "--region", self.region, "--scratch", self.state / "emulator"]
+        command = [str(part) for part in (interpreter, server, "--region", self.region, "--scratch", self.state / "emulator")]
         log = self.state / "emulator.log"
         with log.open("wb") as sink:
             # Its own session: a Ctrl-C at the terminal is ours to pass on, after cdk has been stopped.

@@ -1,2 +1,604 @@
-def register():
-    pass
+"""The CloudFormation types that the app needs and MiniStack lacks.
+
+Promises: each type below is made, changed and deleted through its service's own API (`calls.client`), so that
+boto3 sees what was deployed; a property that the API does not know fails the stack by name; a type that is
+neither here nor in MiniStack fails the stack by name, because MiniStack's table is only added to. What
+is not checked is in docs/emulator.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+from calls import client
+from ministack.core.responses import get_account_id
+from ministack.services.cloudformation import drift, provisioners
+
+Properties = Mapping[str, Any]
+Made = tuple[str, dict[str, Any]]
+"""A resource's physical id and its attributes for Fn::GetAtt."""
+
+TYPES: dict[str, ResourceType] = {}
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """How one type lives in MiniStack's engine."""
+
+    create: Callable[[str, Properties, str], Made]
+    delete: Callable[[str, Properties], None]
+    update: Callable[[str, Properties, Properties], Made] | None = None
+    """In place: (physical id, old, new). Properties in `replacing` never come here."""
+    replacing: Sequence[str] = ()
+    """Properties whose change makes a new resource, by the resource reference."""
+    tags: tuple[str, str] | None = ("Tags", "list")
+    """The tag property and its shape."""
+    exists: Callable[[str, Properties], bool] | None = field(default=None)
+    """For drift detection."""
+
+
+def register() -> None:
+    """Add every type to MiniStack's tables; one that MiniStack knows by now must leave this module."""
+    for name, kind in TYPES.items():
+        if name in provisioners._RESOURCE_HANDLERS:
+            raise RuntimeError(f"MiniStack knows {name} itself: take it out of resource_types.py")
+        handler: dict[str, Any] = {"create": kind.create, "delete": _gone_is_deleted(kind.delete)}
+        if kind.update is not None:
+            update = kind.update
+            handler["update"] = lambda physical_id, old, new, stack, update=update: update(physical_id, old, new)
+        provisioners._RESOURCE_HANDLERS[name] = handler
+        provisioners._REPLACING_PROPERTIES[name] = tuple(kind.replacing)
+        if kind.tags:
+            provisioners._STACK_TAG_PROPERTY[name] = kind.tags
+        if kind.exists is not None:
+            exists = kind.exists
+            drift._DRIFT_READERS[name] = (
+                lambda physical_id, props, exists=exists: {} if exists(physical_id, props) else None,
+                frozenset(),
+            )
+
+
+def _gone_is_deleted(delete: Callable[[str, Properties], None]) -> Callable[[str, Properties], None]:
+    """CloudFormation takes a resource that is already gone as deleted."""
+
+    @functools.wraps(delete)
+    def deleted(physical_id: str, props: Properties) -> None:
+        try:
+            delete(physical_id, props)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if not ("NotFound" in code or code in ("NoSuchEntity", "InvalidPlacementGroup.Unknown")):
+                raise
+
+    return deleted
+
+
+def _name(stack: str, logical_id: str, longest: int) -> str:
+    return str(provisioners._physical_name(stack, logical_id, max_len=longest))
+
+
+def _pick(props: Properties, *names: str) -> dict[str, Any]:
+    """The named properties that are set; any other property but the tags is refused."""
+    unknown = sorted(set(props) - set(names) - {"Tags"})
+    if unknown:
+        raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
+    return {name: props[name] for name in names if name in props}
+
+
+def _specified(kind: str, props: Properties) -> dict[str, Any]:
+    """EC2's way to tag what it creates."""
+    tags = props.get("Tags")
+    return {"TagSpecifications": [{"ResourceType": kind, "Tags": tags}]} if tags else {}
+
+
+def _retag(physical_id: str, old: Properties, new: Properties) -> None:
+    """EC2: tags change in place."""
+    provisioners._ec2_apply_tags(physical_id, dict(new), dict(old))
+
+
+# EC2.
+
+EIP = ("Domain", "InstanceId", "PublicIpv4Pool", "NetworkBorderGroup", "Address", "IpamPoolId", "TransferAddress")
+
+
+def _address_of(public_ip: str) -> dict[str, Any]:
+    for address in client("ec2").describe_addresses()["Addresses"]:
+        if address["PublicIp"] == public_ip:
+            return dict(address)
+    return {}
+
+
+def _eip_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, *EIP)
+    made = client("ec2").allocate_address(**given, **_specified("elastic-ip", props))
+    return made["PublicIp"], {"AllocationId": made["AllocationId"], "PublicIp": made["PublicIp"]}
+
+
+def _eip_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    allocation = _address_of(physical_id)["AllocationId"]
+    _retag(allocation, old, new)
+    return physical_id, {"AllocationId": allocation, "PublicIp": physical_id}
+
+
+def _eip_delete(physical_id: str, props: Properties) -> None:
+    if address := _address_of(physical_id):
+        client("ec2").release_address(AllocationId=address["AllocationId"])
+
+
+TYPES["AWS::EC2::EIP"] = ResourceType(
+    _eip_create, _eip_delete, _eip_update, replacing=EIP, exists=lambda physical_id, props: bool(_address_of(physical_id))
+)
+
+NAT = ("AllocationId", "ConnectivityType", "MaxDrainDurationSeconds", "PrivateIpAddress", "SubnetId", "VpcId")
+
+
+def _nat_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, *NAT)
+    given.pop("MaxDrainDurationSeconds", None)
+    made = client("ec2").create_nat_gateway(**given, **_specified("natgateway", props))["NatGateway"]
+    return made["NatGatewayId"], {"NatGatewayId": made["NatGatewayId"]}
+
+
+def _nat_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    _retag(physical_id, old, new)
+    return physical_id, {"NatGatewayId": physical_id}
+
+
+def _nat_exists(physical_id: str, props: Properties) -> bool:
+    found = client("ec2").describe_nat_gateways(NatGatewayIds=[physical_id])["NatGateways"]
+    return any(gateway["State"] == "available" for gateway in found)
+
+
+TYPES["AWS::EC2::NatGateway"] = ResourceType(
+    _nat_create,
+    lambda physical_id, props: client("ec2").delete_nat_gateway(NatGatewayId=physical_id) and None,
+    _nat_update,
+    replacing=NAT,
+    exists=_nat_exists,
+)
+
+FLOW_LOG = (
+    "DeliverCrossAccountRole",
+    "DeliverLogsPermissionArn",
+    "DestinationOptions",
+    "LogDestination",
+    "LogDestinationType",
+    "LogFormat",
+    "LogGroupName",
+    "MaxAggregationInterval",
+    "ResourceId",
+    "ResourceType",
+    "TrafficType",
+)
+
+
+def _flow_log_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, *FLOW_LOG)
+    given["ResourceIds"] = [given.pop("ResourceId")]
+    if "MaxAggregationInterval" in given:
+        given["MaxAggregationInterval"] = int(given["MaxAggregationInterval"])
+    made = client("ec2").create_flow_logs(**given, **_specified("vpc-flow-log", props))
+    # MiniStack files the tags under another kind than AWS names.
+    _retag(made["FlowLogIds"][0], {}, props)
+    return made["FlowLogIds"][0], {"Id": made["FlowLogIds"][0]}
+
+
+def _flow_log_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    _retag(physical_id, old, new)
+    return physical_id, {"Id": physical_id}
+
+
+TYPES["AWS::EC2::FlowLog"] = ResourceType(
+    _flow_log_create,
+    lambda physical_id, props: client("ec2").delete_flow_logs(FlowLogIds=[physical_id]) and None,
+    _flow_log_update,
+    replacing=FLOW_LOG,
+    exists=lambda physical_id, props: bool(client("ec2").describe_flow_logs(FlowLogIds=[physical_id])["FlowLogs"]),
+)
+
+
+def _rule(direction: str) -> ResourceType:
+    """AWS::EC2::SecurityGroupIngress and Egress: one rule each."""
+    peer = "Source" if direction == "ingress" else "Destination"
+    names = (
+        "GroupId",
+        "GroupName",
+        "IpProtocol",
+        "FromPort",
+        "ToPort",
+        "CidrIp",
+        "CidrIpv6",
+        "Description",
+        f"{peer}PrefixListId",
+        f"{peer}SecurityGroupId",
+    ) + (("SourceSecurityGroupName", "SourceSecurityGroupOwnerId") if direction == "ingress" else ())
+
+    def create(logical_id: str, props: Properties, stack: str) -> Made:
+        given = _pick(props, *names)
+        group = given["GroupId"]
+        permission = provisioners._ec2_sg_permissions([given])[0]
+        permission = {key: value for key, value in permission.items() if value not in ([], None)}
+        before = {rule["SecurityGroupRuleId"] for rule in _rules(group)}
+        call = getattr(client("ec2"), f"authorize_security_group_{direction}")
+        made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0]["SecurityGroupRuleId"]
+        if made in before:
+            # MiniStack takes a rule twice in silence, AWS does not.
+            raise ValueError(f"InvalidPermission.Duplicate: the specified rule already exists in {group}")
+        return made, {"Id": made}
+
+    def delete(physical_id: str, props: Properties) -> None:
+        call = getattr(client("ec2"), f"revoke_security_group_{direction}")
+        call(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
+
+    def exists(physical_id: str, props: Properties) -> bool:
+        return physical_id in {rule["SecurityGroupRuleId"] for rule in _rules(props["GroupId"])}
+
+    return ResourceType(create, delete, replacing=names, tags=None, exists=exists)
+
+
+def _rules(group: str) -> list[dict[str, Any]]:
+    filters = [{"Name": "group-id", "Values": [group]}]
+    return list(client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"])
+
+
+TYPES["AWS::EC2::SecurityGroupIngress"] = _rule("ingress")
+TYPES["AWS::EC2::SecurityGroupEgress"] = _rule("egress")
+
+PLACEMENT = ("Strategy", "PartitionCount", "SpreadLevel")
+
+
+def _placement_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, *PLACEMENT)
+    name = _name(stack, logical_id, 255)
+    client("ec2").create_placement_group(GroupName=name, **given, **_specified("placement-group", props))
+    return name, {"GroupName": name}
+
+
+TYPES["AWS::EC2::PlacementGroup"] = ResourceType(
+    _placement_create,
+    lambda physical_id, props: client("ec2").delete_placement_group(GroupName=physical_id) and None,
+    replacing=PLACEMENT,
+    exists=lambda physical_id, props: bool(client("ec2").describe_placement_groups(GroupNames=[physical_id])["PlacementGroups"]),
+)
+
+
+def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, "KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial")
+    tags = _specified("key-pair", props)
+    if "PublicKeyMaterial" in given:
+        made = client("ec2").import_key_pair(
+            KeyName=given["KeyName"], PublicKeyMaterial=given["PublicKeyMaterial"].encode(), **tags
+        )
+    else:
+        made = client("ec2").create_key_pair(**given, **tags)
+    return given["KeyName"], {"KeyPairId": made.get("KeyPairId", ""), "KeyFingerprint": made.get("KeyFingerprint", "")}
+
+
+TYPES["AWS::EC2::KeyPair"] = ResourceType(
+    _key_pair_create,
+    lambda physical_id, props: client("ec2").delete_key_pair(KeyName=physical_id) and None,
+    replacing=("KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial", "Tags"),
+)
+
+
+def _dhcp_create(logical_id: str, props: Properties, stack: str) -> Made:
+    names = {
+        "DomainName": "domain-name",
+        "DomainNameServers": "domain-name-servers",
+        "NtpServers": "ntp-servers",
+        "NetbiosNameServers": "netbios-name-servers",
+        "NetbiosNodeType": "netbios-node-type",
+    }
+    given = _pick(props, *names)
+    configurations = [
+        {"Key": names[name], "Values": [str(item) for item in (value if isinstance(value, list) else [value])]}
+        for name, value in given.items()
+    ]
+    made = client("ec2").create_dhcp_options(DhcpConfigurations=configurations, **_specified("dhcp-options", props))[
+        "DhcpOptions"
+    ]
+    return made["DhcpOptionsId"], {"DhcpOptionsId": made["DhcpOptionsId"]}
+
+
+TYPES["AWS::EC2::DHCPOptions"] = ResourceType(
+    _dhcp_create,
+    lambda physical_id, props: client("ec2").delete_dhcp_options(DhcpOptionsId=physical_id) and None,
+    replacing=("DomainName", "DomainNameServers", "NtpServers", "NetbiosNameServers", "NetbiosNodeType"),
+)
+
+
+def _dhcp_associate(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, "DhcpOptionsId", "VpcId")
+    client("ec2").associate_dhcp_options(**given)
+    return f"{given['DhcpOptionsId']}|{given['VpcId']}", {}
+
+
+TYPES["AWS::EC2::VPCDHCPOptionsAssociation"] = ResourceType(
+    _dhcp_associate,
+    lambda physical_id, props: client("ec2").associate_dhcp_options(DhcpOptionsId="default", VpcId=props["VpcId"]) and None,
+    replacing=("VpcId", "DhcpOptionsId"),
+    tags=None,
+)
+
+# EKS: its API writes the same members with a small first letter.
+
+
+def _camel(value: Any) -> Any:
+    return provisioners._pascal_to_camel(value)
+
+
+def _tag_map(props: Properties) -> dict[str, str]:
+    return dict(provisioners._tag_map(props.get("Tags")))
+
+
+def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
+    before, after = _tag_map(old), _tag_map(new)
+    if gone := sorted(before.keys() - after.keys()):
+        client("eks").untag_resource(resourceArn=arn, tagKeys=gone)
+    if after != before:
+        client("eks").tag_resource(resourceArn=arn, tags=after)
+
+
+ADDON = (
+    "AddonName",
+    "AddonVersion",
+    "ClusterName",
+    "ConfigurationValues",
+    "NamespaceConfig",
+    "PodIdentityAssociations",
+    "PreserveOnDelete",
+    "ResolveConflicts",
+    "ServiceAccountRoleArn",
+)
+
+
+def _addon_parameters(props: Properties) -> dict[str, Any]:
+    given = _camel(_pick(props, *ADDON))
+    given.pop("preserveOnDelete", None)
+    return dict(given)
+
+
+def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
+    made = client("eks").create_addon(**_addon_parameters(props), tags=_tag_map(props))["addon"]
+    return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
+
+
+def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    given = _addon_parameters(new)
+    given.pop("namespaceConfig", None)
+    given.setdefault("podIdentityAssociations", [])
+    client("eks").update_addon(**given)
+    arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
+    _eks_retag(arn, old, new)
+    return physical_id, {"Arn": arn}
+
+
+def _addon_exists(physical_id: str, props: Properties) -> bool:
+    return props["AddonName"] in client("eks").list_addons(clusterName=props["ClusterName"])["addons"]
+
+
+TYPES["AWS::EKS::Addon"] = ResourceType(
+    _addon_create,
+    lambda physical_id, props: (
+        client("eks").delete_addon(clusterName=props["ClusterName"], addonName=props["AddonName"]) and None
+    ),
+    _addon_update,
+    replacing=("AddonName", "ClusterName", "NamespaceConfig"),
+    exists=_addon_exists,
+)
+
+ENTRY = ("AccessPolicies", "ClusterName", "KubernetesGroups", "PrincipalArn", "Type", "Username")
+
+
+def _policies(props: Properties) -> dict[str, Any]:
+    return {policy["PolicyArn"]: _camel(policy["AccessScope"]) for policy in props.get("AccessPolicies") or []}
+
+
+def _entry_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _camel(_pick(props, *ENTRY))
+    given.pop("accessPolicies", None)
+    made = client("eks").create_access_entry(**given, tags=_tag_map(props))["accessEntry"]
+    _entry_policies({}, _policies(props), props)
+    return f"{props['PrincipalArn']}|{props['ClusterName']}", {"AccessEntryArn": made["accessEntryArn"]}
+
+
+def _entry_policies(old: dict[str, Any], new: dict[str, Any], props: Properties) -> None:
+    who = {"clusterName": props["ClusterName"], "principalArn": props["PrincipalArn"]}
+    for arn in old.keys() - new.keys():
+        client("eks").disassociate_access_policy(**who, policyArn=arn)
+    for arn, scope in new.items():
+        if old.get(arn) != scope:
+            client("eks").associate_access_policy(**who, policyArn=arn, accessScope=scope)
+
+
+def _entry_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    who = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
+    username = {"username": new["Username"]} if "Username" in new else {}
+    client("eks").update_access_entry(**who, kubernetesGroups=new.get("KubernetesGroups", []), **username)
+    _entry_policies(_policies(old), _policies(new), new)
+    arn = client("eks").describe_access_entry(**who)["accessEntry"]["accessEntryArn"]
+    _eks_retag(arn, old, new)
+    return physical_id, {"AccessEntryArn": arn}
+
+
+def _entry_exists(physical_id: str, props: Properties) -> bool:
+    return props["PrincipalArn"] in client("eks").list_access_entries(clusterName=props["ClusterName"])["accessEntries"]
+
+
+TYPES["AWS::EKS::AccessEntry"] = ResourceType(
+    _entry_create,
+    lambda physical_id, props: (
+        client("eks").delete_access_entry(clusterName=props["ClusterName"], principalArn=props["PrincipalArn"]) and None
+    ),
+    _entry_update,
+    replacing=("ClusterName", "PrincipalArn", "Type"),
+    exists=_entry_exists,
+)
+
+ASSOCIATION = ("ClusterName", "DisableSessionTags", "Namespace", "Policy", "RoleArn", "ServiceAccount", "TargetRoleArn")
+
+
+def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
+    made = client("eks").create_pod_identity_association(**_camel(_pick(props, *ASSOCIATION)), tags=_tag_map(props))[
+        "association"
+    ]
+    return made["associationArn"], {"AssociationArn": made["associationArn"], "AssociationId": made["associationId"]}
+
+
+def _association_id(physical_id: str) -> str:
+    return physical_id.rpartition("/")[2]
+
+
+def _association_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    given = _camel(_pick(new, *ASSOCIATION))
+    for fixed in ("namespace", "serviceAccount"):
+        given.pop(fixed)
+    made = client("eks").update_pod_identity_association(**given, associationId=_association_id(physical_id))["association"]
+    _eks_retag(physical_id, old, new)
+    return physical_id, {"AssociationArn": physical_id, "AssociationId": made["associationId"]}
+
+
+def _association_exists(physical_id: str, props: Properties) -> bool:
+    found = client("eks").list_pod_identity_associations(clusterName=props["ClusterName"])["associations"]
+    return physical_id in {association["associationArn"] for association in found}
+
+
+TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
+    _association_create,
+    lambda physical_id, props: (
+        client("eks").delete_pod_identity_association(
+            clusterName=props["ClusterName"], associationId=_association_id(physical_id)
+        )
+        and None
+    ),
+    _association_update,
+    replacing=("ClusterName", "Namespace", "ServiceAccount"),
+    exists=_association_exists,
+)
+
+# IAM.
+
+
+def _documents(props: Properties) -> dict[str, str]:
+    return {policy["PolicyName"]: provisioners._policy_document_json(policy) for policy in props.get("Policies") or []}
+
+
+def _group_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, "GroupName", "ManagedPolicyArns", "Path", "Policies")
+    name = given.get("GroupName") or _name(stack, logical_id, 128)
+    made = client("iam").create_group(GroupName=name, **({"Path": given["Path"]} if "Path" in given else {}))["Group"]
+    _group_policies(name, {}, props)
+    return name, {"Arn": made["Arn"]}
+
+
+def _group_policies(name: str, old: Properties, new: Properties) -> None:
+    iam = client("iam")
+    before, after = set(old.get("ManagedPolicyArns") or []), set(new.get("ManagedPolicyArns") or [])
+    for arn in sorted(before - after):
+        iam.detach_group_policy(GroupName=name, PolicyArn=arn)
+    for arn in sorted(after - before):
+        iam.attach_group_policy(GroupName=name, PolicyArn=arn)
+    inline_before, inline_after = _documents(old), _documents(new)
+    for policy in inline_before.keys() - inline_after.keys():
+        iam.delete_group_policy(GroupName=name, PolicyName=policy)
+    for policy, document in inline_after.items():
+        if inline_before.get(policy) != document:
+            iam.put_group_policy(GroupName=name, PolicyName=policy, PolicyDocument=document)
+
+
+def _group_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    _group_policies(physical_id, old, new)
+    return physical_id, {"Arn": client("iam").get_group(GroupName=physical_id)["Group"]["Arn"]}
+
+
+def _group_delete(physical_id: str, props: Properties) -> None:
+    _group_policies(physical_id, props, {})
+    client("iam").delete_group(GroupName=physical_id)
+
+
+TYPES["AWS::IAM::Group"] = ResourceType(
+    _group_create,
+    _group_delete,
+    _group_update,
+    replacing=("GroupName", "Path"),
+    tags=None,
+    exists=lambda physical_id, props: physical_id in {group["GroupName"] for group in client("iam").list_groups()["Groups"]},
+)
+
+
+def _provider_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, "Url", "ClientIdList", "ThumbprintList")
+    made = client("iam").create_open_id_connect_provider(
+        Url=given["Url"],
+        ClientIDList=given.get("ClientIdList", []),
+        ThumbprintList=given.get("ThumbprintList", []),
+        Tags=props.get("Tags") or [],
+    )
+    return made["OpenIDConnectProviderArn"], {"Arn": made["OpenIDConnectProviderArn"]}
+
+
+TYPES["AWS::IAM::OIDCProvider"] = ResourceType(
+    _provider_create,
+    lambda physical_id, props: client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=physical_id) and None,
+    replacing=("Url", "ClientIdList", "ThumbprintList"),
+    exists=lambda physical_id, props: (
+        physical_id
+        in {provider["Arn"] for provider in client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]}
+    ),
+)
+
+# Budgets.
+
+
+def _budget(props: Properties, name: str) -> dict[str, Any]:
+    budget = {key: value for key, value in props["Budget"].items() if key != "BudgetName"}
+    for amount in ("BudgetLimit",):
+        if amount in budget:
+            budget[amount] = budget[amount] | {"Amount": str(budget[amount]["Amount"])}
+    return {"BudgetName": name, **budget}
+
+
+def _notifications(props: Properties) -> list[dict[str, Any]]:
+    found = []
+    for item in props.get("NotificationsWithSubscribers") or []:
+        notification = item["Notification"] | {"Threshold": float(item["Notification"]["Threshold"])}
+        found.append({"Notification": notification, "Subscribers": item["Subscribers"]})
+    return found
+
+
+def _budget_create(logical_id: str, props: Properties, stack: str) -> Made:
+    given = _pick(props, "Budget", "NotificationsWithSubscribers", "ResourceTags")
+    name = given["Budget"].get("BudgetName") or _name(stack, logical_id, 100)
+    client("budgets").create_budget(
+        AccountId=get_account_id(), Budget=_budget(props, name), NotificationsWithSubscribers=_notifications(props)
+    )
+    return name, {}
+
+
+def _budget_update(physical_id: str, old: Properties, new: Properties) -> Made:
+    budgets, account = client("budgets"), get_account_id()
+    budgets.update_budget(AccountId=account, NewBudget=_budget(new, physical_id))
+    if _notifications(old) != _notifications(new):
+        for item in _notifications(old):
+            budgets.delete_notification(AccountId=account, BudgetName=physical_id, Notification=item["Notification"])
+        for item in _notifications(new):
+            budgets.create_notification(AccountId=account, BudgetName=physical_id, **item)
+    return physical_id, {}
+
+
+def _budget_exists(physical_id: str, props: Properties) -> bool:
+    found = client("budgets").describe_budgets(AccountId=get_account_id()).get("Budgets", [])
+    return physical_id in {budget["BudgetName"] for budget in found}
+
+
+TYPES["AWS::Budgets::Budget"] = ResourceType(
+    _budget_create,
+    lambda physical_id, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=physical_id) and None,
+    _budget_update,
+    tags=None,
+    exists=_budget_exists,
+)

@@ -81,6 +81,7 @@ class Ending:
 
 def announced(app: Any, port: int) -> Any:
     """`app`, which prints the port once it is ready, and answers the inventory beside MiniStack's own paths."""
+    import calls
     import stores
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
@@ -90,6 +91,7 @@ def announced(app: Any, port: int) -> Any:
                 await send(message)
                 if message["type"] == "lifespan.startup.complete":
                     print(json.dumps({"port": port}), flush=True)
+                    threading.Thread(target=calls.warm, daemon=True).start()
 
             await app(scope, receive, announce)
         elif scope["type"] == "http" and scope["path"] == "/_rehearsal/inventory":
@@ -116,13 +118,12 @@ def main() -> int:
     os.environ.update(environment(port, given.region, given.scratch, given.host))
     sys.path.insert(0, str(Path(__file__).parent))
 
+    import repairs
+    import resource_types
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
     from ministack.app import app
     from ministack.core import lambda_runtime
-
-    import repairs
-    import resource_types
 
     repairs.apply()
     resource_types.register()

@@ -1,14 +1,100 @@
+"""Everything that lies in the emulator, of every service it has.
+
+Promises: MiniStack keeps what exists in account-scoped stores; every such store of every service counts, unless it is
+on the list below with its reason. So a service that nobody thought of is in the inventory all the same.
+"""
+
+from __future__ import annotations
+
+import os
 import sys
-from ministack.core.responses import AccountRegionScopedDict, AccountScopedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ministack.app import _get_module, _registry_module_names
+from ministack.core.responses import AccountRegionScopedDict, AccountScopedDict, request_scope
+
+ACCOUNT = "000000000000"
+
+NOT_RESOURCES: Mapping[tuple[str, str], str] = {
+    ("cloudformation", "_change_sets"): "history: goes with its stack",
+    ("cloudformation", "_stack_events"): "history: AWS keeps a deleted stack's events for 90 days",
+    ("cloudtrail", "_events"): "history",
+    ("ecr", "_images"): "one list a repository, which counts itself",
+    ("iam", "_aws_managed_attachment_counts"): "a counter",
+    ("route53", "_changes"): "history",
+    ("ssm", "_parameter_history"): "history",
+}
+"""Stores that hold no thing of their own."""
+
+NAMES = {"cloudwatch_logs": "logs", "cloudwatch": "cloudwatch", "lambda_svc": "lambda", "alb": "elb"}
+"""A module's service, where the module is not called like it."""
 
 
-def resources():
+def _pending_deletion(key: Mapping[str, Any]) -> bool:
+    return key.get("KeyState") == "PendingDeletion"
+
+
+GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
+    ("cloudformation", "_stacks"): lambda stack: stack.get("StackStatus") == "DELETE_COMPLETE",
+    ("ec2", "_nat_gateways"): lambda gateway: gateway.get("State") == "deleted",
+    ("ec2", "_instances"): lambda instance: instance.get("State", {}).get("Name") == "terminated",
+    ("kms", "_keys"): _pending_deletion,
+}
+"""Records that AWS, too, goes on showing for a while."""
+
+STAGING = "cdk-hnb659fds-assets-"
+"""cdk's bootstrap bucket: the templates it uploaded stay in it after a destroy (`cdk gc` removes them)."""
+
+
+def resources() -> list[tuple[str, str, str]]:
+    """(service, kind, identifier) of everything that exists now."""
+    region = os.environ["MINISTACK_REGION"]
+    for name in _registry_module_names():
+        _get_module(name)
+    with request_scope(ACCOUNT, region):
+        # The account's default VPC comes into being with the first request: it is no one's leftover.
+        sys.modules["ministack.services.ec2"]._ensure_defaults_initialized()  # type: ignore[attr-defined]
     found = []
-    for name, module in sorted(sys.modules.items()):
-        if not name.startswith("ministack.services.") or module is None:
+    for full_name, module in sorted(sys.modules.items()):
+        prefix, _, rest = full_name.partition("ministack.services.")
+        if prefix or not rest or module is None:
             continue
+        service = rest.partition(".")[0]
         for attribute, store in sorted(vars(module).items()):
-            if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)):
-                for key in list(store._data):
-                    found.append((name, attribute, str(key)))
-    return found
+            if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)) and not _ignored(service, attribute):
+                found += [
+                    (NAMES.get(service, service), _kind(attribute), _identifier(key, region))
+                    for key, value in list(store._data.items())
+                    if _exists(service, attribute, key, value)
+                ]
+    return sorted(set(found))
+
+
+def _ignored(service: str, attribute: str) -> bool:
+    # A tag cannot be without what it hangs on, which counts itself.
+    return (service, attribute) in NOT_RESOURCES or attribute.endswith("_tags")
+
+
+def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
+    gone = GONE.get((service, attribute))
+    if gone is not None and gone(value):
+        return False
+    if service == "s3" and isinstance(key[-1], tuple):
+        return bool(value) and not str(key[-1][0]).startswith(STAGING)
+    return True
+
+
+def _kind(attribute: str) -> str:
+    words = attribute.strip("_").replace("_", " ")
+    if words.endswith("ies"):
+        return words[:-3] + "y"
+    return words[:-1] if words.endswith("s") and not words.endswith("ss") else words
+
+
+def _identifier(key: tuple[Any, ...], region: str) -> str:
+    last = key[-1]
+    text = "/".join(map(str, last)) if isinstance(last, tuple) else str(last)
+    text = text.replace("\x00", "/")
+    elsewhere = f" ({key[1]})" if len(key) == 3 and key[1] not in (region, "") else ""
+    return text + elsewhere

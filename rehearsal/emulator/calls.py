@@ -1,0 +1,89 @@
+"""AWS API calls from inside the emulator to its own services.
+
+Promises: a resource handler calls a service by AWS's own API: botocore checks names and types of the
+parameters by AWS's models, which MiniStack does not (a misspelled property fails here by name); the answer
+comes from MiniStack's service in this process, in the account and region of the stack, never over HTTP
+(the handlers run on the event loop that would have to answer).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import botocore.awsrequest
+import botocore.config
+import botocore.session
+from ministack.app import SERVICE_REGISTRY, _get_module
+from ministack.core.responses import get_account_id, get_region
+
+MODULES = {"efs": "efs", "elbv2": "alb"}
+"""botocore's name of a service, where MiniStack's registry has another."""
+
+_session = botocore.session.Session()
+
+
+def client(service: str) -> Any:
+    """A botocore client whose requests the emulator answers in this very call."""
+    return _client(service, get_account_id(), get_region())
+
+
+@functools.lru_cache(maxsize=64)
+def _client(service: str, account: str, region: str) -> Any:
+    made = _session.create_client(
+        service,
+        region_name=region,
+        endpoint_url="http://localhost",
+        aws_access_key_id=account,
+        aws_secret_access_key="in-process",
+        config=botocore.config.Config(retries={"max_attempts": 0}),
+    )
+    module = MODULES.get(service) or SERVICE_REGISTRY[service]["module"]
+    made.meta.events.register("before-send.*.*", functools.partial(_answer, module))
+    return made
+
+
+class _Body:
+    """What botocore reads an answer from."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self, *arguments: Any, **options: Any) -> Any:
+        yield self._content
+
+    def read(self, *arguments: Any, **options: Any) -> bytes:
+        return self._content
+
+
+def _answer(module_name: str, request: Any, **_: Any) -> Any:
+    module = _get_module(module_name)
+    address = urlsplit(request.url)
+    headers = {
+        str(key).lower(): value.decode() if isinstance(value, bytes) else str(value) for key, value in request.headers.items()
+    }
+    body = request.body or b""
+    if isinstance(body, str):
+        body = body.encode()
+    query = parse_qs(address.query, keep_blank_values=True)
+    arguments = (request.method, unquote(address.path), headers, body, query)
+    if hasattr(module, "_handle_request_sync"):
+        status, answered, content = module._handle_request_sync(*arguments)
+    else:
+        coroutine = module.handle_request(*arguments)
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            status, answered, content = stop.value
+        else:
+            coroutine.close()
+            raise RuntimeError(f"{module_name} really waits while it answers: it cannot be called from a resource handler")
+    content = content.encode() if isinstance(content, str) else content or b""
+    return botocore.awsrequest.AWSResponse(request.url, status, answered, _Body(content))
+
+
+def warm() -> None:
+    """Load AWS's models ahead: a service's first call would hold up the event loop for them."""
+    for service in ("ec2", "s3", "eks", "route53", "iam", "budgets"):
+        _session.get_service_model(service)
