@@ -1,0 +1,21 @@
+"""The CDK app: reads cluster.yaml (or the file that `-c config=` names) and builds the stacks."""
+
+import sys
+from pathlib import Path
+
+from aws_cdk import App
+
+from stacks.build import build
+from stacks.cluster_spec import ClusterSpec
+from stacks.settings import SettingError
+
+HERE = Path(__file__).parent
+
+if __name__ == "__main__":
+    app = App()
+    try:
+        build(app, ClusterSpec.load(Path(app.node.try_get_context("config") or HERE / "cluster.yaml")))
+    except SettingError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    app.synth()

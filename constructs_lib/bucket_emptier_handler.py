@@ -1,0 +1,54 @@
+"""Empties a bucket when its custom resource is deleted. Runs in AWS Lambda, inline: 4,096 characters at most."""
+
+import json
+import urllib.request
+
+# botocore, not boto3: it is all that is needed, and all that an emulator's Python may have.
+import botocore.session
+
+
+def handler(event, context):
+    """Answers CloudFormation in every case: a silent failure would hold the stack for an hour."""
+    answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
+    bucket = event["ResourceProperties"]["BucketName"]
+    answer["PhysicalResourceId"] = event.get("PhysicalResourceId") or bucket
+    answer["Status"] = "SUCCESS"
+    try:
+        if event["RequestType"] == "Delete":
+            # The name of the resource, not of the properties: after a replacement that is the old bucket.
+            empty(event["PhysicalResourceId"], context)
+        else:
+            answer["PhysicalResourceId"] = bucket
+    except Exception as error:
+        answer["Status"] = "FAILED"
+        answer["Reason"] = f"bucket {bucket} was not emptied ({error}): delete the stack again to go on"
+    body = json.dumps(answer).encode()
+    request = urllib.request.Request(event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""})
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+def empty(bucket, context):
+    """Deletes every version and delete marker, a thousand at a time, as long as the function's time lasts."""
+    s3 = botocore.session.get_session().create_client("s3")
+    try:
+        refuse_writes(s3, bucket, context.invoked_function_arn.split(":")[1])
+        while True:
+            page = s3.list_object_versions(Bucket=bucket, MaxKeys=1000)
+            found = page.get("Versions", []) + page.get("DeleteMarkers", [])
+            if not found:
+                return
+            if context.get_remaining_time_in_millis() < 20000:
+                raise TimeoutError("it holds more objects than 15 minutes can delete")
+            objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+            left = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get("Errors")
+            if left:
+                raise RuntimeError(f"{left[0]['Key']}: {left[0].get('Message')}")
+    except s3.exceptions.NoSuchBucket:
+        return
+
+
+def refuse_writes(s3, bucket, partition):
+    """No new object while we delete: access logs, for one, are still being delivered."""
+    deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:{partition}:s3:::{bucket}/*"}
+    policy = {"Version": "2012-10-17", "Statement": [deny]}
+    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))

@@ -1,0 +1,54 @@
+"""The EFS CSI driver, with the rights that mounting an existing file system takes.
+
+Promises: it reads what it needs to find mount targets; it makes and deletes nothing, because our volumes are static.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from constructs_lib.addon import ClusterAddon, pod_identity_principal
+
+
+class EfsDriver(Construct):
+    """The aws-efs-csi-driver add-on and its role.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        cluster: the cluster.
+        version: add-on version; None: EKS's default.
+
+    Attributes:
+        role: the driver's role.
+        resource: the CloudFormation resource, to depend on.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster, version: str | None = None) -> None:
+        super().__init__(scope, id)
+        self.role = iam.Role(self, "Role", assumed_by=pod_identity_principal())
+        policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Finds file systems and their mount targets")
+        policy.add_statements(
+            iam.PolicyStatement(
+                sid="Find",
+                actions=[
+                    "elasticfilesystem:DescribeAccessPoints",
+                    "elasticfilesystem:DescribeFileSystems",
+                    "elasticfilesystem:DescribeMountTargets",
+                    "ec2:DescribeAvailabilityZones",
+                ],
+                resources=["*"],
+            )
+        )
+        self.resource = ClusterAddon(
+            self,
+            "Addon",
+            cluster=cluster,
+            addon_name="aws-efs-csi-driver",
+            version=version,
+            role=self.role,
+            service_account="efs-csi-controller-sa",
+        ).resource
+        self.resource.node.add_dependency(policy)

@@ -1,0 +1,64 @@
+"""The VPC of a training cluster, over named availability zones, with no look-up at synth.
+
+Promises: DNS on (EKS and EFS need it), nodes in private subnets, S3 traffic free of NAT charges by the gateway endpoint,
+no public address unless a NAT gateway needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Tags
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+
+class TrainingNetwork(Construct):
+    """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        availability_zones: names of zones, such as us-west-2a.
+        cidr: address range, /16 to /24.
+        nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
+
+    Attributes:
+        vpc: the VPC.
+        private_subnets: where nodes, mount targets and endpoints belong.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, availability_zones: Sequence[str], cidr: str = "10.0.0.0/16", nat_gateways: int = 1
+    ) -> None:
+        super().__init__(scope, id)
+        private = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
+        subnets = [ec2.SubnetConfiguration(name="private", subnet_type=private)]
+        if nat_gateways:
+            # They hold NAT gateways and load balancers only: 1/256 of the VPC each, /28 at least (the smallest AWS makes).
+            public = min(28, int(cidr.rpartition("/")[2]) + 8)
+            subnets.insert(
+                0,
+                ec2.SubnetConfiguration(
+                    name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=public, map_public_ip_on_launch=False
+                ),
+            )
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            availability_zones=list(availability_zones),
+            ip_addresses=ec2.IpAddresses.cidr(cidr),
+            nat_gateways=nat_gateways,
+            subnet_configuration=subnets,
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            # Closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours ever carries it.
+            restrict_default_security_group=False,
+            gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
+        )
+        self.private_subnets = ec2.SubnetSelection(subnet_type=private)
+        # Load balancer controllers find their subnets by these two tags.
+        for subnet in self.vpc.public_subnets:
+            Tags.of(subnet).add("kubernetes.io/role/elb", "1")
+        for subnet in (*self.vpc.private_subnets, *self.vpc.isolated_subnets):
+            Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")

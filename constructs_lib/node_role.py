@@ -1,0 +1,24 @@
+"""The IAM role of worker nodes: join the cluster, pull images, take a Session Manager session; nothing else."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+POLICIES = (
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEKS_CNI_Policy",
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonSSMManagedInstanceCore",
+)
+"""AWS's own, which EKS's documents ask for: AWS keeps them in step with what the node's daemons call."""
+
+
+def node_role(scope: Construct, id: str) -> iam.Role:
+    """A role that EC2 instances take to be nodes."""
+    return iam.Role(
+        scope,
+        id,
+        assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+        managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in POLICIES],
+    )

@@ -1,0 +1,172 @@
+"""Bad settings as one sentence each: the setting, what was found, what is allowed.
+
+Promises: whatever is wrong with a settings file, `SettingError` carries one sentence that names the field by its
+path in the file, and nothing else reaches the user. Imports no aws_cdk.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+Spec = TypeVar("Spec", bound=BaseModel)
+
+
+class SettingError(Exception):
+    """A settings file cannot be used; `str()` is the sentence to show."""
+
+
+class Refused(ValueError):
+    """A validator's verdict on one field, before its path is known.
+
+    Args:
+        field: the field's path below the model that refuses; empty for the validated value itself.
+        found: what stands there.
+        allowed: what may stand there; `{here}` becomes the model's own path, with a dot behind it.
+    """
+
+    def __init__(self, field: str, found: object, allowed: str) -> None:
+        super().__init__(f"{field} is {shown(found)}: {allowed}")
+        self.field, self.found, self.allowed = field, found, allowed
+
+    def sentence(self, here: str) -> str:
+        """The whole sentence, for the model at `here`."""
+        path = ".".join(part for part in (here, self.field) if part) or "the file"
+        return f"{path} is {shown(self.found)}: {self.allowed.replace('{here}', f'{here}.' if here else '')}"
+
+
+class Settings(BaseModel):
+    """What every part of a settings file has in common: unknown keys are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def read(spec: type[Spec], path: Path) -> Spec:
+    """The settings file at `path` as a `spec`; SettingError if it is missing, no YAML, or says what is not allowed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingError(f"{path} is missing: name an existing settings file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path} cannot be read ({error}): name a readable text file") from None
+    try:
+        found = yaml.load(text, _UniqueKeys)
+    except yaml.YAMLError as error:
+        raise SettingError(f"{path} is not valid YAML: {_flat(error)}") from None
+    if not isinstance(found, Mapping):
+        raise SettingError(f"{path} is {shown(found)}: allowed are `setting: value` lines")
+    try:
+        return spec.model_validate(found)
+    except ValidationError as error:
+        raise SettingError(f"{path.name}: {_sentence(spec, error.errors(include_url=False)[0])}") from None
+
+
+def shown(value: object) -> str:
+    """A found value as the user wrote it, cut to one short piece."""
+    if value is None:
+        return "empty"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = " ".join(text.split())
+    return (text[:60] + "...") if len(text) > 60 else (text or "empty")
+
+
+_KINDS = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a group of settings",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "frozen_set_type": "a list",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "mapping_type": "a group of settings",
+    "model_type": "a group of settings",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+
+
+def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
+    path = _path(error["loc"])
+    kind, context, found = error["type"], error.get("ctx", {}), error["input"]
+    match kind:
+        case "extra_forbidden":
+            return f"{path} is not a setting{_nearest(spec, error['loc'])}"
+        case "missing":
+            return f"{path} is missing: it has no default"
+        case "string_type" if isinstance(found, int | float):
+            return f'{path} is the number {found}: write it in quotes, "{found}"'
+        case "literal_error" | "enum":
+            return f"{path} is {shown(found)}: allowed is {str(context['expected']).replace(chr(39), '')}"
+        case "greater_than_equal":
+            return f"{path} is {shown(found)}: allowed is {context['ge']} or more"
+        case "less_than_equal":
+            return f"{path} is {shown(found)}: allowed is {context['le']} or less"
+        case "too_short":
+            return f"{path} has {context['actual_length']} entries: allowed is {context['min_length']} or more"
+        case "too_long":
+            return f"{path} has {context['actual_length']} entries: allowed is {context['max_length']} or fewer"
+        case "string_pattern_mismatch":
+            return f"{path} is {shown(found)}: allowed is text that matches {context['pattern']}"
+        case "value_error" if isinstance(refused := context.get("error"), Refused):
+            return refused.sentence(path)
+    if kind in _KINDS:
+        return f"{path} is {shown(found)}: allowed is {_KINDS[kind]}"
+    return f"{path} is {shown(found)}: {error['msg']}"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def _nearest(spec: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """A hint at the setting that was perhaps meant, among those of the same group."""
+    group: Any = spec.model_json_schema()
+    definitions = group.get("$defs", {})
+    for part in location[:-1]:
+        group = _resolved(group, definitions)
+        inside = group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
+        group = inside or group.get("additionalProperties")
+    names = list(_resolved(group, definitions).get("properties", {}))
+    if near := difflib.get_close_matches(str(location[-1]), names, n=1):
+        return f": did you mean {near[0]}?"
+    return f": allowed are {', '.join(names)}" if names else ""
+
+
+def _resolved(group: Any, definitions: Mapping[str, Any]) -> Any:
+    if not isinstance(group, Mapping):
+        return {}
+    for choice in (group, *group.get("anyOf", ())):
+        if "$ref" in choice:
+            return definitions[choice["$ref"].rsplit("/", 1)[-1]]
+    return group
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML that refuses a key given twice: the plain loader silently takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _flat(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}: " if mark else ""
+    return where + " ".join(str(getattr(error, "problem", None) or error).split())
