@@ -1,0 +1,1 @@
+"""AWS constructs for distributed training: each works alone in anybody's stack."""

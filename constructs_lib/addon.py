@@ -14,6 +14,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from constructs_lib.any_cluster import AnyCluster
+
 
 class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
@@ -37,7 +39,7 @@ class ClusterAddon(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: eks.ICluster,
+        cluster: AnyCluster,
         addon_name: str,
         version: str | None = None,
         configuration: Mapping[str, Any] | None = None,
@@ -49,9 +51,7 @@ class ClusterAddon(Construct):
         if role is not None:
             if service_account is None:
                 raise ValueError(f"add-on {addon_name} has a role but no service_account: name the account that gets the role")
-            identities = [
-                eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.role_arn, service_account=service_account)
-            ]
+            identities = [eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.role_arn, service_account=service_account)]
         self.resource = eks.CfnAddon(
             self,
             "Resource",

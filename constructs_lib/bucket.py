@@ -6,12 +6,15 @@ logged to a second bucket that is as closed; and, with RemovalPolicy.DESTROY, go
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.bucket_emptier import BucketEmptier
+
+LOG_PREFIX = "bucket/"
 
 
 class DataBucket(s3.Bucket):
@@ -67,8 +70,6 @@ class DataBucket(s3.Bucket):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             versioned=True,
-            server_access_logs_bucket=logs,
-            server_access_logs_prefix="bucket/",
             lifecycle_rules=[
                 s3.LifecycleRule(
                     noncurrent_version_expiration=Duration.days(keep_old_versions_days),
@@ -79,6 +80,24 @@ class DataBucket(s3.Bucket):
             removal_policy=removal_policy,
         )
         self.log_bucket = logs
+        # By hand, not by server_access_logs_bucket: that means an ACL in an app without the newer feature flags.
+        resource = self.node.default_child
+        assert isinstance(resource, s3.CfnBucket)
+        resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
+            destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
+        )
+        logs.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="LogDelivery",
+                principals=[iam.ServicePrincipal("logging.s3.amazonaws.com")],
+                actions=["s3:PutObject"],
+                resources=[logs.arn_for_objects(f"{LOG_PREFIX}*")],
+                conditions={
+                    "ArnLike": {"aws:SourceArn": self.bucket_arn},
+                    "StringEquals": {"aws:SourceAccount": Stack.of(self).account},
+                },
+            )
+        )
         if removal_policy == RemovalPolicy.DESTROY:
             emptier = BucketEmptier.of(self, encryption_key=encryption_key)
             emptier.empty_on_delete(self)

@@ -33,7 +33,9 @@ class BucketEmptier(Construct):
         )
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         # A managed policy: inline ones cannot be reviewed or reused on their own.
-        self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description="Empties this stack's buckets when it is deleted")
+        self._policy = iam.ManagedPolicy(
+            self, "Policy", roles=[role], description="Empties this stack's buckets when it is deleted"
+        )
         self._policy.add_statements(
             iam.PolicyStatement(
                 sid="OwnLogs", actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
@@ -68,9 +70,7 @@ class BucketEmptier(Construct):
         """Deletes all of `bucket`'s objects and versions just before the stack deletes `bucket` itself."""
         self._policy.add_statements(
             iam.PolicyStatement(actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"], resources=[bucket.bucket_arn]),
-            iam.PolicyStatement(
-                actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[bucket.arn_for_objects("*")]
-            ),
+            iam.PolicyStatement(actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[bucket.arn_for_objects("*")]),
         )
         request = CustomResource(
             bucket,

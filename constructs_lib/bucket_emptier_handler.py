@@ -2,12 +2,13 @@
 
 import json
 import urllib.request
+from typing import Any
 
 # botocore, not boto3: it is all that is needed, and all that an emulator's Python may have.
 import botocore.session
 
 
-def handler(event, context):
+def handler(event: dict[str, Any], context: Any) -> None:
     """Answers CloudFormation in every case: a silent failure would hold the stack for an hour."""
     answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     bucket = event["ResourceProperties"]["BucketName"]
@@ -27,7 +28,7 @@ def handler(event, context):
     urllib.request.urlopen(request, timeout=30).close()
 
 
-def empty(bucket, context):
+def empty(bucket: str, context: Any) -> None:
     """Deletes every version and delete marker, a thousand at a time, as long as the function's time lasts."""
     s3 = botocore.session.get_session().create_client("s3")
     try:
@@ -47,7 +48,7 @@ def empty(bucket, context):
         return
 
 
-def refuse_writes(s3, bucket, partition):
+def refuse_writes(s3: Any, bucket: str, partition: str) -> None:
     """No new object while we delete: access logs, for one, are still being delivered."""
     deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:{partition}:s3:::{bucket}/*"}
     policy = {"Version": "2012-10-17", "Statement": [deny]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jsii
-from aws_cdk import RemovalPolicy
+from aws_cdk import Aws, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -108,16 +108,17 @@ class TrainingCluster(Construct):
         """The API endpoint's network connections, port 443."""
         return self.cluster.connections
 
-    def grant_admin(self, id: str, principal_arn: str) -> eks.AccessEntry:
+    def grant_admin(self, id: str, principal_arn: str) -> eks.CfnAccessEntry:
         """Makes the IAM role or user `principal_arn` an administrator of the whole cluster."""
-        return eks.AccessEntry(
+        return eks.CfnAccessEntry(
             self,
             id,
-            cluster=self.cluster,
-            principal=principal_arn,
+            cluster_name=self.cluster.cluster_name,
+            principal_arn=principal_arn,
             access_policies=[
-                eks.AccessPolicy.from_access_policy_name(
-                    "AmazonEKSClusterAdminPolicy", access_scope_type=eks.AccessScopeType.CLUSTER
+                eks.CfnAccessEntry.AccessPolicyProperty(
+                    policy_arn=f"arn:{Aws.PARTITION}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+                    access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
                 )
             ],
         )

@@ -5,11 +5,11 @@ Promises: it reads what it needs to find mount targets; it makes and deletes not
 
 from __future__ import annotations
 
-from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from constructs_lib.addon import ClusterAddon, pod_identity_principal
+from constructs_lib.any_cluster import AnyCluster
 
 
 class EfsDriver(Construct):
@@ -26,7 +26,7 @@ class EfsDriver(Construct):
         resource: the CloudFormation resource, to depend on.
     """
 
-    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster, version: str | None = None) -> None:
+    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, version: str | None = None) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(self, "Role", assumed_by=pod_identity_principal())
         policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Finds file systems and their mount targets")

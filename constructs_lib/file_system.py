@@ -56,7 +56,9 @@ class SharedFileSystem(Construct):
         self.client_security_group = ec2.SecurityGroup(
             self, "Clients", vpc=vpc, description="May mount the shared file system", allow_all_outbound=False
         )
-        own = ec2.SecurityGroup(self, "MountTargets", vpc=vpc, description="Mount targets of the shared file system", allow_all_outbound=False)
+        own = ec2.SecurityGroup(
+            self, "MountTargets", vpc=vpc, description="Mount targets of the shared file system", allow_all_outbound=False
+        )
         self._connections = ec2.Connections(security_groups=[own], default_port=NFS)
         self._connections.allow_default_port_from(self.client_security_group, "NFS from those who carry the client group")
         policy = iam.PolicyDocument(

@@ -32,9 +32,7 @@ class EncryptionKey(kms.Key):
         description: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
-        super().__init__(
-            scope, id, alias=alias, description=description, enable_key_rotation=True, removal_policy=removal_policy
-        )
+        super().__init__(scope, id, alias=alias, description=description, enable_key_rotation=True, removal_policy=removal_policy)
         stack = Stack.of(self)
         # An encrypted log group is refused unless the key's own policy names the service; the context keeps it to our groups.
         self.add_to_resource_policy(

@@ -14,6 +14,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
+from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.node_role import node_role
 from constructs_lib.subnets import subnet_ids
 
@@ -46,7 +47,7 @@ class ManagedNodes(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: eks.ICluster,
+        cluster: AnyCluster,
         vpc: ec2.IVpc,
         instance_types: Sequence[str] = ("m5.large",),
         min_size: int = 1,
@@ -81,7 +82,7 @@ class ManagedNodes(Construct):
                 tag_specifications=[
                     ec2.CfnLaunchTemplate.TagSpecificationProperty(
                         resource_type=kind,
-                        tags=[{"key": "Name", "value": self.node.path}],  # type: ignore[list-item]
+                        tags=[{"key": "Name", "value": self.node.path}],
                     )
                     for kind in ("instance", "volume")
                 ],

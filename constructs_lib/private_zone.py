@@ -7,9 +7,10 @@ that uses it sets tls-server-name to the endpoint's own.
 from __future__ import annotations
 
 from aws_cdk import Duration, Fn
-from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
+
+from constructs_lib.any_cluster import AnyCluster
 
 
 class EndpointName(Construct):
@@ -19,7 +20,7 @@ class EndpointName(Construct):
         name: the whole name.
     """
 
-    def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: eks.ICluster) -> None:
+    def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: AnyCluster) -> None:
         super().__init__(scope, id)
         self.name = f"api.{zone.zone_name}"
         # The endpoint attribute is an https address: the name is what follows the two slashes.

@@ -1,0 +1,1 @@
+"""The deployable stacks, and cluster.yaml, which describes them."""

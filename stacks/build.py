@@ -40,7 +40,13 @@ def build(scope: Construct, spec: ClusterSpec) -> Stacks:
         scope, f"{spec.name}-cluster", spec=spec, key=access.key, vpc=network.vpc, zone=network.zone, env=environment
     )
     nodes = NodesStack(
-        scope, f"{spec.name}-nodes", spec=spec, cluster=cluster.cluster, vpc=network.vpc, file_system=storage.file_system, env=environment
+        scope,
+        f"{spec.name}-nodes",
+        spec=spec,
+        cluster=cluster.cluster,
+        vpc=network.vpc,
+        file_system=storage.file_system,
+        env=environment,
     )
     for stack in (access, network, storage, cluster, nodes):
         Tags.of(stack).add("project", "paddle-aws")

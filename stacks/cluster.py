@@ -45,6 +45,4 @@ class ClusterStack(Stack):
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "Region", value=self.region)
-        CfnOutput(
-            self, "KubeconfigCommand", value=f"aws eks update-kubeconfig --name {spec.name} --region {spec.region}"
-        )
+        CfnOutput(self, "KubeconfigCommand", value=f"aws eks update-kubeconfig --name {spec.name} --region {spec.region}")

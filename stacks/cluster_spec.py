@@ -43,7 +43,11 @@ class Network(Settings):
     @classmethod
     def _zones(cls, zones: list[str]) -> list[str]:
         if len(zones) < 2:
-            raise Refused("", ", ".join(zones), "EKS wants two availability zones at least; to keep nodes in one, set nodes.<group>.availability_zones")
+            raise Refused(
+                "",
+                ", ".join(zones),
+                "EKS wants two availability zones at least; to keep nodes in one, set nodes.<group>.availability_zones",
+            )
         if len(set(zones)) < len(zones):
             raise Refused("", ", ".join(zones), "each availability zone may stand once")
         return zones
@@ -52,7 +56,9 @@ class Network(Settings):
     def _nat(self) -> Self:
         zones = len(self.availability_zones)
         if self.nat_gateways not in (0, 1, zones):
-            raise Refused("nat_gateways", self.nat_gateways, f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)")
+            raise Refused(
+                "nat_gateways", self.nat_gateways, f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)"
+            )
         return self
 
 
@@ -140,15 +146,26 @@ class ClusterSpec(Settings):
     @classmethod
     def _name(cls, value: str) -> str:
         # CloudFormation's stack names are the narrowest of all names made from it (no underscore); bucket-like names want lower case.
-        if not all(c.islower() or c.isdigit() or c == "-" for c in value) or not value[:1].isalpha() or value.endswith("-") or not value.isascii():
-            raise Refused("", value, "allowed are lower-case letters, digits and hyphens, a letter first, no hyphen last (CloudFormation and EKS names)")
+        if (
+            not all(c.islower() or c.isdigit() or c == "-" for c in value)
+            or not value[:1].isalpha()
+            or value.endswith("-")
+            or not value.isascii()
+        ):
+            raise Refused(
+                "",
+                value,
+                "allowed are lower-case letters, digits and hyphens, a letter first, no hyphen last (CloudFormation and EKS names)",
+            )
         return value
 
     @model_validator(mode="after")
     def _zones(self) -> Self:
         for zone in self.network.availability_zones:
             if not zone.startswith(self.region) or len(zone) != len(self.region) + 1:
-                raise Refused("network.availability_zones", zone, f"allowed are zones of region {self.region}, such as {self.region}a")
+                raise Refused(
+                    "network.availability_zones", zone, f"allowed are zones of region {self.region}, such as {self.region}a"
+                )
         for name, group in self.nodes.items():
             for zone in group.availability_zones:
                 if zone not in self.network.availability_zones:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aws_cdk import CfnOutput, Environment, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
 from constructs_lib.addon import ClusterAddon
+from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.efs_driver import EfsDriver
 from constructs_lib.file_system import SharedFileSystem
 from constructs_lib.managed_nodes import ManagedNodes
@@ -24,7 +24,7 @@ class NodesStack(Stack):
         id: str,
         *,
         spec: ClusterSpec,
-        cluster: eks.Cluster,
+        cluster: AnyCluster,
         vpc: ec2.IVpc,
         file_system: SharedFileSystem,
         env: Environment,
@@ -42,7 +42,9 @@ class NodesStack(Stack):
                 desired_size=group.desired,
                 max_size=group.max,
                 volume_gib=group.volume_gib,
-                vpc_subnets=ec2.SubnetSelection(availability_zones=group.availability_zones) if group.availability_zones else None,
+                vpc_subnets=ec2.SubnetSelection(availability_zones=group.availability_zones)
+                if group.availability_zones
+                else None,
                 security_groups=[file_system.client_security_group],
                 role=role,
                 depends_on=[file_system.mount_targets],
