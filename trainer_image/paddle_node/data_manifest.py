@@ -37,7 +37,7 @@ class Source:
     size: int
     """Bytes as they lie at the source, compressed or not."""
     etag: str
-    """The source's own mark of its content: S3's or HTTP's ETag; time and size of local files; a hash of all of them for a folder."""
+    """The source's own mark of its content: an ETag, the time of a local file, or a hash over many objects."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""The data job's environment, parsed once at the door: afterwards only typed values travel.
+
+Promises: a `SettingError` names the variable, what was found and what is allowed; nothing is read or written yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddle_node import contract
+from paddle_node.contract import JobFolder, Variable
+from paddle_node.failure import SettingError
+
+FORMATS = ("lines", "files")
+_READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """What to split, how, and where to."""
+
+    folder: JobFolder
+    shards: int
+    source: str
+    """As the user wrote it: a container path, s3://, https:// or http://."""
+    format: str
+    hold_out: float
+    seed: str | None
+    program_from: str
+    """Folder of the image, a container path; empty: nothing to copy."""
+    program: str
+    """The program's folder name under the job's folder."""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> SplitSettings:
+        """Raises `SettingError` for the first variable that is missing or wrong."""
+        program_from = environ.get(Variable.PROGRAM_FROM, "").rstrip("/")
+        return cls(
+            folder=JobFolder(_folder(environ)),
+            shards=_shards(environ),
+            source=_source(environ),
+            format=_format(environ),
+            hold_out=_hold_out(environ),
+            seed=environ.get(Variable.SHUFFLE_SEED, "") or None,
+            program_from=program_from,
+            program=program_from.rpartition("/")[2] or environ.get(Variable.TRAIN_CONFIG_DIR, ""),
+        )
+
+
+def local_path(variable: Variable, value: str, environ: Mapping[str, str]) -> Path:
+    """A container path as it lies here."""
+    try:
+        return contract.path(value, dict(environ))
+    except ValueError:
+        raise SettingError(f"{variable} is {value!r}: an absolute path in the container is needed") from None
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    value = environ.get(Variable.OUT_DIR, "")
+    if not value:
+        raise SettingError(f"{Variable.OUT_DIR} is missing: it names the job's folder on the volume, /home/jobpath/<job name>")
+    return local_path(Variable.OUT_DIR, value, environ)
+
+
+def _shards(environ: Mapping[str, str]) -> int:
+    value = environ.get(Variable.SPLIT_COUNT, "")
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise SettingError(f"{Variable.SPLIT_COUNT} is {value!r}: the number of shards is a whole number from 1")
+    return int(value)
+
+
+def _source(environ: Mapping[str, str]) -> str:
+    value = environ.get(Variable.DATA_SOURCE, "")
+    if not value:
+        raise SettingError(f"{Variable.DATA_SOURCE} is missing: a path in the container, s3://bucket/key or an https:// address")
+    scheme, separator, rest = value.partition("://")
+    if separator and scheme not in ("s3", "https", "http"):
+        raise SettingError(
+            f"{Variable.DATA_SOURCE} is {value!r}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot"
+        )
+    if separator and not rest.strip("/"):
+        raise SettingError(f"{Variable.DATA_SOURCE} is {value!r}: the {'bucket' if scheme == 's3' else 'host'} is missing")
+    if not separator:
+        local_path(Variable.DATA_SOURCE, value, environ)
+    return value
+
+
+def _format(environ: Mapping[str, str]) -> str:
+    value = environ.get(Variable.DATA_FORMAT, "") or FORMATS[0]
+    if value not in FORMATS and not _READER.fullmatch(value):
+        raise SettingError(f"{Variable.DATA_FORMAT} is {value!r}: lines, files or module:function is allowed")
+    return value
+
+
+def _hold_out(environ: Mapping[str, str]) -> float:
+    value = environ.get(Variable.HOLD_OUT, "") or "0"
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise SettingError(f"{Variable.HOLD_OUT} is {value!r}: the share kept for evaluation is a number from 0 to below 1")
+    return share
