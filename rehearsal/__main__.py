@@ -1,0 +1,81 @@
+"""`python -m rehearsal`, which `make rehearse` calls.
+
+Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a machine or settings that cannot be
+rehearsed, with one sentence; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from rehearsal import machine
+from rehearsal.errors import RehearsalError, Unfit
+
+_PROJECT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Parse, check the machine, rehearse, show."""
+    parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
+    parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
+    arguments = parser.parse_args()
+    try:
+        fit = machine.check(_PROJECT)
+        for setting in (arguments.config, arguments.job):
+            if not setting.is_file():
+                raise Unfit(f"{setting} does not exist: name an existing file with --config or --job")
+    except RehearsalError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit)
+
+
+def _rehearse(config: Path, job_file: Path, fit: str) -> int:
+    # After the machine's check: these imports need what `make setup` installs.
+    from rich.console import Console
+    from rich.text import Text
+
+    from k8s_charts.errors import JobError
+    from rehearsal import interruption
+    from rehearsal.cloud import CloudError
+    from rehearsal.rehearse import Rehearsal
+    from rehearsal.screen import Screen
+    from rehearsal.state import State
+    from rehearsal.summary import summary
+
+    console = Console(highlight=False)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    started = time.monotonic()
+    console.print(Text.assemble(("rehearsal", "bold"), f" of {job_file.name} on {fit}"))
+    try:
+        with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
+            try:
+                with Screen(console) as screen:
+                    results = Rehearsal(_PROJECT, config, job_file, screen).run(state)
+            except KeyboardInterrupt:
+                state.empty()
+                raise
+        console.print(summary(results, screen.finished, time.monotonic() - started))
+        return 0
+    except KeyboardInterrupt:
+        errors.print("interrupted: every process is ended and .rehearsal/ is empty", style="yellow")
+        return 130
+    except JobError as error:
+        errors.print(Text(str(error), style="red"))
+        return 2
+    except CloudError as error:
+        errors.print(Text(str(error), style="red"))
+        return 1
+    except RehearsalError as error:
+        errors.print(Text(str(error), style="red"))
+        if log := getattr(error, "log", ""):
+            errors.print(Text(log, style="dim"))
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Whether this machine can run a rehearsal: Paddle's wheels and 127.0.x.y addresses need Linux on x86-64."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from rehearsal.errors import Unfit
+
+_PYTHONS = ((3, 11), (3, 12))
+
+
+def check(project: Path) -> str:
+    """A line about the machine. Raises Unfit with one sentence where it cannot rehearse."""
+    system, machine, python = platform.system(), platform.machine(), sys.version_info[:2]
+    if system != "Linux" or machine not in ("x86_64", "AMD64"):
+        raise Unfit(
+            f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, manifests and deploy work here too"
+        )
+    if python not in _PYTHONS:
+        raise Unfit(
+            f"Python is {python[0]}.{python[1]}: a rehearsal needs 3.11 or 3.12, the versions that Paddle 2.6.2 has wheels for"
+        )
+    for environment in (".venv-image", ".venv-emulator"):
+        if not (project / environment / "bin" / "python").exists():
+            raise Unfit(f"{environment} is missing: run `make setup` first")
+    return f"Linux x86-64, Python {platform.python_version()}"

@@ -1,0 +1,272 @@
+"""One rehearsal: deploy, split, train, measure, destroy, on this machine alone.
+
+Promises: it either returns after every part went well, or raises; no process outlives it either way. The pods'
+work is read from the manifests on disk, never from the job's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddle_node.contract import JobFolder, Variable
+from rich.text import Text
+
+from k8s_charts import data_job, documents
+from k8s_charts import image as chart_image
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from rehearsal import account, interruption, plot
+from rehearsal.cloud import Cloud, CloudError
+from rehearsal.errors import Failed, Refused
+from rehearsal.evaluation import Evaluation, evaluate
+from rehearsal.identity import pod_identity
+from rehearsal.inventory import Inventory, Resource
+from rehearsal.pods import image, manifests
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.job import JobResult, last_lines, run_job
+from rehearsal.pods.manifests import Job, Manifests
+from rehearsal.pods.names import Names
+from rehearsal.pods.pod import Host, Pod, PodEnd
+from rehearsal.screen import Phase, Screen
+from rehearsal.state import State
+from rehearsal.training_progress import Pass, TrainingProgress
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a rehearsal leaves to be shown."""
+
+    job: TrainingJob
+    folder: JobFolder
+    passes: tuple[Pass, ...]
+    shards: tuple[int, ...]
+    """Records of each trainer's shard, by the data's own manifest."""
+    evaluation: Evaluation
+    plot: Path
+    retained: tuple[Resource, ...]
+
+
+class Rehearsal:
+    """Everything one rehearsal holds; `run()` once."""
+
+    def __init__(self, project: Path, config: Path, job_file: Path, screen: Screen) -> None:
+        self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
+        self.dist = project / "dist"
+        self._phase: Phase | None = None
+
+    def run(self, state: State) -> Results:
+        """All phases, one after the other. Raises RehearsalError, CloudError or JobError; KeyboardInterrupt on Ctrl-C."""
+        job = TrainingJob.load(self.job_file)
+        with ExitStack() as stack:
+            addresses = stack.enter_context(AddressBlock())
+            cloud, before = self._deploy(state, stack)
+            outputs = ClusterOutputs.load(state.outputs)
+            self._bring(cloud, state, job, outputs)
+            host = self._host(cloud, state, job, outputs)
+            folder, shards = self._split(host, addresses)
+            passes = self._train(host, addresses, folder)
+            self._check_records(passes, shards)
+            evaluation = self._measure(host, addresses)
+            plot.loss(passes, f"{job.name}: loss by pass", self.dist / "loss.png")
+            retained = self._destroy(cloud, before)
+        return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png", retained)
+
+    # The account.
+
+    def _deploy(self, state: State, stack: ExitStack) -> tuple[Cloud, Inventory]:
+        log = stack.enter_context((state.logs / "cdk.log").open("w", buffering=1))
+
+        def line(text: str) -> None:
+            log.write(text + "\n")
+            if self._phase:
+                self._phase.now(text)
+
+        with self.screen.phase("emulator") as phase:
+            cloud = stack.enter_context(Cloud(self.project, state.cloud, line))
+            phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
+        with self.screen.phase("bootstrap") as self._phase:
+            cloud.bootstrap()
+            self._phase.result = "cdk bootstrap"
+        before = cloud.inventory()
+        with self.screen.phase("deploy") as self._phase:
+            cloud.deploy(self.config, state.outputs)
+            stacks = json.loads(state.outputs.read_text())
+            made = Inventory.difference(before, cloud.inventory())
+            self._phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
+        self._phase = None
+        return cloud, before
+
+    def _bring(self, cloud: Cloud, state: State, job: TrainingJob, outputs: ClusterOutputs) -> None:
+        """Put the data and an image's record where the manifests will look for them."""
+        with self.screen.phase("upload") as phase:
+            repository = _output(state.outputs, "RepositoryUri")
+            account.record_image(cloud, repository, state.image_record)
+            phase.result = f"an image record to {repository.rsplit('/', 1)[-1]}"
+            if job.data.local_file is not None:
+                local = self.job_file.parent / job.data.local_file
+                if not local.is_file():
+                    raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
+                account.upload(cloud, local, data_job.source(job, outputs))
+                phase.result = f"{local.name} to the bucket; {phase.result}"
+
+    def _destroy(self, cloud: Cloud, before: Inventory) -> tuple[Resource, ...]:
+        with self.screen.phase("destroy") as self._phase:
+            cloud.destroy(self.config)
+            left = Inventory.difference(before, cloud.inventory())
+            if left:
+                raise Failed(f"destroy left {len(left)} resources behind", "\n".join(str(resource) for resource in left))
+            self._phase.result = "cdk destroy --all: every service's inventory is as before the deploy"
+        self._phase = None
+        return tuple(left)
+
+    # The cluster.
+
+    def _host(self, cloud: Cloud, state: State, job: TrainingJob, outputs: ClusterOutputs) -> Host:
+        with self.screen.phase("manifests") as phase:
+            reference = chart_image.choose(job, outputs, state.image_record)
+            files = documents.write(job, outputs, reference, self.dist)
+            read = manifests.load(files)
+            laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
+            laid_out.lay_out(self.project, state.image)
+            phase.result = f"{len(files)} files in {_shown(self.dist)}, Jobs: {', '.join(job.name for job in read.jobs)}"
+        for reason, names in read.without_effect:
+            self.screen.print(Text(f"    without effect here: {', '.join(names)} ({reason})", style="dim"))
+        return Host(
+            manifests=read,
+            image=laid_out,
+            image_files=state.image,
+            pods=state.pods,
+            volume=state.volume,
+            logs=state.logs,
+            names=Names(state.hosts, read.services),
+            interpreter=self.project / ".venv-image" / "bin",
+            identity=pod_identity(cloud, _output(state.outputs, "ClusterName")),
+        )
+
+    def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
+        job, _ = _jobs(host.manifests)
+        with self.screen.phase("split") as phase:
+            result = interruption.run(run_job(job, host, addresses, _Shown(phase)))
+            _succeeded(result, job, "the data could not be split")
+            folder = _job_folder(job, host)
+            data = json.loads(folder.data_manifest.read_text())
+            shards = tuple(sum(file["records"] for file in shard["files"]) for shard in data["shards"])
+            held_out = data.get("records", 0) - sum(shards)
+            counts = " + ".join(f"{count:,}" for count in shards)
+            phase.result = f"{counts} records in {len(shards)} shards" + (
+                f", {held_out:,} kept for the metric" if held_out > 0 else ""
+            )
+        return folder, shards
+
+    def _train(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> tuple[Pass, ...]:
+        _, job = _jobs(host.manifests)
+        progress = TrainingProgress(folder, job.completions)
+
+        async def train(phase: Phase) -> JobResult:
+            shown = asyncio.create_task(self._show_passes(progress, phase))
+            try:
+                return await run_job(job, host, addresses, _Shown(phase))
+            finally:
+                shown.cancel()
+                self._print_passes(progress)
+
+        with self.screen.phase("train") as phase:
+            result = interruption.run(train(phase))
+            _succeeded(result, job, "training failed", folder)
+            passes = tuple(progress.passes[number] for number in sorted(progress.passes))
+            if not passes:
+                raise Failed("training ended without a single pass that every trainer reported")
+            again = f", {result.retries} pods replaced" if result.retries else ""
+            phase.result = (
+                f"{len(passes)} passes by {job.completions} trainers, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{again}"
+            )
+        return passes
+
+    async def _show_passes(self, progress: TrainingProgress, phase: Phase) -> None:
+        while True:
+            self._print_passes(progress)
+            phase.now(progress.waiting_for)
+            await asyncio.sleep(0.25)
+
+    def _print_passes(self, progress: TrainingProgress) -> None:
+        for one in progress.read():
+            losses = "  ".join(f"{trainer.loss:.4f}" for trainer in one.trainers)
+            again = f"  attempt {one.attempt}" if one.attempt > 1 else ""
+            self.screen.print(
+                Text.assemble(
+                    f"    pass {one.number}  loss ",
+                    (f"{one.loss:.4f}", "bold"),
+                    (f"  trainers {losses}", "dim"),
+                    f"  {one.records:,} records in {one.seconds:.1f} s{again}",
+                )
+            )
+
+    def _check_records(self, passes: tuple[Pass, ...], shards: tuple[int, ...]) -> None:
+        for one in passes:
+            trained = tuple(trainer.records for trainer in one.trainers)
+            if trained != shards:
+                raise Failed(f"pass {one.number} trained on {trained} records by trainer, and the shards hold {shards}")
+
+    def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
+        _, job = _jobs(host.manifests)
+        with self.screen.phase("measure") as phase:
+            found = interruption.run(evaluate(job, host, addresses))
+            baseline = f"{found.baseline_of}: {found.baseline:.3f}"
+            phase.result = f"{found.metric} {found.value:.3f} on {found.records:,} held-back rows ({baseline})"
+        return found
+
+
+class _Shown:
+    """A watcher that says on the phase's moving line what happens to its pods."""
+
+    def __init__(self, phase: Phase) -> None:
+        self._phase = phase
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        self._phase.now(f"{pod.facts.name} at {pod.facts.address}")
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        if not end.succeeded:
+            self._phase.now(f"{pod.facts.name} ended with {end.codes}: {verdict}")
+
+
+def _jobs(read: Manifests) -> tuple[Job, Job]:
+    """The data-split Job and the training Job: in apply order, the first and the last."""
+    if len(read.jobs) != 2:
+        raise Refused(f"the manifests hold {len(read.jobs)} Jobs: a rehearsal runs a data-split Job and a training Job")
+    return read.jobs[0], read.jobs[-1]
+
+
+def _job_folder(job: Job, host: Host) -> JobFolder:
+    """The job's folder on the volume, by the name that the manifest gives the pods."""
+    variables = {entry.name: entry.value for entry in job.template.containers[0].environment}
+    return JobFolder(host.volume / (variables.get(Variable.JOB_NAME) or ""))
+
+
+def _succeeded(result: JobResult, job: Job, message: str, folder: JobFolder | None = None) -> None:
+    if result.succeeded:
+        return
+    culprit = result.culprit
+    if culprit is None:
+        raise Failed(f"{message}: Job {job.name} {result.reason}")
+    container = culprit.failed_container
+    log = last_lines(culprit.logs[container])
+    code = culprit.codes[container]
+    raise Failed(f"{message}: Job {job.name} {result.reason}: pod {culprit.name} ended with code {code}", log)
+
+
+def _output(outputs: Path, key: str) -> str:
+    """One output of the deployed stacks, whichever stack has it."""
+    for stack in json.loads(outputs.read_text()).values():
+        if key in stack:
+            return str(stack[key])
+    raise CloudError(f"the deployed stacks have no output {key}")
+
+
+def _shown(path: Path) -> str:
+    here = Path.cwd()
+    return f"{path.relative_to(here)}/" if path.is_relative_to(here) else f"{path}/"

@@ -1,0 +1,81 @@
+"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, begun empty each time.
+
+Promises: a second rehearsal in the same clone is told so at once; what a killed one left is gone before the next
+begins; the lock goes with the process that holds it, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rehearsal.errors import Unfit
+
+
+class State:
+    """Where everything lies that one rehearsal writes, but the manifests and the plot."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def volume(self) -> Path:
+        """What the pods mount: stays for a look until the next rehearsal."""
+        return self.folder / "volume"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def pods(self) -> Path:
+        return self.folder / "pods"
+
+    @property
+    def image(self) -> Path:
+        return self.folder / "image"
+
+    @property
+    def cloud(self) -> Path:
+        return self.folder / "cloud"
+
+    @property
+    def outputs(self) -> Path:
+        return self.folder / "outputs.json"
+
+    @property
+    def image_record(self) -> Path:
+        return self.folder / "image.json"
+
+    @property
+    def hosts(self) -> Path:
+        return self.folder / "hosts.json"
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise Unfit(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
+        self.empty()
+        self.volume.mkdir()
+        self.logs.mkdir()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._lock.close()
+
+    def empty(self) -> None:
+        """Remove everything but the lock."""
+        for entry in self.folder.iterdir():
+            if entry.name == "lock":
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
