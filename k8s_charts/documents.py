@@ -5,11 +5,13 @@ Promises: the same job, outputs and image give the same bytes, whether read here
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from cdk8s import App
 
+from k8s_charts import manifest_text
 from k8s_charts.data_job import DataChart
 from k8s_charts.namespace import NamespaceChart
 from k8s_charts.outputs import ClusterOutputs
@@ -26,7 +28,7 @@ def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> N
         DataChart(app, job, outputs, image),
         TrainingChart(app, job, image),
     ]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         after.add_dependency(before)
 
 
@@ -39,9 +41,14 @@ def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dic
 
 def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -> list[Path]:
     """Writes one file a step, numbered in apply order, and removes those of an earlier synthesis from the folder."""
+    app = App()
+    charts(app, job, outputs, image)
+    texts = {
+        f"{number:04d}-{chart.node.id}.k8s.yaml": manifest_text.dump(chart.to_json()) for number, chart in enumerate(app.charts)
+    }
+    folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.k8s.yaml"):
         old.unlink()
-    app = App(outdir=str(folder))
-    charts(app, job, outputs, image)
-    app.synth()
-    return sorted(folder.glob("*.k8s.yaml"))
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    return [folder / name for name in texts]

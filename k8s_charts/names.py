@@ -32,6 +32,7 @@ def volume(job: TrainingJob) -> str:
 
 
 def claim(job: TrainingJob) -> str:
+    """The claim on the job's volume."""
     return job.name
 
 

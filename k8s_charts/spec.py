@@ -129,7 +129,7 @@ class Data(_Settings):
         default=0.0, ge=0, lt=1, description="Share of the records kept from training, on which the model is measured."
     )
     shuffle_seed: int | None = Field(
-        default=None, description="Shuffle before the split with this seed; without it the source's order stays."
+        default=1, description="Shuffle before the split with this seed; null keeps the source's order, which is often sorted."
     )
 
     @property

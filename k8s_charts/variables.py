@@ -11,16 +11,19 @@ from paddle_node.contract import Variable
 def literal(value: str) -> str:
     """A value that the kubelet's expansion gives back unchanged.
 
-    It reads `$(NAME)` as a reference and `$$` as one `$`; a lone `$` before a letter beyond ASCII it damages. Doubling all is exact.
+    It reads `$(NAME)` as a reference and `$$` as one `$`; a lone `$` before a letter beyond ASCII it damages.
+    Doubling every one is exact.
     """
     return value.replace("$", "$$")
 
 
 def plain(name: Variable | str, value: object) -> k8s.EnvVar:
+    """A variable whose value is ours: it is written as it is."""
     return k8s.EnvVar(name=str(name), value=str(value))
 
 
 def users(environment: Iterable[tuple[str, str]]) -> list[k8s.EnvVar]:
+    """A user's variables: each value reaches the container unchanged."""
     return [plain(name, literal(value)) for name, value in environment]
 
 

@@ -1,0 +1,71 @@
+"""What the chart tests share: a job from a few settings, its documents, and the outputs of a cluster that was never deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s_charts.documents import documents
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+OUTPUTS = ClusterOutputs(
+    file_system_id="fs-0123456789abcdef0",
+    access_point_id="fsap-0fedcba9876543210",
+    bucket_name="paddle-storage-bucket",
+    file_system_dns_name="fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com",
+)
+IMAGE = "000000000000.dkr.ecr.eu-central-1.amazonaws.com/paddle@sha256:" + "ab" * 32
+
+Documents = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    return Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def outputs() -> ClusterOutputs:
+    return OUTPUTS
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    return IMAGE
+
+
+def _job(**settings: Any) -> TrainingJob:
+    return TrainingJob.parse({"name": "words", "trainers": 3, "data": {"source": "s3://corpus/words"}} | settings)
+
+
+@pytest.fixture(scope="session")
+def job() -> Callable[..., TrainingJob]:
+    """A job of three trainers, with the given settings put over it."""
+    return _job
+
+
+@pytest.fixture(scope="session")
+def made() -> Callable[..., Documents]:
+    """The documents of such a job."""
+
+    def make(**settings: Any) -> Documents:
+        return documents(_job(**settings), OUTPUTS, IMAGE)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def only() -> Callable[..., dict[str, Any]]:
+    """The one document of a kind, with `labels` as its labels where given."""
+
+    def find(found: Documents, kind: str, **labels: str) -> dict[str, Any]:
+        wanted = {f"app.kubernetes.io/{key}": value for key, value in labels.items()}
+        matching = [d for d in found if d["kind"] == kind and wanted.items() <= d["metadata"].get("labels", {}).items()]
+        assert len(matching) == 1, f"{len(matching)} documents of kind {kind}"
+        return matching[0]
+
+    return find

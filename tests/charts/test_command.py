@@ -1,0 +1,85 @@
+"""`paddle-aws manifests` and `cdk8s synth`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+# The check for a newer cdk8s asks npm's registry, which a test must not need.
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{BIN}:{os.environ['PATH']}",
+    "CDK8S_CHECK_UPGRADE": "false",
+    "VIRTUAL_ENV": str(BIN.parent),
+}
+DEPLOYED = {
+    "paddle-storage": {
+        "FileSystemId": "fs-0123456789abcdef0",
+        "AccessPointId": "fsap-0fedcba9876543210",
+        "BucketName": "paddle-storage-bucket",
+        "FileSystemDnsName": "fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com",
+        "KeyArn": "arn:aws:kms:eu-central-1:000000000000:key/1",
+    },
+    "paddle-cluster": {"ClusterName": "paddle"},
+}
+
+
+@pytest.fixture
+def clone(project: Path, tmp_path: Path) -> Path:
+    """A folder with the files that a user edits, and nothing deployed."""
+    for name in ("job.yaml", "cdk8s.yaml"):
+        shutil.copy(project / name, tmp_path)
+    return tmp_path
+
+
+def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, text=True, capture_output=True, timeout=120)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_without_a_cluster_the_manifests_hold_placeholders_and_say_so(clone: Path) -> None:
+    done = run("paddle-aws", "manifests", folder=clone)
+    assert done.returncode == 0, done.stderr
+    assert "outputs.json does not exist" in done.stderr
+    assert done.stdout.split() == [f"dist/{name}" for name in files(clone / "dist")]
+    assert b"placeholder.invalid/" in b"".join(files(clone / "dist").values())
+
+
+def test_a_cluster_without_an_image_is_one_sentence(clone: Path) -> None:
+    (clone / "outputs.json").write_text(json.dumps(DEPLOYED))
+    done = run("paddle-aws", "manifests", folder=clone)
+    assert done.returncode == 2
+    assert done.stderr == "image is missing: set it in the job file, or run `make push`, which writes image.json\n"
+    assert not (clone / "dist").exists()
+
+
+def test_bad_input_is_one_sentence_and_leaves_the_last_manifests(clone: Path) -> None:
+    (clone / "dist").mkdir()
+    (clone / "dist" / "0000-paddle-namespace.k8s.yaml").write_text("old")
+    (clone / "job.yaml").write_text("name: x\ntrainers: 0\ndata: {source: a.tsv}\n")
+    done = run("paddle-aws", "manifests", folder=clone)
+    assert (done.returncode, done.stderr) == (2, "trainers is 0: a job needs at least 1 trainer\n")
+    assert files(clone / "dist") == {"0000-paddle-namespace.k8s.yaml": b"old"}
+
+
+def test_cdk8s_synth_gives_the_same_bytes(clone: Path) -> None:
+    (clone / "outputs.json").write_text(json.dumps(DEPLOYED))
+    (clone / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
+    assert run("cdk8s", "synth", folder=clone).returncode == 0
+    by_cdk8s = files(clone / "dist")
+    assert run("paddle-aws", "manifests", "--out", "other", folder=clone).returncode == 0
+    assert files(clone / "other") == by_cdk8s
+    text = b"".join(by_cdk8s.values())
+    assert b'volumeHandle: "fs-0123456789abcdef0::fsap-0fedcba9876543210"' in text
+    assert b"value: s3://paddle-storage-bucket/sources/quick-start/sample.tsv" in text
+    assert b"image: registry.example/paddle@sha256:cdcd" in text

@@ -1,0 +1,138 @@
+"""Whatever a user writes reaches the container unchanged: through our charts, cdk8s, YAML and the kubelet's expansion."""
+
+# ruff: noqa: E501 (tables, one row a line)
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cdk8s import Yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from k8s_charts.documents import write
+from k8s_charts.manifest_text import dump
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+SPECIAL = [
+    "no", "yes", "on", "off", "null", "~", "true", "1e3", "0x1f", "0o17", "017", "1_000", "12:30:45", "2026-11-21", ".inf", "nan", "=", "<<",
+    "", " ", "  two  ", "\t", "\n", "a\nb", "a\n", "\na", "a\r\nb", "- a", "a: b", "a #b", "#", "'", '"', "\\", "\\n", "it's", "{}", "[]", "{{x}}",
+    "&a", "*a", "!t", "|", ">", "%", "@", "`", "?", ":", "---", "...", "--flag", "--flag=a b", "$", "$$", "$$$", "$(JOB_NAME)", "$$(JOB_NAME)",
+    "$(", "$()", "$(NO_SUCH)", "${HOME}", "$é", "`id`", ";rm -rf /", "a\u0085b", "\u2028", "\ufeff", "é", "训练", "\U0001f680", "\x07", "\x7f", "x" * 5000,
+]  # fmt: skip
+# Everything but NUL, which no process can be given, and lone surrogates, which no UTF-8 file can hold.
+TEXT = st.one_of(
+    st.sampled_from(SPECIAL), st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+)
+
+
+def expand(value: str, environment: dict[str, str]) -> str:
+    """The kubelet's expansion as Kubernetes documents it: `$(NAME)` is a variable's value where known, `$$` is `$`."""
+    return re.sub(
+        r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else environment.get(m[2], m[0]), value
+    )  # fmt: skip
+
+
+def container(folder: Path, component: str) -> dict[str, Any]:
+    for path in sorted(folder.iterdir()):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if document["kind"] == "Job" and document["metadata"]["labels"]["app.kubernetes.io/component"] == component:
+                found: dict[str, Any] = document["spec"]["template"]["spec"]["containers"][0]
+                return found
+    raise AssertionError(f"no Job of {component}")
+
+
+def environment(found: dict[str, Any]) -> dict[str, str]:
+    """The variables as the kubelet makes them: each value may refer to the ones before it."""
+    made: dict[str, str] = {}
+    for variable in found["env"]:
+        if "value" in variable:
+            assert isinstance(variable["value"], str), f"{variable['name']} is no text in YAML"
+            made[variable["name"]] = expand(variable["value"], made)
+    return made
+
+
+def check(values: list[str], outputs: ClusterOutputs, image: str, folder: Path) -> None:
+    given_environment = {f"V{i}": value for i, value in enumerate(values)}
+    job = TrainingJob.parse(
+        {
+            "name": "hostile",
+            "trainers": 1,
+            "data": {"source": "s3://corpus/" + values[0]},
+            "arguments": values,
+            "environment": given_environment,
+        }
+    )
+    write(job, outputs, image, folder)
+    trainer = container(folder, "trainer")
+    made = environment(trainer)
+    assert {name: made[name] for name in given_environment} == given_environment
+    assert [expand(argument, made) for argument in trainer["args"]] == values
+    assert environment(container(folder, "data"))["DATA_SOURCE"] == "s3://corpus/" + values[0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(value=st.dictionaries(TEXT, st.one_of(TEXT, st.integers(), st.booleans(), st.lists(TEXT, max_size=3)), max_size=5))
+def test_any_text_survives_our_yaml(value: dict[str, Any]) -> None:
+    assert list(yaml.safe_load_all(dump([value, value]))) == [value, value]
+
+
+def test_a_yaml_1_2_reader_agrees(tmp_path: Path) -> None:
+    """cdk8s reads with npm's `yaml`, another parser with YAML 1.2's rules."""
+    document = {"apiVersion": "v1", "values": SPECIAL, **{f"key{value}": value for value in SPECIAL}}
+    path = tmp_path / "document.yaml"
+    path.write_text(dump([document]), encoding="utf-8")
+    assert list(Yaml.load(str(path))) == [document]
+
+
+# What kubectl's Go parser takes for no text although PyYAML's rules (YAML 1.1) call it text, and the other way round.
+@pytest.mark.parametrize(
+    "value", ["0o17", "0b1", "1e3", "1_000", "+1", ".5", "y", "N", "~", "=", "2026-11-21T00:00:00Z", "12:30", "0x_1f"]
+)
+def test_what_readers_disagree_about_stands_in_quotes(value: str) -> None:
+    assert dump([{"a": value}]) == f'---\na: "{value}"\n'
+
+
+def test_every_special_value(outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
+    check(SPECIAL, outputs, image, tmp_path)
+
+
+# Few jobs with many values each: a value costs nothing, a synthesis does.
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.lists(TEXT, min_size=1, max_size=200))
+def test_any_value(values: list[str], outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
+    check(values, outputs, image, tmp_path)
+
+
+NAME = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?", fullmatch=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=NAME, namespace=NAME)
+@example(name="no", namespace="null")
+@example(name="1e3", namespace="0x1f")
+@example(name="123", namespace="456")
+def test_a_name_that_yaml_could_misread_stays_text(
+    name: str, namespace: str, made: Callable[..., Any], outputs: ClusterOutputs, image: str, tmp_path: Path
+) -> None:
+    if namespace.startswith("kube-"):
+        return
+    job = TrainingJob.parse({"name": name, "namespace": namespace, "trainers": 1, "data": {"source": "s3://a/b"}})
+    for path in write(job, outputs, image, tmp_path):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            metadata = document["metadata"]
+            assert all(isinstance(value, str) for value in [metadata["name"], *metadata["labels"].values()])
+            assert metadata.get("namespace", namespace) == namespace
+
+
+@pytest.mark.parametrize("value", ["a\0b"])
+def test_what_no_process_can_be_given_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        TrainingJob.parse({"name": "x", "trainers": 1, "data": {"source": "s3://a/b"}, "environment": {"A": value}})

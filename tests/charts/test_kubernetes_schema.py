@@ -1,0 +1,25 @@
+"""Every golden document passes Kubernetes' own schemas, strict, for each version that EKS supports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_strict_schema(path: Path, version: str) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        assert kubernetes_validate.validate(document, version, strict=True) == version
+
+
+def test_the_schema_refuses_an_unknown_field() -> None:
+    document = next(d for d in yaml.safe_load_all(GOLDEN[0].read_text()) if d["kind"] == "Job")
+    document["spec"]["completionModes"] = "Indexed"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, "1.35", strict=True)
