@@ -42,7 +42,13 @@ class FleetPs:
         trainer = Process(
             role="trainer",
             argv=argv,
-            environ=base | {"TRAINING_ROLE": "TRAINER", "POD_IP": me.address, "PADDLE_TRAINER_ID": str(me.index)},
+            environ=base
+            | {
+                "TRAINING_ROLE": "TRAINER",
+                "POD_IP": me.address,
+                "PADDLE_PORT": str(_trainer_port(node)),
+                "PADDLE_TRAINER_ID": str(me.index),
+            },
             log=node.folder.train_log(node.trainer_id),
             working_directory=node.home,
         )
@@ -50,11 +56,9 @@ class FleetPs:
 
 
 def _common(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
-    # A trainer's endpoint is only its name in 2.6.2: nothing listens there, it must differ from every pserver's.
-    trainer_port = node.port + 1
     return {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(trainer_port) for peer in peers),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(_trainer_port(node)) for peer in peers),
         "PADDLE_TRAINERS_NUM": str(len(peers)),
         # Paddle's own wait for the pservers knows no deadline: the supervisors wait instead.
         "FLAGS_LAUNCH_BARRIER": "0",
@@ -62,6 +66,11 @@ def _common(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
         "PYTHONPATH": _python_path(node),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _trainer_port(node: NodeEnvironment) -> int:
+    """Nothing listens there: in 2.6.2 a trainer's endpoint is only its name, and must differ from every pserver's."""
+    return node.port + 1
 
 
 def _python_path(node: NodeEnvironment) -> str:

@@ -1,0 +1,43 @@
+"""Makes sample data for quick_start: `label<TAB>text` lines in which a few words of each text betray its label.
+
+The same seed makes the same bytes. The labels are not equally common, words are drawn as in natural text (a few
+very often, most of them rarely), and every tenth text carries no hint at all, so that no model can be perfect.
+"""
+
+import argparse
+import random
+import sys
+from itertools import accumulate
+
+LABELS = ("arts", "health", "science", "sport")
+SHARES = (4, 2, 3, 1)
+HINTS = 40  # Words that belong to one label,
+COMMON = 3000  # and words that belong to none.
+
+
+def lines(count, seed):
+    draw = random.Random(seed)
+    hints = {label: [f"{label}{number}" for number in range(HINTS)] for label in LABELS}
+    common = [f"word{number}" for number in range(COMMON)]
+    weights = list(accumulate(1 / (rank + 2) for rank in range(COMMON)))
+    for _ in range(count):
+        (label,) = draw.choices(LABELS, SHARES)
+        text = draw.choices(common, cum_weights=weights, k=draw.randint(6, 24))
+        if draw.random() < 0.9:
+            text += draw.choices(hints[label], k=draw.randint(1, 3))
+            if draw.random() < 0.2:  # A word of another label now and then.
+                text += draw.choices(hints[draw.choice(LABELS)])
+        draw.shuffle(text)
+        yield f"{label}\t{' '.join(text)}\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lines", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    sys.stdout.writelines(lines(options.lines, options.seed))
+
+
+if __name__ == "__main__":
+    main()

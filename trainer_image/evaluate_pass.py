@@ -1,0 +1,51 @@
+"""Tells how good the last complete pass of a job is, on the records that were held out from training.
+
+Promises: a fresh process that knows nothing but the volume; it prints ONE line of JSON: {pass, metric, value,
+baseline, baseline_of, records}; it ends with 65 and a sentence where any part of the pass is missing or damaged.
+Start it in the image with the trainer's variables. `baseline` is what the best constant answer would get.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+
+from paddle_node import environment, passes
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+from paddle_node.fleet import EVALUATED_PASS, Evaluated
+
+
+def main() -> int:
+    """Runs the pass's own copy of the training program as evaluator."""
+    # Paddle and the user's program may print: standard output belongs to the one line alone.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        node = environment.parse(os.environ)
+        last = max((number for number in passes.numbers(node.folder) if node.folder.done(number).is_file()), default=None)
+        if last is None:
+            raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
+        passes.verify(node.folder, last)
+        directory = node.folder.pass_dir(last)
+        program = directory / (directory / "path.txt").read_text().strip()
+        os.environ.update({"TRAINING_ROLE": "EVALUATOR", EVALUATED_PASS: str(last)})
+        sys.argv = [str(program), *sys.argv[1:]]
+        sys.path.insert(0, str(directory))
+        # A look at the volume must leave nothing on it.
+        sys.dont_write_bytecode = True
+        runpy.run_path(str(program), run_name="__main__")
+    except Evaluated as evaluated:
+        print(json.dumps(evaluated.result), file=answer, flush=True)
+        return ExitCode.DONE
+    except Failure as failure:
+        print(failure.sentence, file=sys.stderr)
+        return failure.code
+    print(f"{program} ended without a call of job.run: nothing was evaluated", file=sys.stderr)
+    return ExitCode.BAD_SETTING
+
+
+if __name__ == "__main__":
+    sys.exit(main())

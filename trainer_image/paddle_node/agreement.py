@@ -1,0 +1,67 @@
+"""A value that all processes of a job must have alike: a vocabulary, a list of labels, a mean.
+
+Promises: each trainer looks at its own shard only; trainer 0 merges what the shards gave and publishes the
+result by one rename; pservers and later attempts read the published file. The file's name carries a digest of
+the data manifest and of the program, so that a value never serves other data or other code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from paddle_node.contract import JobFolder
+from paddle_node.coordination import Session
+from paddle_node.passes import write_whole
+
+
+class Agreement:
+    """One value of one job; `session` is None in a pserver, which can only wait for it."""
+
+    def __init__(self, folder: JobFolder, program: Path, name: str) -> None:
+        key = hashlib.sha256()
+        for file in (folder.data_manifest, *sorted(program.glob("*.py"))):
+            key.update(file.read_bytes() if file.is_file() else b"")
+        self.name = name
+        self._place = folder.output / "agreed"
+        self.file = self._place / f"{name}-{key.hexdigest()[:16]}.json"
+
+    def reach(self, session: Session, own: Callable[[], Any], merge: Callable[[list[Any]], Any]) -> Any:
+        """In a trainer: `own()` of every shard, merged, the same on all. Costs one read where it was reached before."""
+        # All trainers must take the same branch: only trainer 0 looks.
+        known = session.gather(f"{self.name} known", self.file.is_file() if session.trainer_id == 0 else None)[0]
+        if not known:
+            # By way of the volume: a vocabulary is too large for a coordinator's message.
+            write_whole(self._part(session.attempt, session.trainer_id), json.dumps(own()))
+            session.barrier(f"{self.name} counted")
+            if session.trainer_id == 0:
+                parts = [self._part(session.attempt, trainer) for trainer in range(session.trainers)]
+                write_whole(self.file, json.dumps(merge([json.loads(part.read_text()) for part in parts])))
+                for part in parts:
+                    part.unlink()
+            session.barrier(f"{self.name} merged")
+        return self.read()
+
+    def wait(self) -> Any:
+        """In a pserver: the value as soon as the trainers have reached it. The supervisor ends a wait in vain."""
+        pause = 0.02
+        while not self.file.is_file():
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+        return self.read()
+
+    def read(self) -> Any:
+        """The published value."""
+        return json.loads(self.file.read_text())
+
+    def _part(self, attempt: int, trainer: int) -> Path:
+        return self._place / f"{self.file.stem}.attempt-{attempt}.trainer-{trainer}"
+
+
+def own_records(count: Callable[[Iterable[str]], Any], records: Iterable[str]) -> Callable[[], Any]:
+    """Puts off reading the shard until it is known that somebody has to."""
+    return lambda: count(records)

@@ -1,0 +1,113 @@
+"""Paddle 2.6.2's parameter-server mode, reduced to what was seen to work.
+
+Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that one silently does nothing):
+callers put a coordinator's barrier between the steps where the methods say so. Dense parameters are pulled by
+`pull`, as an asynchronous loop of `Executor.run` never does it by itself; `save` finds a part that a pserver did
+not write; a pserver ends only by `stop`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle.distributed import fleet
+from paddle.distributed.ps.utils.public import get_the_one_recv_context
+
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+from paddle_node.tables import DenseTable, Layout, SparseTable, missing_parts
+
+LEAST_SHARDS = 8
+"""Files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
+
+
+class ParameterServers:
+    """The pservers of one attempt, as this process sees them. Build it after the network, before anything runs."""
+
+    def __init__(self, loss: Any, optimizer: Any, servers: int, resume_from: Path | None) -> None:
+        self._optimizer = type(optimizer).__name__.lower()
+        if self._optimizer not in ("adam", "sgd"):
+            raise Failure(
+                ExitCode.BAD_SETTING, f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam"
+            )
+        self._servers = servers
+        # A multiple of the pservers, or some would hold nothing; as before on a resume, or the load would fail.
+        shards = servers * -(-LEAST_SHARDS // servers)
+        self._shards = Layout.load(resume_from).shards if resume_from else shards
+        network = loss.block.program
+        tables = sorted({op.input("W")[0] for op in network.global_block().ops if op.type == "lookup_table"})
+        fleet.init(is_collective=False)
+        strategy = fleet.DistributedStrategy()
+        strategy.a_sync = True
+        if tables:
+            strategy.sparse_table_configs = {name: {f"table_parameters.{name}.shard_num": self._shards} for name in tables}
+        fleet.distributed_optimizer(optimizer, strategy).minimize(loss)
+        # Not `network`: the program with the pservers' operators has taken its place.
+        self.program = paddle.static.default_main_program()
+
+    def serve(self) -> None:
+        """In a pserver: returns after trainer 0 has called `stop`."""
+        fleet.init_server()
+        fleet.run_server()
+
+    def connect(self) -> None:
+        """In a trainer, when all pservers listen. Trainer 0 sends the initial dense parameters: barrier, then `pull`."""
+        fleet.init_worker()
+        self._handle = fleet.fleet._runtime_handle
+        self._received = get_the_one_recv_context(self._handle.context, split_dense_table=False)
+
+    def pull(self) -> None:
+        """Dense parameters from the pservers into this process."""
+        self._handle._pull_all_dense([paddle.static.global_scope()], self._handle._send_ctx, self._received)
+
+    def flush(self) -> None:
+        """Returns when every gradient that this trainer sent has arrived."""
+        self._handle._worker.client_flush()
+
+    def save(self, directory: Path) -> None:
+        """In trainer 0, behind a barrier after every trainer's `flush`: each pserver writes its parts."""
+        layout = self.layout()
+        self._handle._worker.save_all_model(str(directory), 0)
+        missing = missing_parts(directory, layout)
+        if missing:
+            raise OSError(f"{directory} was not saved whole: {', '.join(missing)} missing")
+        layout.write(directory)
+
+    def load(self, directory: Path) -> None:
+        """In trainer 0, after everybody's `connect` and a barrier: each pserver reads its parts; barrier, then `pull`."""
+        saved, mine = Layout.load(directory), self.layout()
+        if (saved.shapes(), saved.optimizer) != (mine.shapes(), mine.optimizer):
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{directory} holds another model ({_differences(saved, mine)}): "
+                "resume with the program and the data that made it, or choose another job name",
+            )
+        self._handle._worker.load_model(str(directory), 0)
+
+    def stop(self) -> None:
+        """In trainer 0, after every trainer's last call: all pservers end with 0."""
+        self._handle._worker.stop_server()
+
+    def layout(self) -> Layout:
+        """What a pass of this model consists of."""
+        names = self._handle.context["grad_name_to_param_name"]
+        variables = self.program.global_block().vars
+        sparse, dense = [], []
+        for context in self._handle._send_ctx.values():
+            if context.is_sparse():
+                name = names[context.origin_varnames()[0]]
+                sparse.append(SparseTable(context.table_id(), name, *variables[name].shape))
+            else:
+                held = self._received[context.table_id()]
+                dense.append(DenseTable(context.table_id(), tuple((name, tuple(variables[name].shape)) for name in held)))
+        return Layout(self._optimizer, self._servers, self._shards, tuple(sparse), tuple(dense))
+
+
+def _differences(saved: Layout, mine: Layout) -> str:
+    before, now = saved.shapes(), mine.shapes()
+    if before == now:
+        return f"trained by {saved.optimizer}, and this program uses {mine.optimizer}"
+    name = next(name for name in sorted(before | now) if before.get(name) != now.get(name))
+    return f"{name} is {before.get(name, 'absent')} there and {now.get(name, 'absent')} here"

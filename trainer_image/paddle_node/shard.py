@@ -1,0 +1,96 @@
+"""The records of one trainer's shard, in an order that seed, pass and trainer alone decide.
+
+Promises: every record of the shard comes once a pass and none of another shard's; memory holds at most
+`WINDOW` records; a shard without records, or with another count than the data manifest tells, raises a
+`Failure` before a pass of it can count as trained.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.failure import Failure
+
+WINDOW = 65_536
+"""Records that are shuffled together: a smaller shard is shuffled as a whole."""
+
+Reader = Callable[[Path], Iterable[str]]
+"""From a file of the shard to its records."""
+
+
+def lines(file: Path) -> Iterator[str]:
+    """One record a line, without its line end: data.format `lines`. Bytes that are no UTF-8 become U+FFFD."""
+    # newline="\n": a lone carriage return inside of a record is no line end for the splitter either.
+    with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
+        for line in stream:
+            yield line.rstrip("\r\n")
+
+
+class Shard:
+    """The files of one shard, and how many records they must have (None: no manifest tells)."""
+
+    def __init__(self, name: str, files: list[Path], expected: int | None, reader: Reader = lines) -> None:
+        self.name = name
+        self.files = files
+        self.expected = expected
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[str]:
+        """The records as they lie in the files."""
+        for file in self.files:
+            yield from self._reader(file)
+
+    def shuffled(self, *order: int) -> Iterator[str]:
+        """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
+        randomness = random.Random("/".join(map(str, order)))
+        window: list[str] = []
+        for record in self:
+            window.append(record)
+            if len(window) == WINDOW:
+                randomness.shuffle(window)
+                yield from window
+                window.clear()
+        randomness.shuffle(window)
+        yield from window
+
+    def check(self, read: int) -> None:
+        """Raises `Failure` where a pass has not read what the shard must have."""
+        if read == 0:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{self.name} has no records: a trainer never trains on nothing; split at least one record for each trainer",
+            )
+        if self.expected is not None and read != self.expected:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{self.name} has {read} records, and the data manifest says {self.expected}: split the data again",
+            )
+
+
+def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines) -> Shard:
+    """Shard `<trainer>/data`, or `data/<trainer>` where that is absent."""
+    place = folder.shard(trainer)
+    if not place.is_dir():
+        place = folder.older_shard(trainer)
+    expected = None
+    if folder.data_manifest.is_file():
+        shards = json.loads(folder.data_manifest.read_text())["shards"]
+        expected = sum(file["records"] for file in shards[trainer]["files"]) if trainer < len(shards) else 0
+    return _of_folder(place, expected, reader)
+
+
+def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
+    """What the split kept from training."""
+    return _of_folder(folder.held_out, None, reader)
+
+
+def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
+    if not place.is_dir():
+        raise Failure(ExitCode.BAD_DATA, f"{place} is missing: run the data-split job of this job first")
+    # Names with a dot in front are half-written or the file system's own.
+    files = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return Shard(str(place), files, expected, reader)
