@@ -28,6 +28,7 @@ def apply() -> None:
     _wrap("AWS::EKS::Cluster", before=_cluster_checked, after=_cluster_completed)
     _handlers("AWS::EKS::Cluster")["delete"] = _cluster_delete
     _wrap("AWS::EKS::Nodegroup", before=_nodegroup_checked, after=_nodegroup_completed)
+    _nodegroup_called_by_its_cluster()
     zone = _handlers("AWS::Route53::HostedZone")
     zone["create"], zone["delete"] = _zone_create, _zone_delete
 
@@ -199,6 +200,28 @@ def _nodegroup_completed(name: str, old: Properties, new: Properties) -> None:
     for kept in ("CapacityType", "LaunchTemplate", "NodeRepairConfig", "RemoteAccess", "UpdateConfig"):
         if kept in new:
             group[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
+
+
+def _nodegroup_called_by_its_cluster() -> None:
+    """On AWS a node group's Ref is `cluster/name`; MiniStack's is the name."""
+    handlers = _handlers("AWS::EKS::Nodegroup")
+    create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
+
+    def created(logical_id: str, props: Properties, stack: str) -> Made:
+        name, attributes = create(logical_id, props, stack)
+        called = f"{props['ClusterName']}/{name}"
+        return called, attributes | {"Id": called}
+
+    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+        name, attributes = update(physical_id.rpartition("/")[2], old, new, *rest)
+        called = f"{new['ClusterName']}/{name}"
+        return called, attributes | {"Id": called}
+
+    handlers |= {
+        "create": created,
+        "update": updated,
+        "delete": lambda physical_id, props: delete(physical_id.rpartition("/")[2], props),
+    }
 
 
 # Route 53: MiniStack makes every zone of a stack a public one.

@@ -22,6 +22,8 @@ NOT_RESOURCES: Mapping[tuple[str, str], str] = {
     ("cloudtrail", "_events"): "history",
     ("ecr", "_images"): "one list a repository, which counts itself",
     ("iam", "_aws_managed_attachment_counts"): "a counter",
+    ("kms", "_alias_dates"): "a date of the alias, which counts itself",
+    ("route53", "_caller_refs"): "what a repeated request is known by",
     ("route53", "_changes"): "history",
     ("ssm", "_parameter_history"): "history",
 }
@@ -87,6 +89,8 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
 
 def _kind(attribute: str) -> str:
     words = attribute.strip("_").replace("_", " ")
+    if words.endswith("sses"):
+        return words[:-2]
     if words.endswith("ies"):
         return words[:-3] + "y"
     return words[:-1] if words.endswith("s") and not words.endswith("ss") else words
