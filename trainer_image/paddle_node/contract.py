@@ -54,6 +54,8 @@ class Variable(StrEnum):
     """Seed of the shuffle before the split; empty keeps the source's order."""
     PROGRAM_FROM = "PROGRAM_FROM"
     """Folder in the image from which the data job copies the training program to the volume; empty: it is there already."""
+    SPLIT_PODS = "SPLIT_PODS"
+    """Pods that share one split (an Indexed data job's completions); empty: 1."""
 
     # Kubernetes' own, by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
@@ -100,6 +102,9 @@ class Variable(StrEnum):
     TRAINER_ID = "PADDLE_NODE_TRAINER_ID"
     """This pod's trainer id, as discovery found it."""
 
+    STAGE_TO = "PADDLE_NODE_STAGE_TO"
+    """Folder to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
+
     # Set by the rehearsal alone; empty in a container.
     ROOT = "PADDLE_NODE_ROOT"
     """Folder in which the container's paths begin."""
@@ -126,6 +131,10 @@ class ExitCode(IntEnum):
     """Another run holds the job's folder."""
     VOLUME_FULL = 74
     """The volume took no more bytes; what was complete before is intact."""
+    CANNOT_END = 75
+    """A process of this pod does not end (a hanging volume): the pod leaves, so that its replacement starts clean."""
+    SOURCE_UNREACHABLE = 75
+    """The data's source broke off or answered 5xx more often than the retries allow: another try may help."""
     NOT_PERMITTED = 77
     """The API server refused (401, 403): the message names the missing Role."""
     TERMINATED = 143
@@ -151,6 +160,9 @@ UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"
 """Writable scratch: the working directory of the processes; an emptyDir, the root file system is read-only."""
+
+TERMINATION_LOG = "/dev/termination-log"
+"""Where Kubernetes looks for a container's last words: `kubectl describe pod` shows them."""
 
 # The tutorials' values.
 VOLUME_MOUNT = "/home/jobpath"
