@@ -18,7 +18,7 @@ from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 
 DISCOVERIES = ("index", "pod-list")
-RUNTIMES = ("fleet-ps", "collective", "paddle-0.x")
+DEFAULT_RUNTIME = "fleet-ps"
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class NodeEnvironment:
     """How many attempts may end without a new complete pass."""
     seed: int
     runtime: str
+    """A name that `runtimes.by_name` knows."""
     discovery: str
     index: int | None
     run_id: str
@@ -130,7 +131,8 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
     if discovery == "index":
         if not read.text(Variable.COMPLETION_INDEX, ""):
             raise SettingError(
-                f"{Variable.COMPLETION_INDEX} is missing: an Indexed Job sets it; in a Job without indexes set {Variable.DISCOVERY}=pod-list"
+                f"{Variable.COMPLETION_INDEX} is missing: an Indexed Job sets it; "
+                f"in a Job without indexes set {Variable.DISCOVERY}=pod-list"
             )
         index = read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000)
         if index >= trainers:
@@ -153,7 +155,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         raise SettingError(f"{Variable.PORT} is {port}: the pserver's last port would be {last_port}, and 65535 is the highest")
     if port <= control_port <= last_port:
         raise SettingError(
-            f"{Variable.CONTROL_PORT} is {control_port}: the pserver listens on {port} to {last_port}; choose a port outside of them"
+            f"{Variable.CONTROL_PORT} is {control_port}: the pserver listens on {port} to {last_port}; choose another port"
         )
     return NodeEnvironment(
         job_name=job_name,
@@ -166,7 +168,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         keep_passes=read.whole(Variable.KEEP_PASSES, 0, 0, 99_999),
         attempts=read.whole(Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000),
         seed=read.whole(Variable.SEED, 0, 0, 2**31 - 1),
-        runtime=read.choice(Variable.RUNTIME, RUNTIMES),
+        runtime=read.text(Variable.RUNTIME, DEFAULT_RUNTIME),
         discovery=discovery,
         index=index,
         run_id=run_id,

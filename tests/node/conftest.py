@@ -1,0 +1,19 @@
+from pathlib import Path
+
+import pytest
+from pods import Pods
+
+
+@pytest.fixture
+def job(tmp_path: Path):
+    """Makes pods, and leaves none."""
+    made: list[Pods] = []
+
+    def make(*args, **kwargs) -> Pods:
+        pods = Pods(tmp_path, *args, **kwargs)
+        made.append(pods)
+        return pods
+
+    yield make
+    for pods in made:
+        pods.end()

@@ -1,0 +1,171 @@
+"""Pods of a test: real processes on loopback addresses of their own, with what a Job's controller would give them."""
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from paddle_node.contract import JobFolder
+
+_counter = itertools.count()
+
+
+class Pods:
+    """N pods of one job on one folder. `end` leaves no process."""
+
+    def __init__(
+        self,
+        volume: Path,
+        count: int = 3,
+        job: str = "job",
+        run: str = "run-1",
+        stand_in: dict | None = None,
+        program: Path | None = None,
+        **variables: str,
+    ):
+        number = os.getpid() * 8 + next(_counter) % 8
+        self._network = f"127.{10 + number // 240 % 200}.{number % 240 + 1}"
+        self.volume, self.count, self.job, self.run = volume, count, job, run
+        self.folder = JobFolder(volume / "jobs" / job)
+        self.variables = variables
+        self.stand_in = {"passes": 2, "steps": 4, "seconds": 0.05, **(stand_in or {})}
+        self.program = program or Path(__file__).with_name("stand_in_pod.py")
+        self.pods: dict[int, subprocess.Popen[bytes]] = {}
+        self._lives = itertools.count()
+        self._all: list[subprocess.Popen[bytes]] = []
+        self.scratch = volume / f"scratch-{job}-{run}"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.hosts = self.scratch / "hosts.json"
+        self.hosts.write_text("{}")
+        for index in range(count):
+            shard = self.folder.shard(index)
+            shard.mkdir(parents=True, exist_ok=True)
+            (shard / "part-00000").write_text("a record\n")
+
+    def address(self, index: int) -> str:
+        return f"{self._network}.{index + 1}"
+
+    def environment(self, index: int) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "JOB_NAME": self.job,
+            "JOB_PATH": str(self.volume / "jobs"),
+            "TRAIN_CONFIG_DIR": "quick_start",
+            "CONF_PADDLE_GRADIENT_NUM": str(self.count),
+            "JOB_COMPLETION_INDEX": str(index),
+            "POD_NAME": f"{self.job}-{index}-abcde",
+            "POD_IP": self.address(index),
+            "PADDLE_NODE_RUN_ID": self.run,
+            "PADDLE_NODE_SERVICE": self.job,
+            "PADDLE_NODE_PASSES": str(self.stand_in["passes"]),
+            "PADDLE_NODE_PEER_DEADLINE": "30",
+            "PADDLE_NODE_GRACE": "5",
+            "PADDLE_NODE_HOSTS": str(self.hosts),
+            "STAND_IN": json.dumps(self.stand_in),
+            **{f"PADDLE_NODE_{name}": value for name, value in self.variables.items()},
+        }
+
+    def name(self, index: int) -> None:
+        """DNS knows the pod from now on."""
+        hosts = json.loads(self.hosts.read_text())
+        hosts[f"{self.job}-{index}.{self.job}"] = self.address(index)
+        temporary = self.hosts.with_suffix(".new")
+        temporary.write_text(json.dumps(hosts))
+        temporary.replace(self.hosts)
+
+    def start(self, *indexes: int, named: bool = True) -> None:
+        for index in indexes or range(self.count):
+            if named:
+                self.name(index)
+            life = self.scratch / f"pod-{index}-{next(self._lives)}"
+            root = life / "root"
+            (root / "home/paddle").mkdir(parents=True)
+            environment = {**self.environment(index), "PADDLE_NODE_ROOT": ""}
+            home = life / "root"
+            environment["PADDLE_NODE_ROOT"] = str(home)
+            environment["JOB_PATH"] = "/jobs"
+            (home / "jobs").symlink_to(self.volume / "jobs")
+            with (life / "log").open("wb") as log:
+                pod = subprocess.Popen(
+                    [sys.executable, self.program],
+                    env=environment,
+                    cwd=home,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            pod.life = life
+            self.pods[index] = pod
+            self._all.append(pod)
+
+    def kill(self, index: int) -> None:
+        """kill -9 of PID 1: the container and all in it is gone."""
+        self.pods[index].kill()
+        self.pods[index].wait()
+
+    def terminate(self, *indexes: int) -> None:
+        for index in indexes or range(self.count):
+            self.pods[index].send_signal(signal.SIGTERM)
+
+    def child(self, index: int, role: str) -> int:
+        """Process id of a running pserver ("server") or trainer of a pod."""
+        parent = str(self.pods[index].pid)
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                status = (entry / "stat").read_text().rpartition(")")[2].split()
+                line = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if status[1] == parent and role.encode() in line:
+                return int(entry.name)
+        raise LookupError(f"pod {index} runs no {role}")
+
+    def log(self, index: int) -> str:
+        return (self.pods[index].life / "log").read_text()
+
+    def logs(self) -> str:
+        return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{(pod.life / 'log').read_text()}" for pod in self._all)
+
+    def wait_for(self, index: int, pattern: str, seconds: float = 20) -> re.Match[str]:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = re.search(pattern, self.log(index))
+            if found:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"pod {index} never said {pattern!r}\n{self.logs()}")
+
+    def codes(self, seconds: float = 30) -> list[int]:
+        """All exit codes; fails with the logs when a pod does not end."""
+        deadline = time.monotonic() + seconds
+        for pod in self.pods.values():
+            try:
+                pod.wait(max(0.01, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"a pod does not end\n{self.logs()}") from None
+        return [self.pods[index].returncode for index in sorted(self.pods)]
+
+    def status(self, index: int) -> dict:
+        return json.loads((self.pods[index].life / "root/home/paddle/status.json").read_text())
+
+    def values(self, number: int) -> list[int]:
+        return json.loads((self.folder.pass_dir(number) / "values").read_text())
+
+    @property
+    def undisturbed(self) -> list[int]:
+        """What each server holds in the end when no step was lost or done twice."""
+        return [self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))] * self.count
+
+    def attempts(self) -> list[dict]:
+        return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]
+
+    def end(self) -> None:
+        for pod in self._all:
+            if pod.poll() is None:
+                pod.kill()
+                pod.wait()

@@ -1,0 +1,93 @@
+"""Stands in for a pserver or a trainer: tiny, quick, no Paddle.
+
+What is real: the process, its socket, its memory that is lost with it, the coordinator's session, the passes on
+the volume. What is not: the model is one number a server, and a step is an addition, so that a test knows to the
+last digit what training must have come to; a server that started empty, or a step lost or done twice, shows.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from paddle_node import coordination, passes
+from paddle_node.contract import JobFolder
+
+
+def serve(address: str, port: int) -> None:
+    value = 0
+    listener = socket.create_server((address, port), backlog=64)
+    print(f"serving on {address}:{port}", flush=True)
+    while True:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rw") as stream:
+            words = stream.readline().split()
+            if words and words[0] == "add":
+                value += int(words[1])
+            elif words and words[0] == "set":
+                value = int(words[1])
+            elif words and words[0] == "stop":
+                return
+            stream.write(f"{value}\n")
+
+
+def tell(endpoint: str, command: str) -> int:
+    host, _, port = endpoint.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rw") as stream:
+        stream.write(command + "\n")
+        stream.flush()
+        return int(stream.readline() or 0)
+
+
+def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> None:
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    session = coordination.join(os.environ)
+    session.servers()
+    resume = os.environ["PADDLE_NODE_RESUME_PASS"]
+    first = int(resume) + 1 if resume else 0
+    if index == 0 and resume:
+        for server, value in zip(servers, json.loads((folder.pass_dir(int(resume)) / "values").read_text()), strict=True):
+            tell(server, f"set {value}")
+    session.barrier("loaded")
+    attempt = session.attempt
+    print(f"attempt {attempt}: from pass {first}", flush=True)
+    for number in range(first, settings["passes"]):
+        for step in range(settings["steps"]):
+            if settings.get("fail") == [index, attempt, number, step]:
+                print("this trainer fails on purpose", flush=True)
+                sys.exit(settings.get("code", 7))
+            if settings.get("always_fail") == index:
+                sys.exit(settings.get("code", 7))
+            if settings.get("hang") == [index, number, step]:
+                time.sleep(3600)
+            for server in servers:
+                tell(server, f"add {index + 1}")
+            session.progress(number, step)
+            time.sleep(settings["seconds"])
+            if any(session.gather("step", bool(stop))):
+                print("told to stop", flush=True)
+                sys.exit(143)
+        print(f"pass {number}", flush=True)
+        if index == 0 and settings.get("forget_done") != number:
+            directory = folder.pass_dir(number)
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "values").write_text(json.dumps([tell(server, "get") for server in servers]))
+            time.sleep(settings.get("save_seconds", 0))
+            passes.seal(folder, number, {})
+        session.barrier("saved")
+    session.leave()
+    if index == 0 and settings.get("stop_servers", True):
+        for server in servers:
+            tell(server, "stop")
+
+
+if __name__ == "__main__":
+    role, facts = sys.argv[1], json.loads(sys.argv[2])
+    if role == "server":
+        serve(facts["address"], facts["port"])
+    else:
+        train(JobFolder(Path(facts["folder"])), facts["index"], facts["servers"], json.loads(os.environ["STAND_IN"]))

@@ -1,0 +1,73 @@
+"""The entry of a pod: parse the environment, supervise, exit.
+
+Promises: a wrong setting, or any other end on purpose, is one sentence on the pod's output and in Kubernetes'
+termination log, and an exit code of `contract.ExitCode` or the trainer's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from paddle_node import children, contract, discovery, environment, runtimes
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure, SettingError
+from paddle_node.runtimes import Runtime
+from paddle_node.supervisor import Supervisor
+
+DATA_POLL = 1.0
+"""Seconds between two looks for the data; the data job takes minutes."""
+
+
+def main(
+    environ: Mapping[str, str] = os.environ,
+    arguments: Sequence[str] | None = None,
+    runtime_by_name: Callable[[str], Runtime] = runtimes.by_name,
+) -> int:
+    """The pod's exit code."""
+    try:
+        node = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
+        try:
+            runtime = runtime_by_name(node.runtime)
+        except ValueError as error:
+            raise SettingError(f"{contract.Variable.RUNTIME} is {error}") from None
+        with contextlib.suppress(OSError):
+            node.home.mkdir(parents=True, exist_ok=True)
+        return asyncio.run(Supervisor(node, runtime, discovery.of(node), _stage).run())
+    except Failure as failure:
+        children.say("supervisor", failure.sentence)
+        last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
+        with contextlib.suppress(OSError):
+            if last_words.exists():
+                last_words.write_text(failure.sentence + "\n")
+        return failure.code
+
+
+def _stage(node: NodeEnvironment) -> None:
+    """Makes sure of this pod's shard; the data job may have been submitted together with this one and still run. Blocking."""
+    from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
+
+    folder, deadline = node.folder, time.monotonic() + node.peer_deadline
+    places = (folder.data_manifest, folder.shard(node.trainer_id), folder.older_shard(node.trainer_id))
+    reminded = False
+    while not any(place.exists() for place in places) and time.monotonic() < deadline:
+        if not reminded:
+            reminded = True
+            _report(node, f"waiting for {folder.data_manifest}, which the data job writes last")
+        time.sleep(DATA_POLL)
+    staging.stage(folder, node.trainer_id, node.trainers, lambda text: _report(node, text))
+
+
+def _report(node: NodeEnvironment, text: str) -> None:
+    children.say(f"supervisor {node.trainer_id}", text)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    # Threads that wait for a dead volume or name server must not hold up the exit.
+    os._exit(code)

@@ -1,0 +1,135 @@
+"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 goes on counting.
+
+Promises: an attempt number is never used twice in a folder; what is recorded survives a crash (fsync, rename,
+fsync of the folder); only the holder of the lease writes; the outcome of a run is written before any pod learns
+of it, so that whoever comes later ends the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from paddle_node.contract import JobFolder
+
+KEPT = 200
+"""Attempts that the record keeps; older ones are dropped."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One attempt of the record. `cause` is None while it runs."""
+
+    number: int
+    run: str
+    started: float
+    resume_pass: int | None
+    cause: str | None = None
+    code: int = 0
+    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    newest_pass: int | None = None
+    """Newest complete pass when it ended."""
+    counts: bool = True
+    """False: it was told to stop, which is nobody's fault."""
+
+    @property
+    def fruitless(self) -> bool:
+        """It ended without a complete pass that was not there before."""
+        return (self.newest_pass if self.newest_pass is not None else -1) <= (
+            self.resume_pass if self.resume_pass is not None else -1
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, for all of its pods."""
+
+    code: int
+    sentence: str
+
+
+class Record:
+    """The file of attempts. Every method that changes it has it on disk when it returns. Blocking."""
+
+    def __init__(self, folder: JobFolder, run_id: str) -> None:
+        self._path = _path(folder)
+        self._run_id = run_id
+        attempts, outcomes = _read(self._path)
+        self._attempts = attempts
+        self._outcomes = outcomes
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self._outcomes.get(self._run_id)
+
+    def begin(self, resume_pass: int | None) -> int:
+        """The number of the attempt that starts now."""
+        number = self._attempts[-1].number + 1 if self._attempts else 1
+        self._attempts.append(Ended(number, self._run_id, time.time(), resume_pass))
+        self._write()
+        return number
+
+    def unfinished(self) -> bool:
+        """Whether this run's last attempt never ended: its recorder died with it."""
+        return bool(self._attempts) and self._attempts[-1].run == self._run_id and self._attempts[-1].cause is None
+
+    def end(self, cause: str, code: int, newest_pass: int | None, counts: bool = True) -> None:
+        """The present attempt ended."""
+        self._attempts[-1] = replace(self._attempts[-1], cause=cause, code=code, newest_pass=newest_pass, counts=counts)
+        self._write()
+
+    def fruitless(self) -> list[Ended]:
+        """This run's attempts since the last one that completed a pass, those that were told to stop left out."""
+        found: list[Ended] = []
+        for attempt in reversed(self._attempts):
+            if attempt.run != self._run_id or (attempt.cause is not None and not attempt.fruitless):
+                break
+            if attempt.cause is not None and attempt.counts:
+                found.append(attempt)
+        return found[::-1]
+
+    def finish(self, outcome: Outcome) -> None:
+        """The run is over, for every pod of it, those included that start later."""
+        self._outcomes[self._run_id] = outcome
+        self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        document = {
+            "attempts": [asdict(attempt) for attempt in self._attempts[-KEPT:]],
+            "outcomes": {run: asdict(outcome) for run, outcome in list(self._outcomes.items())[-KEPT:]},
+        }
+        temporary = self._path.with_name(".attempts.json")
+        with temporary.open("w") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def outcome(folder: JobFolder, run_id: str) -> Outcome | None:
+    """How the run ended, for a pod that cannot ask trainer 0 any more. Blocking."""
+    return _read(_path(folder))[1].get(run_id)
+
+
+def _path(folder: JobFolder) -> Path:
+    return folder.run_state / "attempts.json"
+
+
+def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        return [], {}
+    return (
+        [Ended(**attempt) for attempt in document["attempts"]],
+        {run: Outcome(**found) for run, found in document["outcomes"].items()},
+    )

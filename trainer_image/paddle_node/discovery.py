@@ -1,0 +1,76 @@
+"""Who am I and where is trainer 0: by index, from the Job's completion index and the headless Service's names.
+
+Promises: no call to the API server, no token; a name is asked for again at every try, because a replaced pod
+keeps its name and gets a new address. `resolve` is the one name look-up of the image.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from paddle_node import background
+from paddle_node.contract import Variable
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+
+
+class Discovery(Protocol):
+    """How a pod learns its trainer id and the address of trainer 0."""
+
+    async def identify(self) -> NodeEnvironment:
+        """The node with its trainer id. Raises `Failure` when a deadline passes or permission is missing."""
+
+    async def coordinator(self) -> str:
+        """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
+
+    def name_of(self, trainer_id: int) -> str:
+        """How messages call a peer, one that is missing included."""
+
+
+class ByIndex:
+    """The default: trainer id = completion index; trainer i is `<job object>-<i>.<service>`."""
+
+    def __init__(self, node: NodeEnvironment) -> None:
+        self._node = node
+
+    async def identify(self) -> NodeEnvironment:
+        return self._node
+
+    async def coordinator(self) -> str:
+        if self._node.trainer_id == 0:
+            return self._node.pod_ip
+        name = self.name_of(0)
+        return await background.call(lambda: resolve(name, self._node.environ))
+
+    def name_of(self, trainer_id: int) -> str:
+        name = f"{self._node.job_object}-{trainer_id}"
+        return f"{name}.{self._node.service}" if self._node.service else name
+
+
+def of(node: NodeEnvironment) -> Discovery:
+    """The discovery that the environment asks for."""
+    if node.discovery == "pod-list":
+        # Imports the Kubernetes client, which costs a second: only who asks for it pays.
+        raise Failure(2, f"{Variable.DISCOVERY} is 'pod-list': it is not there yet; use index")
+    return ByIndex(node)
+
+
+def resolve(name: str, environ: Mapping[str, str]) -> str:
+    """The address of a host name: PADDLE_NODE_HOSTS first, read anew, then the system's resolver. Raises OSError."""
+    hosts = environ.get(Variable.HOSTS, "")
+    if hosts:
+        try:
+            known = json.loads(Path(hosts).read_text())
+        except (OSError, ValueError):
+            known = {}  # It is written while pods come and go; the next try reads it again.
+        if name in known:
+            return str(known[name])
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(f"{name} has no address yet ({error.strerror or error})") from None
+    return str(found[0][4][0])

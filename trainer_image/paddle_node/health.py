@@ -1,0 +1,73 @@
+"""Is this pod alive and does it move? The supervisor writes a status; the probe reads it.
+
+Promises: the probe starts in milliseconds and reads one small file of the pod's own; it fails only in the pod
+that is at fault: one whose supervisor is silent, or whose trainer makes no step although it waits for nobody. A pod
+that waits for others is healthy, and its status names them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+STALE = 15.0
+"""Seconds without a new status after which the supervisor itself counts as stuck; it writes one every second."""
+
+
+def status_file(home: Path) -> Path:
+    """In the pod's own scratch: the volume's state must not decide whether a pod is alive."""
+    return home / "status.json"
+
+
+def write(home: Path, status: Mapping[str, Any]) -> None:
+    """Replaces the status. The time is the machine's own clock since its start: writer and probe share it."""
+    target = status_file(home)
+    temporary = target.with_name(".status.json")
+    temporary.write_text(json.dumps({"clock": time.monotonic(), **status}) + "\n")
+    temporary.replace(target)
+
+
+def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[bool, str]:
+    """Whether the pod is healthy, and one sentence that says why."""
+    if status is None:
+        return False, "the supervisor has not written a status yet"
+    age = now - float(status["clock"])
+    if age > STALE:
+        return False, f"the supervisor has been silent for {age:.0f} s"
+    trainer = status.get("trainer")
+    state = str(status.get("state"))
+    if not trainer:
+        return True, state
+    where = f"pass {trainer['pass']}, step {trainer['step']}" if trainer["pass"] is not None else "before the first step"
+    seconds = float(trainer["seconds"]) + age
+    others = [index for index in trainer["waits_for"] if index != status.get("trainer_id")]
+    if trainer["waits_in"] is not None and others:
+        names = ", ".join(str(index) for index in others[:20])
+        return True, f"{state}: {where}; waits for trainer {names} in {trainer['waits_in']} since {seconds:.0f} s"
+    if seconds > stall:
+        return False, f"{state}: {where}; no step for {seconds:.0f} s ({Variable.STALL} is {stall:g}), and it waits for nobody"
+    return True, f"{state}: {where}, {seconds:.0f} s ago"
+
+
+def main(environ: Mapping[str, str] = os.environ) -> int:
+    """The probe command: prints the sentence; 0 is healthy, 1 is not."""
+    home = contract.path(contract.HOME, dict(environ))
+    try:
+        status = json.loads(status_file(home).read_text())
+    except (OSError, ValueError):
+        status = None
+    healthy, sentence = judge(status, time.monotonic(), float(environ.get(Variable.STALL) or contract.STALL))
+    print(sentence, file=sys.stdout if healthy else sys.stderr)
+    return 0 if healthy else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,550 @@
+"""The supervisor of trainer 0 serves the others: it counts them in, starts attempts, ends them, and ends the job.
+
+Promises: an attempt starts only when all N supervisors of this run are here, have their data and have no process
+left of an earlier attempt; the loss of any of them, or of any process that one reports, ends the attempt for all;
+every wait has a deadline, and its message names who was missing; the outcome is on the volume before a peer
+hears of it.
+
+States: GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED; from STARTING and TRAINING, a loss leads
+to ENDING (everybody ends what runs) and back to GATHERING; a SIGTERM to any pod leads to STOPPING (trainers may
+save) and then to ENDING.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from paddle_node import background, protocol
+from paddle_node.attempts import Outcome, Record
+from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.protocol import Message
+
+REMIND = 30.0
+"""Seconds between two lines that say who is missing."""
+FAREWELL = 5.0
+"""Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
+
+
+class State(Enum):
+    """Where the job is."""
+
+    GATHERING = "waiting for peers"
+    STARTING = "waiting for pservers"
+    TRAINING = "training"
+    STOPPING = "saving before it stops"
+    ENDING = "ending the attempt"
+    FINISHED = "finished"
+
+
+@dataclass(eq=False)
+class _Member:
+    """One supervisor's connection."""
+
+    index: int
+    boot: str
+    name: str
+    address: str
+    writer: asyncio.StreamWriter
+    heard: float
+    ready: bool = False
+    """It has its data, and no process of an earlier attempt."""
+    serving: bool = False
+    trained: bool = False
+    stopped: bool = False
+
+
+@dataclass(eq=False)
+class _Session:
+    """One trainer's connection."""
+
+    index: int
+    writer: asyncio.StreamWriter
+    waits_in: str | None = None
+    moved: float = field(default_factory=time.monotonic)
+    """When it last reported a step or arrived somewhere."""
+    at: tuple[int, int] | None = None
+    """Pass and step."""
+
+
+class Hub:
+    """Lives in one event loop; `newest_complete` and `clean` are blocking calls about the passes on the volume."""
+
+    def __init__(
+        self,
+        node: NodeEnvironment,
+        record: Record,
+        name_of: Callable[[int], str],
+        newest_complete: Callable[[], int | None],
+        clean: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.state = State.GATHERING
+        self._node = node
+        self._record = record
+        self._name_of = name_of
+        self._newest_complete = newest_complete
+        self._clean = clean
+        self._say = say
+        self._members: dict[int, _Member] = {}
+        self._sessions: dict[int, _Session] = {}
+        self._gathers: dict[str, dict[int, Any]] = {}
+        self._attempt = 0
+        self._since = time.monotonic()
+        self._reminded = self._since
+        self._volume = asyncio.Lock()
+        """One question to the volume at a time, in the order of asking."""
+        self._beginning = False
+        self._concluding = False
+        self._stop_cause: str | None = None
+        self._server: asyncio.Server | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Listens on the pod's own address. Raises `Failure` when the port is taken."""
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, self._node.pod_ip, self._node.control_port, limit=protocol.LONGEST, backlog=4096
+            )
+        except OSError as error:
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"port {self._node.control_port} of {self._node.pod_ip} cannot be served ({error.strerror}): "
+                "choose another CONTROL_PORT, or POD_IP is not this pod's address",
+            ) from None
+        self._ticker = asyncio.create_task(self._tick())
+
+    async def close(self) -> None:
+        """After the job's end: gives the others a moment to hear of it, then stops to listen."""
+        deadline = time.monotonic() + FAREWELL
+        while self.state is State.FINISHED and len(self._members) > 0 and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    def fail(self, failure: Failure) -> None:
+        """Ends the job for everybody."""
+        self._later(self._finish(Outcome(failure.code, failure.sentence)))
+
+    # Connections.
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = await protocol.receive(reader)
+        try:
+            if hello is None:
+                return
+            if hello.get("hello") == "supervisor":
+                await self._serve_member(hello, reader, writer)
+            elif hello.get("hello") == "trainer":
+                await self._serve_session(hello, reader, writer)
+        finally:
+            writer.close()
+
+    async def _serve_member(self, hello: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            self._say(f"a supervisor at {hello.get('address')} was refused: {refusal[1]}")
+            _send(writer, {"refused": refusal[0], "sentence": refusal[1]})
+            return
+        index = int(hello["index"])
+        member = _Member(index, str(hello["boot"]), str(hello["name"]), str(hello["address"]), writer, time.monotonic())
+        earlier = self._members.get(index)
+        if earlier is not None:
+            how = "reconnected" if earlier.boot == member.boot else "restarted"
+            self._drop(earlier, f"the pod of trainer {index} ({earlier.name}) {how}")
+        if self.state is State.FINISHED and self._record.outcome is not None:
+            _send(writer, {"finish": self._record.outcome.code, "sentence": self._record.outcome.sentence})
+        self._members[index] = member
+        try:
+            while (message := await protocol.receive(reader)) is not None:
+                member.heard = time.monotonic()
+                if self._members.get(index) is not member:
+                    return
+                self._hear(member, message)
+        finally:
+            if self._members.get(index) is member:
+                self._drop(member, f"the pod of trainer {index} ({member.name}) was lost")
+
+    def _refusal(self, hello: Message) -> tuple[int, str] | None:
+        if hello.get("run") != self._node.run_id:
+            return (
+                ExitCode.FOLDER_IN_USE,
+                f"{self._name_of(0)} belongs to run {self._node.run_id}, this pod to run {hello.get('run')}",
+            )
+        if hello.get("trainers") != self._node.trainers:
+            return (
+                ExitCode.BAD_SETTING,
+                f"CONF_PADDLE_GRADIENT_NUM is {hello.get('trainers')} here and {self._node.trainers} in the pod of trainer 0: "
+                "all pods need the same",
+            )
+        index = hello.get("index")
+        if not isinstance(index, int) or not 0 <= index < self._node.trainers:
+            return ExitCode.BAD_SETTING, f"the trainer id is {index}: 0 to {self._node.trainers - 1} are this job's"
+        return None
+
+    def _drop(self, member: _Member, cause: str) -> None:
+        """A member is gone; what it ran is gone with it, or ends by its own hand within `SILENCE` seconds."""
+        if self._members.get(member.index) is member:
+            del self._members[member.index]
+        member.writer.close()
+        if self.state is State.FINISHED:
+            return
+        if self.state is State.STOPPING:
+            member.stopped = True
+            if self._stop_cause is None:
+                self._stop_cause = cause
+        if self.state in (State.STARTING, State.TRAINING):
+            self._lose(cause, 0)
+        elif self.state is State.STOPPING:
+            # Trainers cannot save together any more.
+            self._lose(f"{self._stop_cause}; then {cause}", 0, counts=False)
+        elif self.state is State.GATHERING:
+            self._say(f"{cause}; waiting for it")
+        self._advance()
+
+    def _hear(self, member: _Member, message: Message) -> None:
+        kind = next(iter(message), "")
+        if kind == "beat":
+            return
+        if kind == "fatal":
+            self._later(self._finish(Outcome(int(message["code"]), f"trainer {member.index}: {message['sentence']}")))
+            return
+        if kind == "ready":
+            if message["ready"] in (0, self._attempt):
+                member.ready = True
+                self._advance()
+            return
+        if kind == "leaving":
+            self._leave(member)
+            return
+        if message.get("attempt") != self._attempt or self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
+            return
+        if kind == "serving":
+            member.serving = True
+        elif kind == "trained":
+            member.trained = member.stopped = True
+            self._check_orphaned_waits(member.index)
+        elif kind == "stopped":
+            member.stopped = True
+        elif kind == "lost":
+            self._lost_process(member, str(message["lost"]), int(message["code"]))
+        self._advance()
+
+    # The job's way.
+
+    def _advance(self) -> None:
+        """Takes every step that what is known allows."""
+        everybody = len(self._members) == self._node.trainers
+        members = self._members.values()
+        if self.state is State.ENDING and not self._concluding and all(member.ready for member in members):
+            self._enter(State.GATHERING)
+        if self.state is State.GATHERING and everybody and all(member.ready for member in members):
+            self._later(self._begin())
+        elif self.state is State.STARTING and everybody and all(member.serving for member in members):
+            self._enter(State.TRAINING)
+            self._broadcast({"train": self._attempt})
+            for session in self._sessions.values():
+                if session.waits_in == "servers":
+                    self._answer(session, {"answer": "servers"})
+        running = self.state in (State.STARTING, State.TRAINING, State.STOPPING)
+        if running and everybody and all(member.trained for member in members):
+            self._later(self._trained())
+        elif self.state is State.STOPPING and all(member.stopped for member in members):
+            self._lose(self._stop_cause or "the job was told to stop", 0, counts=False)
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._since = self._reminded = time.monotonic()
+
+    async def _begin(self) -> None:
+        if self._beginning or self.state is not State.GATHERING:
+            return
+        self._beginning = True
+        try:
+            async with self._volume:
+                number, resume = await background.call(self._prepare)
+        except OSError as error:
+            await self._finish(Outcome(ExitCode.VOLUME_FULL, f"{self._node.folder.run_state} takes no attempt: {error.strerror}"))
+            return
+        finally:
+            self._beginning = False
+        members = self._members
+        if self.state is not State.GATHERING or len(members) < self._node.trainers or not all(m.ready for m in members.values()):
+            # Somebody was lost while the volume answered: the number is spent, the attempt never ran.
+            await self._close_attempt("a pod was lost before the attempt began", 0, counts=False)
+            self._advance()
+            return
+        self._attempt = number
+        self._sessions.clear()
+        self._gathers.clear()
+        self._stop_cause = None
+        for member in members.values():
+            member.ready = member.serving = member.trained = member.stopped = False
+        self._enter(State.STARTING)
+        resumes = "from the beginning" if resume is None else f"behind pass {resume}"
+        self._say(f"attempt {number}: all {self._node.trainers} pods are here, training starts {resumes}")
+        peers = [[members[i].name, members[i].address] for i in range(self._node.trainers)]
+        self._broadcast({"start": number, "resume": resume, "peers": peers})
+
+    def _prepare(self) -> tuple[int, int | None]:
+        self._clean()
+        resume = self._newest_complete()
+        return self._record.begin(resume), resume
+
+    def _lost_process(self, member: _Member, what: str, code: int) -> None:
+        cause = f"{what} of {member.name}"
+        if self.state is State.STOPPING:
+            member.stopped = True
+            return
+        if code in FAIL_JOB:
+            self._later(self._finish(Outcome(code, f"{cause}, which another attempt cannot change"), cause, code))
+            return
+        self._lose(cause, code)
+
+    def _lose(self, cause: str, code: int, counts: bool = True) -> None:
+        """Ends the attempt everywhere."""
+        if self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
+            return
+        self._say(f"attempt {self._attempt} ends: {cause}")
+        self._enter(State.ENDING)
+        self._concluding = True
+        self._broadcast({"end": self._attempt, "cause": cause})
+        for session in self._sessions.values():
+            _send(session.writer, {"ended": cause})
+        self._later(self._after_loss(cause, code, counts))
+
+    async def _after_loss(self, cause: str, code: int, counts: bool) -> None:
+        await self._close_attempt(cause, code, counts)
+        exhausted = self.exhausted()
+        if exhausted is not None:
+            await self._finish(exhausted)
+        self._concluding = False
+        self._advance()
+
+    def exhausted(self) -> Outcome | None:
+        """The failure that too many fruitless attempts are; None while another one is allowed."""
+        fruitless = self._record.fruitless()
+        if len(fruitless) < self._node.attempts:
+            return None
+        causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in fruitless)
+        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{len(fruitless)} attempts ended without a new complete pass: {causes}")
+
+    async def _close_attempt(self, cause: str, code: int, counts: bool) -> None:
+        def close() -> None:
+            if self._record.unfinished():
+                self._record.end(cause, code, self._newest_complete(), counts)
+
+        try:
+            async with self._volume:
+                await background.call(close)
+        except OSError as error:
+            self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
+
+    def close_unfinished(self) -> None:
+        """For a new pod of trainer 0: the attempt that its predecessor left open ended with it. Blocking."""
+        if self._record.unfinished():
+            self._record.end("the pod of trainer 0 was lost", 0, self._newest_complete())
+
+    async def _trained(self) -> None:
+        """Every trainer ended with 0: that is the job's success only when the last pass is complete on the volume."""
+        attempt, last = self._attempt, self._node.passes - 1
+        async with self._volume:
+            newest = await background.call(self._newest_complete)
+        if self._attempt != attempt or self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
+            return
+        if newest is not None and newest >= last:
+            await self._finish(Outcome(ExitCode.DONE, f"pass {last} is complete: the job is done"), "done", 0)
+        elif self.state is State.STOPPING:
+            self._lose(self._stop_cause or "the job was told to stop", 0, counts=False)
+        else:
+            found = "no pass is complete" if newest is None else f"pass {newest} is the newest complete one"
+            self._lose(f"every trainer ended with 0, but pass {last} should be complete and {found}", 0)
+
+    async def _finish(self, outcome: Outcome, cause: str | None = None, code: int = 0) -> None:
+        if self.state is State.FINISHED:
+            return
+        self._enter(State.FINISHED)
+        if cause is not None:
+            await self._close_attempt(cause, code, True)
+        try:
+            async with self._volume:
+                await background.call(lambda: self._record.finish(outcome))
+        except OSError as error:
+            self._say(f"the outcome cannot be recorded: {error.strerror or error}")
+        self._broadcast({"finish": outcome.code, "sentence": outcome.sentence})
+
+    def _leave(self, member: _Member) -> None:
+        """SIGTERM reached a pod: every trainer is asked to save, because one cannot save alone."""
+        cause = f"the pod of trainer {member.index} ({member.name}) was told to stop"
+        if self.state in (State.STARTING, State.TRAINING):
+            self._say(f"attempt {self._attempt} stops: {cause}")
+            self._enter(State.STOPPING)
+            self._stop_cause = cause
+            self._broadcast({"stop": self._attempt, "cause": cause})
+
+    # The trainers' sessions.
+
+    async def _serve_session(self, hello: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        index = hello.get("index")
+        present = self.state in (State.STARTING, State.TRAINING, State.STOPPING) and hello.get("attempt") == self._attempt
+        if hello.get("run") != self._node.run_id or not present or not isinstance(index, int):
+            _send(writer, {"ended": f"attempt {hello.get('attempt')} of run {hello.get('run')} is over"})
+            return
+        session = self._sessions[index] = _Session(index, writer)
+        _send(writer, {"answer": "welcome"})
+        while (message := await protocol.receive(reader)) is not None:
+            if self._sessions.get(index) is not session:
+                return
+            session.moved = time.monotonic()
+            if message.get("tell") == "progress":
+                session.at = (int(message["pass"]), int(message["step"]))
+            elif message.get("ask") == "servers":
+                session.waits_in = "servers"
+                if self.state is not State.STARTING:
+                    self._answer(session, {"answer": "servers"})
+            elif message.get("ask") == "gather":
+                self._gather(session, f"barrier {message['name']}", message["value"])
+            elif message.get("ask") == "leave":
+                self._gather(session, "leave", None)
+
+    def _gather(self, session: _Session, name: str, value: Any) -> None:
+        arrived = self._gathers.setdefault(name, {})
+        arrived[session.index] = value
+        session.waits_in = name
+        if len(arrived) == self._node.trainers:
+            del self._gathers[name]
+            if name == "leave":
+                self._broadcast({"left": self._attempt})
+            values = [arrived[index] for index in range(self._node.trainers)]
+            for index in arrived:
+                if index in self._sessions:
+                    self._answer(self._sessions[index], {"answer": "gather", "values": values})
+            return
+        if len(self._gathers) > 1:
+            self._check_deadlock()
+        for index, member in self._members.items():
+            if member.trained and index not in arrived:
+                self._lose(f"trainer {index} ended while others wait for it in {name}", 0)
+
+    def _check_orphaned_waits(self, index: int) -> None:
+        for name, arrived in self._gathers.items():
+            if index not in arrived and self.state is not State.STOPPING:
+                self._lose(f"trainer {index} ended while others wait for it in {name}", 0)
+                return
+
+    def _check_deadlock(self) -> None:
+        waiting = {index for arrived in self._gathers.values() for index in arrived}
+        if len(waiting) == self._node.trainers:
+            where = "; ".join(f"trainers {_numbers(arrived)} in {name}" for name, arrived in self._gathers.items())
+            self._lose(f"the trainers wait for each other: {where}", 0)
+
+    def _answer(self, session: _Session, answer: Message) -> None:
+        session.waits_in = None
+        session.moved = time.monotonic()
+        _send(session.writer, answer)
+
+    # Time.
+
+    async def _tick(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(protocol.BEAT)
+            now = time.monotonic()
+            late = now - last > 3 * protocol.BEAT
+            last = now
+            for member in list(self._members.values()):
+                # After a pause of our own, what the others said is still unread: judge them at the next tick.
+                if now - member.heard > protocol.SILENCE and not late:
+                    self._drop(
+                        member, f"the pod of trainer {member.index} ({member.name}) said nothing for {protocol.SILENCE:.0f} s"
+                    )
+                else:
+                    _send(member.writer, {"beat": self.state.value, "trainer": self._trainer_status(member.index, now)})
+            for session in self._sessions.values():
+                if session.waits_in is not None:
+                    _send(session.writer, {"wait": session.waits_in})
+            self._check_deadlines(now)
+
+    def _trainer_status(self, index: int, now: float) -> Message | None:
+        """What the health probe of that pod wants to know: where its trainer is, and for whom it waits."""
+        session = self._sessions.get(index)
+        if session is None or self.state is not State.TRAINING:
+            return None
+        return {
+            "pass": session.at[0] if session.at else None,
+            "step": session.at[1] if session.at else None,
+            "seconds": round(now - session.moved, 1),
+            "waits_in": session.waits_in,
+            "waits_for": self._missing_in(session.waits_in),
+        }
+
+    def _missing_in(self, name: str | None) -> list[int]:
+        if name is None:
+            return []
+        if name == "servers":
+            return [index for index, member in self._members.items() if not member.serving]
+        arrived = self._gathers.get(name, {})
+        return [index for index in range(self._node.trainers) if index not in arrived]
+
+    def _check_deadlines(self, now: float) -> None:
+        waited = now - self._since
+        if self.state is State.GATHERING:
+            missing = self._missing()
+            if missing and waited > self._node.peer_deadline:
+                sentence = f"{missing} after {waited:.0f} s (PADDLE_NODE_PEER_DEADLINE is {self._node.peer_deadline:g})"
+                self._later(self._finish(Outcome(ExitCode.PEERS_MISSING, sentence)))
+            elif missing and now - self._reminded > REMIND:
+                self._reminded = now
+                self._say(f"{missing} after {waited:.0f} s")
+        elif self.state is State.STARTING and waited > self._node.peer_deadline:
+            silent = [index for index, member in self._members.items() if not member.serving]
+            self._lose(f"the pservers of trainers {_numbers(silent)} did not listen within {waited:.0f} s", 0)
+        elif self.state is State.STOPPING and waited > self._node.grace:
+            slow = [index for index, member in self._members.items() if not member.stopped]
+            self._lose(f"{self._stop_cause}; trainers {_numbers(slow)} did not leave within {waited:.0f} s", 0, counts=False)
+        elif self.state is State.ENDING and waited > protocol.SILENCE + 2 * FAREWELL:
+            for member in [m for m in self._members.values() if not m.ready]:
+                self._drop(member, f"the pod of trainer {member.index} ({member.name}) does not end its processes")
+
+    def _missing(self) -> str:
+        """Who is not here, or not ready, as one half sentence; empty when nobody is missing."""
+        absent = [self._name_of(i) for i in range(self._node.trainers) if i not in self._members]
+        staging = [f"trainer {m.index}" for m in self._members.values() if not m.ready]
+        parts = []
+        if absent:
+            shown = ", ".join(absent[:20]) + (f" and {len(absent) - 20} more" if len(absent) > 20 else "")
+            parts.append(f"{len(absent)} of {self._node.trainers} pods are missing: {shown}")
+        if staging:
+            parts.append(f"not ready yet: {', '.join(staging[:20])}")
+        return "; ".join(parts)
+
+    # Small things.
+
+    def _broadcast(self, message: Message) -> None:
+        line = protocol.encode(message)
+        for member in self._members.values():
+            member.writer.write(line)
+
+    def _later(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _send(writer: asyncio.StreamWriter, message: Message) -> None:
+    with contextlib.suppress(OSError, RuntimeError):
+        writer.write(protocol.encode(message))
+
+
+def _numbers(indexes: Any) -> str:
+    return ", ".join(str(index) for index in sorted(indexes))

@@ -1,0 +1,165 @@
+"""One run at a time in a job's folder, without locks that a network file system only pretends to have.
+
+Promises: of any number of runs that try, exactly one holds the lease; a holder that is replaced finds out at its
+next heartbeat; a lease whose holder died expires, judged by the waiter's own clock alone (clocks of two machines
+are never compared).
+
+How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder.
+Creating the next number exclusively is the only way to take it over, so only one can. A heartbeat replaces the
+holder's own file by rename, with a higher count. Every look first creates and removes a file: that makes an NFS
+client forget what it remembers of the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+
+BEATS = 9
+"""Heartbeats in the time that a silent lease takes to expire."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    number: int
+    record: dict[str, Any]
+
+
+class Lease:
+    """Held from `acquire` until `release`; `beat` must be called every `interval` seconds."""
+
+    def __init__(self, folder: Path, run_id: str, boot_id: str, expiry: float, number: int) -> None:
+        self.interval = expiry / BEATS
+        self._folder = folder
+        self._run_id = run_id
+        self._boot_id = boot_id
+        self._number = number
+        self._beats = 0
+
+    def beat(self) -> None:
+        """Says that the holder lives. Raises `Failure` when somebody else has taken the lease over.
+
+        A volume that takes no write is not a lost lease: the next beat tries again.
+        """
+        newest = _newest(self._folder)
+        if newest is not None and (newest.number, newest.record.get("boot", self._boot_id)) != (self._number, self._boot_id):
+            raise Failure(
+                ExitCode.FOLDER_IN_USE,
+                f"the lease on {self._folder.parent.parent} was taken over by run {newest.record.get('run', '?')}: this run ends",
+            )
+        self._beats += 1
+        try:
+            self._write({"beats": self._beats})
+        except OSError:
+            self._beats -= 1
+
+    def release(self) -> None:
+        """Lets the next run in at once."""
+        with contextlib.suppress(OSError):  # It expires instead.
+            self._write({"beats": self._beats, "released": True})
+
+    def _write(self, state: dict[str, Any]) -> None:
+        record = {"run": self._run_id, "boot": self._boot_id, **state, "time": time.time()}
+        temporary = self._folder / f".lease.{self._boot_id}"
+        temporary.write_text(json.dumps(record) + "\n")
+        temporary.replace(_file(self._folder, self._number))
+
+
+def acquire(
+    folder: Path,
+    run_id: str,
+    boot_id: str,
+    expiry: float,
+    say: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Lease:
+    """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at the first sign of a living one.
+
+    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            newest = _newest(folder)
+            if newest is not None and not _free(newest, run_id):
+                say(
+                    f"run {newest.record.get('run', '?')} holds {folder.parent.parent}: waiting up to {expiry:.0f} s for a sign of life"
+                )
+                _outwait(folder, newest, expiry, sleep)
+            lease = Lease(folder, run_id, boot_id, expiry, newest.number + 1 if newest is not None else 1)
+            if _take(folder, lease):
+                return lease
+    except OSError as error:
+        code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ExitCode.BAD_SETTING
+        raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
+
+
+def _free(seen: _Seen, run_id: str) -> bool:
+    return bool(seen.record.get("released")) or seen.record.get("run") == run_id
+
+
+def _outwait(folder: Path, seen: _Seen, expiry: float, sleep: Callable[[float], None]) -> None:
+    """Returns when the lease stayed silent, or changed hands to nobody, for `expiry` seconds of this process's clock."""
+    step = min(1.0, expiry / BEATS / 2)
+    waited = 0.0
+    while waited < expiry:
+        sleep(step)
+        waited += step
+        now = _newest(folder)
+        if now is None or now.record.get("released"):
+            return
+        if now != seen:
+            raise Failure(
+                ExitCode.FOLDER_IN_USE,
+                f"{folder.parent.parent} is in use by run {now.record.get('run', '?')}: "
+                "give this job another name, or wait until that run has ended",
+            )
+
+
+def _take(folder: Path, lease: Lease) -> bool:
+    """Creates the lease's own number; False when another run was faster."""
+    path = _file(folder, lease._number)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    newest = _newest(folder)
+    if newest is not None and newest.number > lease._number:
+        # A number that was swept away was created anew: the holder is further on.
+        path.unlink(missing_ok=True)
+        return False
+    lease._write({"beats": 0})
+    for older in folder.glob("lease-*.json"):
+        if older.name < path.name:
+            older.unlink(missing_ok=True)
+    return True
+
+
+def _newest(folder: Path) -> _Seen | None:
+    """The lease in force. A file that is empty was created this very moment: it counts as held by somebody unknown."""
+    probe = folder / f".look.{os.getpid()}.{time.monotonic_ns()}"
+    with contextlib.suppress(OSError):  # A full volume can still be read.
+        probe.touch()
+        probe.unlink()
+    names = sorted(path.name for path in folder.glob("lease-*.json"))
+    if not names:
+        return None
+    try:
+        record = json.loads((folder / names[-1]).read_text())
+    except (OSError, ValueError):
+        record = {}
+    return _Seen(int(names[-1][len("lease-") : -len(".json")]), record if isinstance(record, dict) else {})
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"lease-{number:05d}.json"

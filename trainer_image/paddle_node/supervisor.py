@@ -1,0 +1,495 @@
+"""PID 1 of a training pod: from the environment to the exit code.
+
+Promises: a pod's pserver and trainer run only inside an attempt that all N pods are in; whatever is lost ends the
+attempt here within ten seconds and this pod stays for the next one; SIGTERM reaches the trainers, which may save
+until the grace period is over; the exit code is 0 only after the job's last pass was complete on the volume.
+
+States: WAITING (for the coordinator, for data, for peers) -> RUNNING -> WAITING again after a loss; RUNNING ->
+STOPPING after a SIGTERM to any pod. The hub (hub.py) decides; this module carries out and reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any, TypeVar
+
+from paddle_node import attempts, background, children, health, lease, passes
+from paddle_node.attempts import Record
+from paddle_node.children import Child, Children
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.discovery import Discovery
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.failure import Failure
+from paddle_node.hub import REMIND, Hub
+from paddle_node.link import Link
+from paddle_node.protocol import BEAT, Message
+from paddle_node.runtimes import Process, Runtime
+
+T = TypeVar("T")
+
+RETRY = (0.05, 0.5)
+"""Seconds between two tries to reach the coordinator: first and longest. The longest is part of the start-up time."""
+ASK_VOLUME = 5.0
+"""Seconds between two looks for the run's outcome while the coordinator is away."""
+SERVER_PROBE = 0.05
+"""Seconds between two tries to connect to a pserver of one's own."""
+LEAVE_DEADLINE = 5.0
+"""Seconds for pservers to end after the job is done."""
+AFTER_LEAVE = 2.0
+"""Seconds in which the word that all trainers leave may come later than the end of a pserver that heard it."""
+
+
+class State(Enum):
+    """What this pod does."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class _Terminated(Exception):
+    """SIGTERM came while nothing ran that could be saved."""
+
+
+class Supervisor:
+    """One pod's life. `run` is called once."""
+
+    def __init__(
+        self, node: NodeEnvironment, runtime: Runtime, discovery: Discovery, stage: Callable[[NodeEnvironment], None]
+    ) -> None:
+        self._node = node
+        self._runtime = runtime
+        self._discovery = discovery
+        self._stage = stage
+        self._boot = uuid.uuid4().hex
+        self._state = State.WAITING
+        self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self._terminated = asyncio.Event()
+        self._hub: Hub | None = None
+        self._lease: lease.Lease | None = None
+        self._link: Link | None = None
+        self._staged = False
+        self._attempt: Attempt | None = None
+        self._coordinator = ""
+        self._processes: list[Process] = []
+        self._running: list[Child] = []
+        self._standby: list[Child] = []
+        self._left = False
+        self._own_code = 0
+        """Exit code of this pod's trainer, where it ended the attempt."""
+        self._beat: Message = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """The pod's exit code. Raises `Failure` for what this pod alone found out."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_terminate)
+        self._children = Children(self._on_end)
+        self._spawn(self._report())
+        try:
+            return await self._live()
+        except _Terminated:
+            self._say("told to stop while nothing ran")
+            return ExitCode.TERMINATED
+        finally:
+            await self._children.end()
+            if self._link is not None:
+                await self._link.close()
+            if self._hub is not None:
+                await self._hub.close()
+            if self._lease is not None:
+                await background.call(self._lease.release)
+            for child in self._running:
+                await background.call(child.drain)
+
+    async def _live(self) -> int:
+        self._node = await self._unless_terminated(self._discovery.identify())
+        node = self._node
+        known = await self._unless_terminated(background.call(lambda: attempts.outcome(node.folder, node.run_id)))
+        if known is not None:
+            self._say(f"run {node.run_id} has ended: {known.sentence}")
+            return self._told(known.code, known.sentence)
+        self._start_standby()
+        if node.trainer_id == 0:
+            await self._coordinate()
+        self._spawn(self._stage_data())
+        while True:
+            self._link = await self._connect()
+            code = await self._follow(self._link)
+            if code is not None:
+                return code
+            await self._end_processes()
+            if self._terminated.is_set():
+                return ExitCode.TERMINATED
+            self._start_standby()
+
+    async def _coordinate(self) -> None:
+        """Takes the lease on the folder and serves the other supervisors."""
+        node = self._node
+        state = node.folder.run_state
+        self._lease = await self._unless_terminated(
+            background.call(lambda: lease.acquire(state, node.run_id, self._boot, node.lease, self._say))
+        )
+        self._spawn(self._keep_lease(self._lease))
+        record = await background.call(lambda: Record(node.folder, node.run_id))
+        hub = Hub(
+            node,
+            record,
+            self._discovery.name_of,
+            lambda: passes.newest_complete(node.folder),
+            lambda: self._clean(passes.discard_incomplete(node.folder)),
+            self._say,
+        )
+        await background.call(hub.close_unfinished)
+        await hub.serve()
+        self._hub = hub
+        exhausted = hub.exhausted()
+        if exhausted is not None:
+            hub.fail(Failure(exhausted.code, exhausted.sentence))
+
+    def _clean(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._say(f"pass {number} was not complete and is removed")
+
+    async def _keep_lease(self, held: lease.Lease) -> None:
+        while True:
+            await asyncio.sleep(held.interval)
+            try:
+                await background.call(held.beat)
+            except Failure as failure:
+                self._lease = None
+                self._events.put_nowait(("failure", failure))
+                return
+
+    async def _stage_data(self) -> None:
+        try:
+            await background.call(lambda: self._stage(self._node))
+            self._events.put_nowait(("staged", None))
+        except Failure as failure:
+            self._events.put_nowait(("failure", failure))
+
+    # The coordinator.
+
+    async def _connect(self) -> Link:
+        """Reaches the coordinator, however often its pod is replaced. Raises `Failure` at the deadline."""
+        node = self._node
+        began = reminded = asked = time.monotonic()
+        pause, longest = RETRY
+        hello = {
+            "hello": "supervisor",
+            "run": node.run_id,
+            "index": node.trainer_id,
+            "boot": self._boot,
+            "name": self._discovery.name_of(node.trainer_id),
+            "address": node.pod_ip,
+            "trainers": node.trainers,
+        }
+        while True:
+            try:
+                address = await self._unless_terminated(self._discovery.coordinator())
+                hear: Callable[[Message | None], None] = self._hear
+                return await self._unless_terminated(Link.open(address, node.control_port, hello, hear))
+            except OSError as error:
+                why = str(error.strerror or error)
+            now = time.monotonic()
+            if now - began > node.peer_deadline:
+                raise Failure(
+                    ExitCode.PEERS_MISSING,
+                    f"1 of {node.trainers} pods is missing: {self._discovery.name_of(0)}, which the others wait for, "
+                    f"after {now - began:.0f} s ({Variable.PEER_DEADLINE} is {node.peer_deadline:g}): {why}",
+                )
+            if now - reminded > REMIND:
+                reminded = now
+                self._say(f"waiting for {self._discovery.name_of(0)} since {now - began:.0f} s: {why}")
+            if now - asked > ASK_VOLUME:
+                asked = now
+                known = await background.call(lambda: attempts.outcome(node.folder, node.run_id))
+                if known is not None:
+                    raise Failure(known.code, known.sentence)
+            await self._unless_terminated(asyncio.sleep(pause))
+            pause = min(pause * 1.5, longest)
+
+    def _hear(self, message: Message | None) -> None:
+        if message is not None and "beat" in message:
+            self._beat = message
+        else:
+            self._events.put_nowait(("hub", message))
+
+    async def _follow(self, link: Link) -> int | None:
+        """Carries out what the coordinator says. The exit code; None when the coordinator was lost."""
+        while not self._events.empty():
+            kind, value = self._events.get_nowait()
+            if kind == "staged":
+                self._staged = True
+            elif kind == "failure":
+                link.send({"fatal": 1, "code": value.code, "sentence": value.sentence})
+        if self._staged:
+            link.send({"ready": 0})
+        if self._terminated.is_set():
+            raise _Terminated
+        while True:
+            kind, value = await self._events.get()
+            if kind == "staged":
+                self._staged = True
+                link.send({"ready": 0})
+            elif kind == "failure":
+                if value.code == ExitCode.FOLDER_IN_USE:
+                    raise value
+                link.send({"fatal": 1, "code": value.code, "sentence": value.sentence})
+            elif kind == "terminate":
+                if self._state is State.WAITING:
+                    raise _Terminated
+                self._say(f"told to stop: the trainers may save, for at most {self._node.grace:g} s")
+                link.send({"leaving": 1})
+                self._stop_trainers()
+                asyncio.get_running_loop().call_later(self._node.grace, self._events.put_nowait, ("grace over", None))
+            elif kind == "grace over":
+                self._say(f"the {self._node.grace:g} s after SIGTERM are over")
+                return ExitCode.TERMINATED
+            elif kind == "ended":
+                self._process_ended(link, value)
+            elif kind == "unexpected end":
+                if not self._left and self._state is not State.WAITING:
+                    self._report_loss(link, value)
+            elif kind == "serving":
+                if self._attempt is not None and value == self._attempt.number:
+                    link.send({"serving": 1, "attempt": value})
+            elif kind == "hub":
+                if value is None:
+                    self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
+                    return None
+                code = await self._obey(link, value)
+                if code is not None:
+                    return code
+
+    async def _obey(self, link: Link, message: Message) -> int | None:
+        kind = next(iter(message), "")
+        if kind == "refused":
+            raise Failure(int(message["refused"]), str(message["sentence"]))
+        if kind == "start":
+            peers = [Peer(index, name, address) for index, (name, address) in enumerate(message["peers"])]
+            self._start(link, Attempt(int(message["start"]), message["resume"]), peers)
+        elif kind == "train":
+            for process in self._processes:
+                if process.waits_for_servers:
+                    self._launch(process)
+        elif kind == "left":
+            self._left = True
+        elif kind == "stop":
+            if self._state is State.RUNNING:
+                self._say(f"the trainers may save: {message['cause']}")
+                self._stop_trainers()
+        elif kind == "end":
+            if self._attempt is not None and message["end"] == self._attempt.number and self._state is not State.WAITING:
+                self._say(f"attempt {message['end']} ends: {message['cause']}")
+            await self._end_processes()
+            if self._terminated.is_set():
+                return ExitCode.TERMINATED
+            self._start_standby()
+            link.send({"ready": message["end"]})
+        elif kind == "finish":
+            return await self._finish(int(message["finish"]), str(message["sentence"]))
+        return None
+
+    # The processes of an attempt.
+
+    def _start(self, link: Link, attempt: Attempt, peers: Sequence[Peer]) -> None:
+        self._attempt = attempt
+        self._coordinator = peers[0].endpoint(self._node.control_port)
+        self._left = False
+        self._own_code = 0
+        self._state = State.RUNNING
+        self._running = []
+        own = [self._complete(process) for process in self._runtime.processes(self._node, peers, attempt)]
+        self._processes = own
+        for process in own:
+            if not process.waits_for_servers:
+                self._launch(process)
+        ports = [port for process in own if process.role == "server" for port in process.ports]
+        self._spawn(self._await_servers(attempt.number, ports))
+
+    def _complete(self, process: Process) -> Process:
+        """Adds what only the supervisor knows."""
+        assert self._attempt is not None
+        resume = self._attempt.resume_pass
+        return replace(
+            process,
+            environ={
+                **process.environ,
+                Variable.COORDINATOR.value: self._coordinator,
+                Variable.ATTEMPT.value: str(self._attempt.number),
+                Variable.RESUME_PASS.value: "" if resume is None else str(resume),
+                Variable.TRAINER_ID.value: str(self._node.trainer_id),
+                Variable.TRAINERS.value: str(self._node.trainers),
+                Variable.RUN_ID.value: self._node.run_id,
+            },
+        )
+
+    def _launch(self, process: Process) -> None:
+        assert self._attempt is not None
+        for child in self._standby:
+            if child.process.role == process.role and child.become(process):
+                self._standby.remove(child)
+                self._running.append(child)
+                return
+        self._running.append(self._children.start(process, self._name(process), f"attempt {self._attempt.number}"))
+
+    def _start_standby(self) -> None:
+        if not self._standby:
+            standby: Callable[[NodeEnvironment], tuple[Process, ...]] = getattr(self._runtime, "standby", lambda _: ())
+            for process in standby(self._node):
+                self._standby.append(self._children.start(process, self._name(process), "a process that stands by", standby=True))
+
+    def _name(self, process: Process) -> str:
+        return f"{'pserver' if process.role == 'server' else 'trainer'} {self._node.trainer_id}"
+
+    async def _await_servers(self, attempt: int, ports: Sequence[int]) -> None:
+        """Reports when this pod's pservers accept connections; the hub holds the deadline."""
+        for port in ports:
+            while True:
+                if self._attempt is None or self._attempt.number != attempt or self._state is State.WAITING:
+                    return
+                try:
+                    _, writer = await asyncio.wait_for(asyncio.open_connection(self._node.pod_ip, port), 5.0)
+                    writer.close()
+                    break
+                except (OSError, TimeoutError):
+                    await asyncio.sleep(SERVER_PROBE)
+        self._events.put_nowait(("serving", attempt))
+
+    def _stop_trainers(self) -> None:
+        self._state = State.STOPPING
+        for child in self._of_role("trainer"):
+            child.signal(signal.SIGTERM)
+
+    def _of_role(self, role: str) -> list[Child]:
+        return [child for child in self._running if child.process.role == role]
+
+    def _process_ended(self, link: Link, child: Child) -> None:
+        if child in self._standby:
+            self._standby.remove(child)
+            return
+        if child.wanted_end or child not in self._running or self._state is State.WAITING:
+            return
+        if child.process.role == "server":
+            if child.code == 0 and not self._left:
+                # It may have heard sooner than we did that every trainer leaves.
+                asyncio.get_running_loop().call_later(AFTER_LEAVE, self._events.put_nowait, ("unexpected end", child))
+            elif not self._left:
+                self._report_loss(link, child)
+            return
+        assert self._attempt is not None
+        trainers = [process for process in self._processes if process.role == "trainer"]
+        ended = [trainer.code for trainer in self._of_role("trainer")]
+        all_ended = len(ended) == len(trainers) and all(code is not None for code in ended)
+        if child.code != 0 and self._state is State.RUNNING:
+            self._own_code = child.code or 0
+            self._report_loss(link, child)
+        elif all_ended and not any(ended):
+            link.send({"trained": 1, "attempt": self._attempt.number})
+        elif all_ended:
+            link.send({"stopped": 1, "attempt": self._attempt.number})
+
+    def _report_loss(self, link: Link, child: Child) -> None:
+        assert self._attempt is not None
+        role = "pserver" if child.process.role == "server" else "trainer"
+        what = f"{role} {self._node.trainer_id} ended with {_code(child.code)}"
+        code = child.code if role == "trainer" else 0
+        link.send({"lost": what, "code": code, "attempt": self._attempt.number})
+
+    async def _end_processes(self) -> None:
+        """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""
+        self._state = State.WAITING
+        stubborn = [child for child in await self._children.end() if child in self._running]
+        self._standby = [child for child in self._standby if child.code is None]
+        if stubborn:
+            names = ", ".join(f"{child.name} (process {child.pid})" for child in stubborn)
+            raise Failure(ExitCode.CANNOT_END, f"{names} cannot be ended; this pod leaves, so that its replacement starts clean")
+
+    async def _finish(self, code: int, sentence: str) -> int:
+        self._state = State.WAITING
+        servers = [child for child in self._of_role("server") if child.code is None]
+        if code == ExitCode.DONE and servers:
+            # Servers that were stopped by a trainer end by themselves; those that know no end are told.
+            for child in servers:
+                if not self._left:
+                    child.signal(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*(child.ended.wait() for child in servers)), LEAVE_DEADLINE)
+        return self._told(code, sentence)
+
+    def _told(self, code: int, sentence: str) -> int:
+        """The exit code for an outcome: where this pod's own trainer crashed, the trainer's own code."""
+        if code == ExitCode.DONE:
+            self._say(sentence)
+            return code
+        own = self._own_code if code == ExitCode.ATTEMPTS_EXHAUSTED and self._own_code else code
+        raise Failure(own, sentence)
+
+    # Events from outside.
+
+    def _on_terminate(self) -> None:
+        if not self._terminated.is_set():
+            self._terminated.set()
+            self._events.put_nowait(("terminate", None))
+
+    def _on_end(self, child: Child) -> None:
+        self._events.put_nowait(("ended", child))
+
+    async def _unless_terminated(self, work: Awaitable[T]) -> T:
+        """The result of `work`; raises _Terminated as soon as SIGTERM comes."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._terminated.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if self._terminated.is_set():
+                raise _Terminated
+            return task.result()
+        finally:
+            stop.cancel()
+            if not task.done():
+                task.cancel()
+
+    async def _report(self) -> None:
+        """Each second: the status that the probe reads, and a look for children whose signal was missed."""
+        unwritable = False
+        while True:
+            self._children.reap()
+            status = {
+                "state": self._state.value if self._state is not State.RUNNING else self._beat.get("beat", "running"),
+                "attempt": self._attempt.number if self._attempt else None,
+                "trainer_id": self._node.index,
+                "trainer": self._beat.get("trainer") if self._state is State.RUNNING else None,
+            }
+            try:
+                health.write(self._node.home, status)
+            except OSError as error:
+                if not unwritable:
+                    unwritable = True
+                    self._say(f"{self._node.home} takes no status for the health probe: {error.strerror or error}")
+            await asyncio.sleep(BEAT)
+
+    def _spawn(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _say(self, text: str) -> None:
+        index = self._node.index
+        children.say(f"supervisor {index if index is not None else '?'}", text)
+
+
+def _code(code: int | None) -> str:
+    """An exit code as people read it."""
+    if code is not None and code > 128:
+        with contextlib.suppress(ValueError):
+            return f"{code} ({signal.Signals(code - 128).name})"
+    return str(code)
