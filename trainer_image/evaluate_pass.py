@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import sys
+import zlib  # noqa: F401  Before Paddle: see paddle_node.program.
 
 from paddle_node import environment, passes
 from paddle_node.contract import ExitCode

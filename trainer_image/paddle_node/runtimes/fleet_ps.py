@@ -30,7 +30,7 @@ class FleetPs:
         del attempt  # The supervisor puts it into each child's environment.
         base = {**node.environ, **_common(node, peers)}
         me = peers[node.trainer_id]
-        argv = (sys.executable, "-u", str(node.program / PROGRAM), *node.arguments)
+        argv = (sys.executable, "-m", "paddle_node.program", str(node.program / PROGRAM), *node.arguments)
         server = Process(
             role="server",
             argv=argv,
