@@ -123,6 +123,8 @@ class ExitCode(IntEnum):
     """A setting is missing or wrong: the message names it."""
     BAD_DATA = 65
     """The shards do not match the manifest, or this job."""
+    SOURCE_UNREACHABLE = 68
+    """The data's source broke off or answered 5xx more often than the retries allow: another try may help."""
     PEERS_MISSING = 69
     """A deadline passed and peers were missing: the message names them."""
     ATTEMPTS_EXHAUSTED = 70
@@ -133,8 +135,6 @@ class ExitCode(IntEnum):
     """The volume took no more bytes; what was complete before is intact."""
     CANNOT_END = 75
     """A process of this pod does not end (a hanging volume): the pod leaves, so that its replacement starts clean."""
-    SOURCE_UNREACHABLE = 75
-    """The data's source broke off or answered 5xx more often than the retries allow: another try may help."""
     NOT_PERMITTED = 77
     """The API server refused (401, 403): the message names the missing Role."""
     TERMINATED = 143
