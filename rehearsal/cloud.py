@@ -55,6 +55,7 @@ class Cloud:
         self._extra = dict(extra or {})
         self._emulator: subprocess.Popen[bytes] | None = None
         self._port = 0
+        self._synthesized: tuple[Path, bytes] | None = None
 
     # Life.
 
@@ -142,6 +143,7 @@ class Cloud:
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
         outputs_file.parent.mkdir(parents=True, exist_ok=True)
+        self._synthesized = None
         self.cdk(
             "deploy",
             "--all",
@@ -152,10 +154,14 @@ class Cloud:
             *options,
             config=config,
         )
+        self._synthesized = _settings(config)
 
     def destroy(self, config: Path, *options: str) -> None:
-        """`cdk destroy --all --force`."""
-        self.cdk("destroy", "--all", "--force", *options, config=config)
+        """`cdk destroy --all --force`; of what deploy() synthesized from the same settings, if it did."""
+        if self._synthesized == _settings(config):
+            self._cdk(self.project, "destroy", "--all", "--force", *options, "--app", str(self.state / "cdk.out"))
+        else:
+            self.cdk("destroy", "--all", "--force", *options, config=config)
 
     def cdk(self, command: str, *arguments: str, config: Path) -> list[str]:
         """Any cdk command on the project's app with the settings of `config`; returns its output's lines."""
@@ -225,7 +231,8 @@ class Cloud:
             if process.stdout is not None:
                 process.stdout.close()
         if process.returncode != 0:
-            raise CloudError(f"cdk {command} failed with code {process.returncode}:\n" + _last(lines))
+            reasons = [line for line in lines if "_FAILED " in line][:5]
+            raise CloudError("\n".join([f"cdk {command} failed with code {process.returncode}:", *reasons, _last(lines)]))
         return list(lines)
 
 
@@ -240,6 +247,10 @@ def _end(process: subprocess.Popen[Any]) -> None:
     # The leader is gone; what it left in its group is not wanted either.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _settings(config: Path) -> tuple[Path, bytes]:
+    return config.resolve(), config.read_bytes()
 
 
 def _without_proxy(name: str) -> str:

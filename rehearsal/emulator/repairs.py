@@ -167,6 +167,7 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
     for kept in ("EncryptionConfig", "UpgradePolicy", "ComputeConfig", "StorageConfig", "DeletionProtection", "ZonalShiftConfig"):
         if kept in new:
             cluster[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
+    return dict(provisioners._eks_cluster_attrs(cluster))
 
 
 def _cluster_delete(physical_id: str, props: Properties) -> None:

@@ -118,6 +118,7 @@ def main() -> int:
     os.environ.update(environment(port, given.region, given.scratch, given.host))
     sys.path.insert(0, str(Path(__file__).parent))
 
+    import patience
     import repairs
     import resource_types
     from hypercorn.asyncio import serve
@@ -127,6 +128,7 @@ def main() -> int:
 
     repairs.apply()
     resource_types.register()
+    patience.apply()
 
     config = Config()
     config.bind = [f"fd://{listening.fileno()}"]

@@ -1,0 +1,41 @@
+"""DescribeStacks answers when the stack has settled, not at once.
+
+Promises: cdk, which asks every five seconds, learns of a finished stack within 50 ms instead; the answer is
+MiniStack's own, only later, and never later than a client's patience allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+from urllib.parse import parse_qs
+
+from ministack.services import cloudformation
+
+LONGEST = 20.0
+"""Seconds; clients give up on an answer after 60 or more."""
+
+
+def apply() -> None:
+    """Put the wait in front of MiniStack's CloudFormation."""
+    answer = cloudformation.handle_request
+
+    async def patient(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:
+        asked = parse_qs(body.decode(errors="replace")) if b"Action=DescribeStacks&" in body + b"&" else {}
+        name = asked.get("StackName", [""])[0]
+        deadline = time.monotonic() + LONGEST
+        while name and _busy(name) and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return await answer(method, path, headers, body, query)
+
+    cloudformation.handle_request = patient
+
+
+def _busy(name: str) -> bool:
+    """Whether the stack of this name or ARN is being made, changed or deleted."""
+    for stack in cloudformation._stacks.values():
+        if name in (stack.get("StackName"), stack.get("StackId")):
+            status = stack.get("StackStatus", "")
+            return bool(status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS")
+    return False
