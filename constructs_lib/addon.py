@@ -62,8 +62,3 @@ class ClusterAddon(Construct):
             pod_identity_associations=identities,
             resolve_conflicts="OVERWRITE",
         )
-
-
-def pod_identity_principal() -> iam.IPrincipal:
-    """Whom a role must trust so that EKS Pod Identity can hand it to a pod."""
-    return iam.SessionTagsPrincipal(iam.ServicePrincipal("pods.eks.amazonaws.com"))

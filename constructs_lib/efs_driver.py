@@ -8,8 +8,9 @@ from __future__ import annotations
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from constructs_lib.addon import ClusterAddon, pod_identity_principal
+from constructs_lib.addon import ClusterAddon
 from constructs_lib.any_cluster import AnyCluster
+from constructs_lib.pod_identity import pod_identity_principal
 
 
 class EfsDriver(Construct):

@@ -37,7 +37,14 @@ def build(scope: Construct, spec: ClusterSpec) -> Stacks:
     network = NetworkStack(scope, f"{spec.name}-network", spec=spec, key=access.key, env=environment)
     storage = StorageStack(scope, f"{spec.name}-storage", spec=spec, key=access.key, vpc=network.vpc, env=environment)
     cluster = ClusterStack(
-        scope, f"{spec.name}-cluster", spec=spec, key=access.key, vpc=network.vpc, zone=network.zone, env=environment
+        scope,
+        f"{spec.name}-cluster",
+        spec=spec,
+        key=access.key,
+        vpc=network.vpc,
+        zone=network.zone,
+        bucket=storage.bucket,
+        env=environment,
     )
     nodes = NodesStack(
         scope,

@@ -6,9 +6,11 @@ from aws_cdk import CfnOutput, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.cluster import TrainingCluster
+from constructs_lib.pod_identity import PodIdentity
 from constructs_lib.private_zone import EndpointName
 from stacks.cluster_spec import ClusterSpec
 
@@ -25,6 +27,7 @@ class ClusterStack(Stack):
         key: kms.IKey,
         vpc: ec2.IVpc,
         zone: route53.IHostedZone,
+        bucket: s3.IBucket,
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: Kubernetes control plane")
@@ -41,6 +44,10 @@ class ClusterStack(Stack):
         self.cluster = self.training_cluster.cluster
         for number, arn in enumerate(spec.cluster.administrators):
             self.training_cluster.grant_admin(f"Administrator{number}", arn)
+        data = PodIdentity(
+            self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=spec.jobs.data_account
+        )
+        bucket.grant_read(data)
         EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)

@@ -1,0 +1,169 @@
+"""cluster.yaml's `network` and `zone`: where everything lives and what it is called. Imports no aws_cdk."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from stacks.settings import Refused, Settings
+
+DEFAULT_CIDR = "10.0.0.0/16"
+
+
+def ip_network(value: str) -> ipaddress.IPv4Network:
+    """`value` as an IPv4 network; Refused if it is none."""
+    try:
+        if "/" not in value:
+            raise ValueError
+        return ipaddress.IPv4Network(value)
+    except ValueError:
+        raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix") from None
+
+
+class ExistingVpc(Settings):
+    """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
+
+    id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$")
+    """Its id."""
+    cidr: str
+    """Its address range."""
+    private_subnets: Annotated[dict[str, str], Field(min_length=2)]
+    """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
+    public_subnets: dict[str, str] = Field(default={})
+    """Zone: id of its public subnet, where there is one."""
+
+    @field_validator("cidr")
+    @classmethod
+    def _cidr(cls, value: str) -> str:
+        ip_network(value)
+        return value
+
+    @field_validator("private_subnets", "public_subnets")
+    @classmethod
+    def _subnets(cls, subnets: dict[str, str]) -> dict[str, str]:
+        for zone, subnet in subnets.items():
+            if not subnet.startswith("subnet-"):
+                raise Refused(zone, subnet, "allowed is a subnet id such as subnet-0123456789abcdef0")
+        return subnets
+
+
+class Network(Settings):
+    """The VPC that everything lives in."""
+
+    cidr: str = DEFAULT_CIDR
+    """Address range of the VPC: /16 to /24, private."""
+    availability_zones: list[str] = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
+    """Zones with subnets. EKS wants two at least; nodes may be pinned to one of them (nodes.<group>.availability_zones)."""
+    nat_gateways: int = Field(default=1, ge=0)
+    """NAT gateways for the private subnets: 0, 1, or one for each zone. 0 needs interface_endpoints."""
+    interface_endpoints: bool = False
+    """AWS's services by private addresses: with them a cluster works without NAT (images then come from ECR, see docs/aws.md)."""
+    flow_log_days: int = Field(default=30)
+    """How long records of the VPC's traffic are kept; 0: none are written."""
+    existing: ExistingVpc | None = None
+    """A VPC that is there already, instead of a new one."""
+
+    @field_validator("cidr")
+    @classmethod
+    def _cidr(cls, value: str) -> str:
+        network = ip_network(value)
+        if not 16 <= network.prefixlen <= 24 or not network.is_private:
+            raise Refused("", value, "allowed is a private IPv4 range from /16 to /24, such as 10.0.0.0/16")
+        return value
+
+    @field_validator("availability_zones")
+    @classmethod
+    def _zones(cls, zones: list[str]) -> list[str]:
+        if len(zones) < 2:
+            allowed = "EKS wants two at least; to keep nodes in one zone, set nodes.<group>.availability_zones"
+            raise Refused("", ", ".join(zones), allowed)
+        if len(set(zones)) < len(zones):
+            raise Refused("", ", ".join(zones), "each availability zone may stand once")
+        return zones
+
+    @field_validator("flow_log_days")
+    @classmethod
+    def _days(cls, value: int) -> int:
+        return log_days(value)
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.existing is not None:
+            for field in ("cidr", "availability_zones", "nat_gateways"):
+                if field in self.model_fields_set:
+                    allowed = "{here}existing names a VPC that is there already; leave one of the two out"
+                    raise Refused(field, getattr(self, field), allowed)
+            return self
+        zones = len(self.availability_zones)
+        if self.nat_gateways not in (0, 1, zones):
+            allowed = f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)"
+            raise Refused("nat_gateways", self.nat_gateways, allowed)
+        if not self.nat_gateways and not self.interface_endpoints:
+            allowed = "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"
+            raise Refused("nat_gateways", self.nat_gateways, allowed)
+        return self
+
+    @property
+    def zones(self) -> list[str]:
+        """The zones that have a private subnet."""
+        return list(self.existing.private_subnets) if self.existing else self.availability_zones
+
+    @property
+    def range(self) -> ipaddress.IPv4Network:
+        """The VPC's addresses."""
+        return ip_network(self.existing.cidr if self.existing else self.cidr)
+
+    @property
+    def private_addresses_per_zone(self) -> int | None:
+        """How many addresses each private subnet has to give; None where the subnets are not ours to know."""
+        if self.existing:
+            return None
+        public = 2 ** (32 - public_prefix(self.range.prefixlen)) if self.nat_gateways else 0
+        zones = len(self.availability_zones)
+        each = (self.range.num_addresses - zones * public) // zones
+        # AWS keeps five addresses of every subnet to itself.
+        return int(2 ** (each.bit_length() - 1)) - 5
+
+
+class ExistingZone(Settings):
+    """A private hosted zone that is there already and associated with the VPC."""
+
+    id: str = Field(pattern=r"^Z[0-9A-Z]{1,31}$")
+    """Its id."""
+    name: str
+    """Its name."""
+
+
+class Zone(Settings):
+    """The private DNS zone that names the cluster (the tutorials' `paddle`)."""
+
+    name: str = Field(
+        default="paddle", max_length=255, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$"
+    )
+    """Name of the zone; the cluster's endpoint is `api.<name>`."""
+    existing: ExistingZone | None = None
+    """A private hosted zone that is there already, instead of a new one."""
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.existing is not None and "name" in self.model_fields_set:
+            raise Refused("name", self.name, "{here}existing names a zone that is there already; leave one of the two out")
+        return self
+
+
+LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
+"""Retention times that CloudWatch Logs takes (its PutRetentionPolicy reference)."""
+
+
+def log_days(value: int) -> int:
+    """`value` as a retention time; Refused if CloudWatch Logs does not take it (0 means: no logs)."""
+    if value and value not in LOG_DAYS:
+        raise Refused("", value, f"allowed is 0 or one of {', '.join(map(str, LOG_DAYS))} (CloudWatch Logs)")
+    return value
+
+
+def public_prefix(prefix: int) -> int:
+    """Prefix of each public subnet of a VPC with `prefix`: 1/256 of it, /28 at the smallest."""
+    return min(28, prefix + 8)

@@ -1,0 +1,125 @@
+"""cluster.yaml's `nodes`: groups of equal machines. Imports no aws_cdk."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from stacks.network_settings import ip_network
+from stacks.settings import Refused, Settings
+
+GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
+"""NVIDIA machines that the Amazon Linux 2023 NVIDIA image drives (EKS user guide); g4ad is AMD's, g5g is arm."""
+ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
+
+LabelName = Annotated[str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
+
+
+class Taint(Settings):
+    """Keeps pods away that do not tolerate it."""
+
+    key: LabelName
+    """Its key."""
+    value: LabelValue = ""
+    """Its value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+    """What happens to a pod that does not tolerate it."""
+
+
+class Ssh(Settings):
+    """SSH to the nodes, beside Session Manager, which is always on."""
+
+    key_pair: str = Field(min_length=1, max_length=255)
+    """Name of an EC2 key pair."""
+    allowed_from: list[str] = Field(min_length=1)
+    """CIDRs that may connect to port 22."""
+
+    @field_validator("allowed_from")
+    @classmethod
+    def _restricted(cls, ranges: list[str]) -> list[str]:
+        for value in ranges:
+            if ip_network(value).prefixlen == 0:
+                raise Refused("", value, "SSH is never opened to everybody; name your own range, such as 10.0.0.0/16")
+        return ranges
+
+
+class NodeGroup(Settings):
+    """One group of equal nodes."""
+
+    kind: Literal["managed", "self-managed"] = "managed"
+    """managed: EKS runs the group. self-managed: an Auto Scaling group of your own, with the same settings."""
+    instance_types: list[str] = Field(default=["m5.large"], min_length=1, max_length=20)
+    """EC2 instance types, in order of preference."""
+    min: int = Field(default=1, ge=0)
+    """Fewest nodes."""
+    desired: int = Field(default=3, ge=0)
+    """Nodes at the start."""
+    max: int = Field(default=6, ge=1)
+    """Most nodes."""
+    spot: bool = False
+    """Spare capacity at a discount; AWS may take a node back with two minutes' notice, and the job resumes from its last pass."""
+    gpu: bool = False
+    """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
+    volume_gib: int = Field(default=50, ge=20, le=16384)
+    """Size of each node's encrypted root volume, GiB."""
+    availability_zones: list[str] = Field(default=[])
+    """Zones of the nodes, among network.availability_zones; empty: all. Traffic of pservers across zones costs money."""
+    labels: dict[LabelName, LabelValue] = Field(default={})
+    """Kubernetes labels."""
+    taints: list[Taint] = Field(default=[])
+    """Kubernetes taints."""
+    placement_group: bool = False
+    """Nodes close together in one zone, for the lowest latency between them."""
+    efa: bool = False
+    """An Elastic Fabric Adapter on each node; every instance type must have one (docs/aws.md has the command that lists them)."""
+    auto_repair: bool | None = None
+    """Replace nodes that fail; unset: on for managed groups (a self-managed one replaces what fails EC2's own checks)."""
+    ssh: Ssh | None = None
+    """SSH, beside Session Manager; unset: none."""
+
+    @field_validator("instance_types")
+    @classmethod
+    def _types(cls, types: list[str]) -> list[str]:
+        for value in types:
+            if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", value):
+                raise Refused("", value, "allowed are EC2 instance types such as m5.large")
+            if ARM_TYPE.fullmatch(value):
+                raise Refused("", value, "the trainer image is for x86-64, and this type is arm")
+        return types
+
+    @field_validator("labels")
+    @classmethod
+    def _labels(cls, labels: dict[str, str]) -> dict[str, str]:
+        for key in labels:
+            domain = key.partition("/")[0] if "/" in key else ""
+            if domain.endswith(("kubernetes.io", "k8s.io")) and not domain.startswith("node."):
+                raise Refused(key, labels[key], "kubelets may not set labels of kubernetes.io; use a domain of your own")
+        return labels
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.min > self.max:
+            raise Refused("min", self.min, f"allowed is 0 to {{here}}max ({self.max})")
+        if not self.min <= self.desired <= self.max:
+            raise Refused("desired", self.desired, f"allowed is {{here}}min ({self.min}) to {{here}}max ({self.max})")
+        for value in self.instance_types:
+            if self.gpu and not GPU_TYPE.fullmatch(value):
+                raise Refused(
+                    "instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge or p5.48xlarge"
+                )
+            if not self.gpu and GPU_TYPE.fullmatch(value):
+                raise Refused(
+                    "instance_types", value, "it has GPUs that nothing would use: set {here}gpu true, or take another type"
+                )
+        for field in ("placement_group", "efa"):
+            if getattr(self, field) and len(self.availability_zones) != 1:
+                allowed = "it works within one zone: name exactly one in {here}availability_zones"
+                raise Refused(field, getattr(self, field), allowed)
+        if self.auto_repair and self.kind == "self-managed":
+            raise Refused(
+                "auto_repair", True, "allowed with {here}kind managed; a self-managed group replaces what fails EC2's checks"
+            )
+        return self

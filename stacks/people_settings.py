@@ -1,0 +1,43 @@
+"""cluster.yaml's `people`, `jobs`, `logs` and `budget`: who works with the cluster, and what it may cost. Imports no aws_cdk."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from stacks.network_settings import log_days
+from stacks.settings import Settings
+
+DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
+
+
+class Jobs(Settings):
+    """Where jobs run, as their manifests say."""
+
+    namespace: DnsLabel = "paddle"
+    """Kubernetes namespace of the jobs: job.yaml's."""
+    data_account: DnsLabel = "paddle-data"
+    """Service account of the data job: it alone may read the bucket. Trainers have no rights in AWS."""
+
+
+class Logs(Settings):
+    """Container logs in CloudWatch, kept beyond the life of their pods."""
+
+    days: int = 0
+    """How long they are kept; 0: they are not sent to CloudWatch."""
+
+    @field_validator("days")
+    @classmethod
+    def _days(cls, value: int) -> int:
+        return log_days(value)
+
+
+class Budget(Settings):
+    """A monthly budget, with alarms by e-mail and a dashboard."""
+
+    monthly_usd: int = Field(ge=1)
+    """US dollars a month for everything that carries this cluster's `cluster` tag."""
+    emails: list[Email] = Field(min_length=1, max_length=10)
+    """Who is told: at 80 and 100 per cent of it, when the forecast passes it, and of every alarm."""

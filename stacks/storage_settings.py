@@ -1,0 +1,88 @@
+"""cluster.yaml's `key`, `bucket`, `file_system` and `images`: what must not get lost. Imports no aws_cdk."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from stacks.settings import Refused, Settings
+
+
+class Key(Settings):
+    """The KMS key that encrypts data, secrets and logs."""
+
+    existing_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[0-9a-f-]+$")
+    """A key that is there already, instead of a new one. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
+
+
+class Bucket(Settings):
+    """The bucket of training data and of what jobs upload."""
+
+    existing_name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
+    keep_old_versions_days: int = Field(default=30, ge=1)
+    """How long an overwritten or deleted object can be brought back."""
+    keep_logs_days: int = Field(default=90, ge=1)
+    """How long access logs are kept."""
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.existing_name is not None:
+            for field in ("keep_old_versions_days", "keep_logs_days"):
+                if field in self.model_fields_set:
+                    allowed = "{here}existing_name names a bucket that is there already; leave one of the two out"
+                    raise Refused(field, getattr(self, field), allowed)
+        return self
+
+
+class ExistingFileSystem(Settings):
+    """An EFS file system that is there already; its data, policy and throughput stay as they are."""
+
+    id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$")
+    """Its id."""
+    security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$")
+    """The group of its mount targets: TCP 2049 is opened in it to the client group."""
+    zones_without_mount_target: list[str] = Field(default=[])
+    """Zones of network.availability_zones in which it has no mount target yet: these are made."""
+
+
+class FileSystem(Settings):
+    """The shared file system of jobs: EFS."""
+
+    throughput: Literal["elastic", "provisioned", "bursting"] = "elastic"
+    """Throughput mode; docs/file-system.md compares them."""
+    provisioned_mib_per_second: int | None = Field(default=None, ge=1, le=3414)
+    """Throughput of mode provisioned, MiB/s."""
+    require_tls: bool = True
+    """Refuse mounts without TLS. false lets the tutorials' plain NFS volume mount; data then crosses the VPC in the clear."""
+    infrequent_access_after_days: Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
+    """Files not read for so long move to the cheaper class and come back at their first read; 0: never."""
+    backup: bool | None = None
+    """Daily backups by AWS Backup; unset: as `retain`, because the backups outlive the file system."""
+    posix_id: int = Field(default=1000, ge=1, le=4294967295)
+    """uid and gid that every client gets, whoever it is in its container: the trainer image's own."""
+    existing: ExistingFileSystem | None = None
+    """A file system that is there already, instead of a new one."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
+            allowed = "{here}throughput is provisioned: name the MiB/s, 1 to 3414"
+            raise Refused("provisioned_mib_per_second", None, allowed)
+        if self.throughput != "provisioned" and self.provisioned_mib_per_second is not None:
+            allowed = f"allowed with {{here}}throughput provisioned only, not {self.throughput}"
+            raise Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
+        if self.existing is not None:
+            for field in ("throughput", "require_tls", "infrequent_access_after_days", "backup"):
+                if field in self.model_fields_set:
+                    allowed = "{here}existing names a file system that is there already; leave one of the two out"
+                    raise Refused(field, getattr(self, field), allowed)
+        return self
+
+
+class Images(Settings):
+    """The ECR repository of trainer images."""
+
+    keep: int = Field(default=50, ge=1)
+    """How many of the newest images are kept."""
