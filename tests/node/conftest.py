@@ -1,7 +1,10 @@
+import sys
 from pathlib import Path
 
 import pytest
-from pods import Pods
+
+sys.path.insert(0, str(Path(__file__).parent))
+from node_pods import Pods
 
 
 @pytest.fixture

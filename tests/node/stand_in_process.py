@@ -57,7 +57,7 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
     print(f"attempt {attempt}: from pass {first}", flush=True)
     for number in range(first, settings["passes"]):
         for step in range(settings["steps"]):
-            if settings.get("fail") == [index, attempt, number, step]:
+            if [index, attempt, number, step] in settings.get("fails", []):
                 print("this trainer fails on purpose", flush=True)
                 sys.exit(settings.get("code", 7))
             if settings.get("always_fail") == index:

@@ -169,3 +169,11 @@ class Pods:
             if pod.poll() is None:
                 pod.kill()
                 pod.wait()
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

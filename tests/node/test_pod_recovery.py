@@ -1,0 +1,166 @@
+"""One recovery path: whatever is lost, the job ends with exactly the undisturbed result, or fails and says why."""
+
+import os
+import signal
+import time
+
+import pytest
+from node_pods import runs
+
+
+def test_three_pods_train_and_exit_with_0(job):
+    pods = job()
+    pods.start()
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(1) == pods.undisturbed
+    assert "[trainer 2] pass 1\n" in pods.log(2)
+    assert pods.folder.train_log(2).read_text().endswith("attempt 1: from pass 0\npass 0\npass 1\n")
+    assert "serving on" in pods.folder.server_log(1).read_text()
+    assert not list(pods.folder.run_state.glob("lease-00002*"))
+
+
+def test_one_pod_alone_needs_no_service(job):
+    pods = job(count=1, stand_in={"waits": True})
+    pods.start()
+    assert pods.codes() == [0]
+    assert pods.values(1) == pods.undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["trainer", "server"])
+@pytest.mark.parametrize("index", [0, 1])
+def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
+    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    time.sleep(0.2)
+    killed = time.monotonic()
+    os.kill(pods.child(index, role), signal.SIGKILL)
+    pods.wait_for((index + 1) % 3, "attempt 2: from pass 1")
+    assert time.monotonic() - killed < 10
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+    attempts = pods.attempts()
+    assert [attempt["number"] for attempt in attempts] == [1, 2]
+    who = "pserver" if role == "server" else "trainer"
+    assert attempts[0]["cause"] == f"{who} {index} ended with 137 (SIGKILL) of job-{index}.job"
+    # The first attempt's lines are still there.
+    assert "attempt 1: from pass 0" in pods.folder.train_log(index).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_kill_9_of_a_whole_pod(job, index):
+    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    trainer, server = pods.child(index, "trainer"), pods.child(index, "server")
+    pods.kill(index)
+    time.sleep(0.3)
+    assert not runs(trainer) and not runs(server)
+    survivor = 2
+    pods.wait_for(survivor, f"trainer {index}.* was lost", 10)
+    assert pods.pods[survivor].poll() is None
+    pods.start(index)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+    assert "attempt 2: from pass 1" in pods.log(survivor)
+
+
+@pytest.mark.slow
+def test_kill_9_during_a_save_loads_the_pass_before(job):
+    pods = job(stand_in={"passes": 2, "steps": 3, "save_seconds": 1.5})
+    pods.start()
+    deadline = time.monotonic() + 20
+    while not (pods.folder.pass_dir(1) / "values").exists():
+        assert time.monotonic() < deadline, pods.logs()
+        time.sleep(0.02)
+    assert not pods.folder.done(1).exists()
+    os.kill(pods.child(1, "server"), signal.SIGKILL)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert "pass 1 was not complete and is removed" in pods.log(0)
+    assert pods.values(1) == pods.undisturbed
+
+
+@pytest.mark.slow
+def test_a_container_restarted_in_place_is_a_lost_pod(job):
+    # Same address, same name: only the boot id is new.
+    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.kill(2)
+    pods.start(2)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+
+
+def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
+    pods = job(stand_in={"always_fail": 1, "code": 7}, ATTEMPTS="2")
+    pods.start()
+    assert pods.codes() == [70, 7, 70], pods.logs()
+    cause = "trainer 1 ended with 7 of job-1.job"
+    assert f"2 attempts ended without a new complete pass: attempt 1: {cause}; attempt 2: {cause}" in pods.log(1)
+    # A replacement that comes later learns it from the volume.
+    pods.start(1)
+    assert pods.codes()[1] == 70
+    assert "2 attempts ended without a new complete pass" in pods.log(1)
+
+
+@pytest.mark.slow
+def test_attempts_that_complete_a_pass_are_not_counted(job):
+    # Three attempts fail, each behind a new complete pass but the first; two fruitless ones would be too many.
+    fails = [[1, 1, 0, 1], [1, 2, 1, 1], [1, 3, 2, 1]]
+    pods = job(stand_in={"passes": 3, "fails": fails}, ATTEMPTS="2")
+    pods.start()
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert [attempt["newest_pass"] for attempt in pods.attempts()] == [None, 0, 1, 2]
+    assert pods.values(2) == pods.undisturbed
+
+
+def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
+    pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
+    pods.start()
+    assert pods.codes() == [65, 65, 65], pods.logs()
+    assert "trainer 1 ended with 65 of job-1.job, which another attempt cannot change" in pods.log(2)
+
+
+def test_no_success_without_the_last_pass(job):
+    pods = job(stand_in={"forget_done": 1}, ATTEMPTS="1")
+    pods.start()
+    assert pods.codes() == [70, 70, 70], pods.logs()
+    assert "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete one" in pods.log(2)
+
+
+def test_sigterm_to_all_lets_the_trainers_leave(job):
+    pods = job(stand_in={"passes": 50})
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    began = time.monotonic()
+    pods.terminate()
+    assert pods.codes() == [143, 143, 143], pods.logs()
+    assert time.monotonic() - began < 5
+    for index in range(3):
+        assert "told to stop\n" in pods.folder.train_log(index).read_text()
+    assert pods.attempts()[0]["counts"] is False
+
+
+@pytest.mark.slow
+def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
+    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.terminate(1)
+    assert pods.pods[1].wait(10) == 143
+    pods.wait_for(0, "attempt 1 ends: the pod of trainer 1 .* was told to stop")
+    assert pods.pods[0].poll() is None
+    pods.start(1)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+
+
+def test_sigterm_while_waiting_for_peers(job):
+    pods = job()
+    pods.start(0, 1)
+    time.sleep(0.5)
+    pods.terminate(0, 1)
+    assert pods.codes() == [143, 143]

@@ -1,0 +1,66 @@
+"""Every wait of a pod has a deadline and says for whom."""
+
+import threading
+import time
+
+import pytest
+
+
+def test_a_pod_that_never_comes_is_named(job):
+    pods = job(PEER_DEADLINE="1.5")
+    pods.start(0, 2)
+    assert pods.codes() == [69, 69], pods.logs()
+    for index in (0, 2):
+        assert "1 of 3 pods are missing: job-1.job after" in pods.log(index)
+
+
+def test_trainer_0_never_comes(job):
+    pods = job(PEER_DEADLINE="1.5")
+    pods.start(1)
+    assert pods.codes() == [69], pods.logs()
+    assert "job-0.job, which the others wait for" in pods.log(1)
+    assert "has no address yet" in pods.log(1)
+
+
+@pytest.mark.slow
+def test_dns_20_seconds_late(job):
+    pods = job()
+    pods.start(named=False)
+    threading.Timer(20, lambda: pods.name(0)).start()
+    began = time.monotonic()
+    assert pods.codes(40) == [0, 0, 0], pods.logs()
+    assert 20 < time.monotonic() - began < 24
+
+
+def test_pods_that_do_not_agree_on_their_number(job):
+    pods = job(count=2)
+    pods.start(0)
+    pods.count = 3
+    pods.start(1)
+    assert pods.pods[1].wait(10) == 2, pods.logs()
+    assert "CONF_PADDLE_GRADIENT_NUM is 3 here and 2 in the pod of trainer 0" in pods.log(1)
+
+
+def test_a_second_run_of_the_same_name_is_refused(job):
+    first = job(stand_in={"passes": 40}, LEASE="4.5")
+    first.start()
+    first.wait_for(0, "attempt 1: from pass 0")
+    second = job(run="run-2", LEASE="4.5")
+    second.start(0)
+    assert second.pods[0].wait(10) == 73, second.logs()
+    assert "is in use by run run-1: give this job another name, or wait until that run has ended" in second.log(0)
+    assert "Traceback" not in second.log(0)
+
+
+@pytest.mark.slow
+def test_the_lease_of_a_dead_run_expires(job):
+    first = job(stand_in={"passes": 40}, LEASE="3")
+    first.start()
+    first.wait_for(0, r"\[trainer 0\] pass 0")
+    for index in range(3):
+        first.kill(index)
+    second = job(run="run-2", LEASE="3")
+    second.start()
+    assert second.codes() == [0, 0, 0], second.logs()
+    assert "run run-1 holds" in second.log(0)
+    assert second.values(1) == second.undisturbed
