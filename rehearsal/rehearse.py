@@ -132,9 +132,8 @@ class Rehearsal:
             read = manifests.load(files)
             laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
             laid_out.lay_out(self.project, state.image)
-            phase.result = f"{len(files)} files in {_shown(self.dist)}, Jobs: {', '.join(job.name for job in read.jobs)}"
-        for reason, names in read.without_effect:
-            self.screen.print(Text(f"    without effect here: {', '.join(names)} ({reason})", style="dim"))
+            phase.result = f"{len(files)} files in {_shown(self.dist)}/, Jobs {', '.join(job.name for job in read.jobs)}"
+            self._say_without_effect(read, state.logs / "without-effect.txt")
         return Host(
             manifests=read,
             image=laid_out,
@@ -147,10 +146,16 @@ class Rehearsal:
             identity=pod_identity(cloud, _output(state.outputs, "ClusterName")),
         )
 
+    def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
+        """Once: what of the manifests one machine cannot show; each with its reason in a file."""
+        reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
+        names = sorted({name for _, names in read.without_effect for name in names})
+        self.screen.print(Text(f"  without effect on one machine: {', '.join(names)}; why: {_shown(reasons)}", style="dim"))
+
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job, _ = _jobs(host.manifests)
         with self.screen.phase("split") as phase:
-            result = interruption.run(run_job(job, host, addresses, _Shown(phase)))
+            result = interruption.run(run_job(job, host, addresses, _Shown(phase, self.screen)))
             _succeeded(result, job, "the data could not be split")
             folder = _job_folder(job, host)
             data = json.loads(folder.data_manifest.read_text())
@@ -169,7 +174,7 @@ class Rehearsal:
         async def train(phase: Phase) -> JobResult:
             shown = asyncio.create_task(self._show_passes(progress, phase))
             try:
-                return await run_job(job, host, addresses, _Shown(phase))
+                return await run_job(job, host, addresses, _Shown(phase, self.screen))
             finally:
                 shown.cancel()
                 self._print_passes(progress)
@@ -221,17 +226,18 @@ class Rehearsal:
 
 
 class _Shown:
-    """A watcher that says on the phase's moving line what happens to its pods."""
+    """A watcher that says what happens to the pods: starts on the moving line, failures in lines that stay."""
 
-    def __init__(self, phase: Phase) -> None:
-        self._phase = phase
+    def __init__(self, phase: Phase, screen: Screen) -> None:
+        self._phase, self._screen = phase, screen
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._phase.now(f"{pod.facts.name} at {pod.facts.address}")
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         if not end.succeeded:
-            self._phase.now(f"{pod.facts.name} ended with {end.codes}: {verdict}")
+            codes = ", ".join(str(code) for code in end.codes.values())
+            self._screen.print(Text(f"  pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow"))
 
 
 def _jobs(read: Manifests) -> tuple[Job, Job]:
@@ -269,4 +275,4 @@ def _output(outputs: Path, key: str) -> str:
 
 def _shown(path: Path) -> str:
     here = Path.cwd()
-    return f"{path.relative_to(here)}/" if path.is_relative_to(here) else f"{path}/"
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

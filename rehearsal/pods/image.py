@@ -57,10 +57,8 @@ def read(dockerfile: Path) -> Image:
     working_dir = ""
     entry_point: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    for instruction, rest in _instructions(text):
+    for instruction, rest in _last_stage(_instructions(text)):
         match instruction:
-            case "FROM":
-                copies, environment, working_dir, entry_point, command = [], {}, "", (), ()
             case "COPY" | "ADD":
                 if copy := _copy_line(rest, dockerfile):
                     copies.append(copy)
@@ -83,6 +81,11 @@ def _instructions(text: str) -> list[tuple[str, str]]:
         instruction, _, rest = line.strip().partition(" ")
         found.append((instruction.upper(), rest.strip()))
     return found
+
+
+def _last_stage(instructions: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    stages = [number for number, (instruction, _) in enumerate(instructions) if instruction == "FROM"]
+    return instructions[stages[-1] :] if stages else instructions
 
 
 def _copy_line(rest: str, dockerfile: Path) -> Copy | None:

@@ -23,8 +23,8 @@ from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate, P
 from rehearsal.pods.names import Names
 
 BACK_OFF_SHARE = 0.1
-"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal a tenth of that."""
-_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
+"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal a tenth of that, and never more than three seconds."""
+_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 30.0
 
 
 def back_off(failures: int) -> float:
