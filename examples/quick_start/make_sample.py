@@ -6,8 +6,8 @@ very often, most of them rarely), and every tenth text carries no hint at all, s
 
 import argparse
 import random
-import sys
 from itertools import accumulate
+from pathlib import Path
 
 LABELS = ("arts", "health", "science", "sport")
 SHARES = (4, 2, 3, 1)
@@ -33,10 +33,12 @@ def lines(count, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    sys.stdout.writelines(lines(options.lines, options.seed))
+    with options.file.open("w") as stream:
+        stream.writelines(lines(options.lines, options.seed))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import paddle
 from paddle_node import fleet
 
 WORDS = 100_000  # The commonest words have a vector each; all others share row 0.
-WIDTH = 32
+WIDTH = 16
 
 
 def parse(line):
@@ -53,4 +53,4 @@ job = fleet.start()
 known = job.agree("vocabulary", count, merge)
 labels = {label: number for number, label in enumerate(known["labels"])}
 words = {word: number for number, word in enumerate(known["words"], start=1)}
-job.run(network, sample, learning_rate=0.01, batch=64)
+job.run(network, sample, learning_rate=0.01, batch=32)
