@@ -26,6 +26,7 @@ class Pods:
         run: str = "run-1",
         stand_in: dict | None = None,
         program: Path | None = None,
+        interpreter: str = sys.executable,
         **variables: str,
     ):
         number = os.getpid() * 8 + next(_counter) % 8
@@ -35,6 +36,7 @@ class Pods:
         self.variables = variables
         self.stand_in = {"passes": 2, "steps": 4, "seconds": 0.05, **(stand_in or {})}
         self.program = program or Path(__file__).with_name("stand_in_pod.py")
+        self.interpreter = interpreter
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
         self._lives = itertools.count()
         self._all: list[subprocess.Popen[bytes]] = []
@@ -92,7 +94,7 @@ class Pods:
             (home / "jobs").symlink_to(self.volume / "jobs")
             with (life / "log").open("wb") as log:
                 pod = subprocess.Popen(
-                    [sys.executable, self.program],
+                    [self.interpreter, self.program],
                     env=environment,
                     cwd=home,
                     stdout=log,

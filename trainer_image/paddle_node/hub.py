@@ -104,6 +104,8 @@ class Hub:
         self._beginning = False
         self._concluding = False
         self._stop_cause: str | None = None
+        self._crashed: tuple[int, int] | None = None
+        """The trainer whose end ended the attempt, and its exit code."""
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -287,7 +289,7 @@ class Hub:
         self._attempt = number
         self._sessions.clear()
         self._gathers.clear()
-        self._stop_cause = None
+        self._stop_cause = self._crashed = None
         for member in members.values():
             member.ready = member.serving = member.trained = member.stopped = False
         self._enter(State.STARTING)
@@ -309,6 +311,8 @@ class Hub:
         if code in FAIL_JOB:
             self._later(self._finish(Outcome(code, f"{cause}, which another attempt cannot change"), cause, code))
             return
+        if self.state in (State.STARTING, State.TRAINING) and code:
+            self._crashed = (member.index, code)
         self._lose(cause, code)
 
     def _lose(self, cause: str, code: int, counts: bool = True) -> None:
@@ -381,7 +385,10 @@ class Hub:
                 await background.call(lambda: self._record.finish(outcome))
         except OSError as error:
             self._say(f"the outcome cannot be recorded: {error.strerror or error}")
-        self._broadcast({"finish": outcome.code, "sentence": outcome.sentence})
+        message: Message = {"finish": outcome.code, "sentence": outcome.sentence}
+        if outcome.code == ExitCode.ATTEMPTS_EXHAUSTED:
+            message["crashed"] = self._crashed
+        self._broadcast(message)
 
     def _leave(self, member: _Member) -> None:
         """SIGTERM reached a pod: every trainer is asked to save, because one cannot save alone."""

@@ -82,8 +82,6 @@ class Supervisor:
         self._running: list[Child] = []
         self._standby: list[Child] = []
         self._left = False
-        self._own_code = 0
-        """Exit code of this pod's trainer, where it ended the attempt."""
         self._beat: Message = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -296,7 +294,10 @@ class Supervisor:
             self._start_standby()
             link.send({"ready": message["end"]})
         elif kind == "finish":
-            return await self._finish(int(message["finish"]), str(message["sentence"]))
+            code, crashed = int(message["finish"]), message.get("crashed")
+            # Where this pod's own trainer crashed, the trainer's own code.
+            own = int(crashed[1]) if crashed and crashed[0] == self._node.trainer_id else code
+            return await self._finish(own, str(message["sentence"]))
         return None
 
     # The processes of an attempt.
@@ -305,7 +306,6 @@ class Supervisor:
         self._attempt = attempt
         self._coordinator = peers[0].endpoint(self._node.control_port)
         self._left = False
-        self._own_code = 0
         self._state = State.RUNNING
         self._running = []
         own = [self._complete(process) for process in self._runtime.processes(self._node, peers, attempt)]
@@ -391,7 +391,6 @@ class Supervisor:
         ended = [trainer.code for trainer in self._of_role("trainer")]
         all_ended = len(ended) == len(trainers) and all(code is not None for code in ended)
         if child.code != 0 and self._state is State.RUNNING:
-            self._own_code = child.code or 0
             self._report_loss(link, child)
         elif all_ended and not any(ended):
             link.send({"trained": 1, "attempt": self._attempt.number})
@@ -427,12 +426,10 @@ class Supervisor:
         return self._told(code, sentence)
 
     def _told(self, code: int, sentence: str) -> int:
-        """The exit code for an outcome: where this pod's own trainer crashed, the trainer's own code."""
-        if code == ExitCode.DONE:
-            self._say(sentence)
-            return code
-        own = self._own_code if code == ExitCode.ATTEMPTS_EXHAUSTED and self._own_code else code
-        raise Failure(own, sentence)
+        if code != ExitCode.DONE:
+            raise Failure(code, sentence)
+        self._say(sentence)
+        return code
 
     # Events from outside.
 
