@@ -133,7 +133,7 @@ class Rehearsal:
             laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
             laid_out.lay_out(self.project, state.image)
             phase.result = f"{len(files)} files in {_shown(self.dist)}/, Jobs {', '.join(job.name for job in read.jobs)}"
-            self._say_without_effect(read, state.logs / "without-effect.txt")
+        self._say_without_effect(read, state.logs / "without-effect.txt")
         return Host(
             manifests=read,
             image=laid_out,
@@ -160,7 +160,7 @@ class Rehearsal:
             folder = _job_folder(job, host)
             data = json.loads(folder.data_manifest.read_text())
             shards = tuple(sum(file["records"] for file in shard["files"]) for shard in data["shards"])
-            held_out = data.get("records", 0) - sum(shards)
+            held_out = sum(file["records"] for file in data.get("held_out", {}).get("files", ()))
             counts = " + ".join(f"{count:,}" for count in shards)
             phase.result = f"{counts} records in {len(shards)} shards" + (
                 f", {held_out:,} kept for the metric" if held_out > 0 else ""
@@ -212,9 +212,9 @@ class Rehearsal:
 
     def _check_records(self, passes: tuple[Pass, ...], shards: tuple[int, ...]) -> None:
         for one in passes:
-            trained = tuple(trainer.records for trainer in one.trainers)
+            trained = tuple(trainer.records + trainer.skipped for trainer in one.trainers)
             if trained != shards:
-                raise Failed(f"pass {one.number} trained on {trained} records by trainer, and the shards hold {shards}")
+                raise Failed(f"pass {one.number} read {trained} records by trainer, and the shards hold {shards}")
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
         _, job = _jobs(host.manifests)

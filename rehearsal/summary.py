@@ -27,7 +27,12 @@ def _records(results: Results) -> Table:
         table.add_column(column, justify="right", header_style="bold")
     last = results.passes[-1]
     for trainer, held in zip(last.trainers, results.shards, strict=True):
-        table.add_row(str(trainer.trainer), f"{held:,}", f"{trainer.records:,} in each pass", f"{trainer.loss:.4f}")
+        table.add_row(
+            str(trainer.trainer),
+            f"{held:,}",
+            f"{trainer.records:,} in each pass" + (f", {trainer.skipped:,} skipped" if trainer.skipped else ""),
+            f"{trainer.loss:.4f}",
+        )
     return table
 
 

@@ -22,6 +22,8 @@ class TrainerPass:
     trainer: int
     loss: float
     records: int
+    skipped: int
+    """Lines of the shard that are no records to the program."""
     seconds: float
 
 
@@ -92,5 +94,11 @@ class TrainingProgress:
         for line in whole.splitlines():
             item = json.loads(line)
             yield TrainerPass(
-                item["pass"], item["attempt"], item["trainer"], float(item["loss"]), item["records"], float(item["seconds"])
+                number=item["pass"],
+                attempt=item["attempt"],
+                trainer=item["trainer"],
+                loss=float(item["loss"]),
+                records=item["records"],
+                skipped=item.get("skipped", 0),
+                seconds=float(item["seconds"]),
             )
