@@ -1,0 +1,168 @@
+"""The emulated account as the rehearsal uses it: the real cdk command line, the real app, and no process left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rehearsal.cloud import Cloud, CloudError
+from rehearsal.inventory import Inventory, Resource
+
+PROJECT = Path(__file__).parents[2]
+CONFIG = PROJECT / "cluster.yaml"
+
+
+def processes_of(state: Path) -> list[str]:
+    """Command lines of the running processes that were started for this state folder."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if (
+                folder.name.isdigit()
+                and str(state).encode() in (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+            ):
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def soon(true: Callable[[], bool], seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return true()
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from rehearsal.cloud import Cloud
+project, state, config = map(Path, sys.argv[1:4])
+with Cloud(project=project, state=state) as cloud:
+    print("started", flush=True)
+    if sys.argv[4] == "deploy":
+        cloud.bootstrap()
+        print("deploying", flush=True)
+        cloud.deploy(config, state / "outputs.json")
+    time.sleep(60)
+"""
+
+
+def started(state: Path, what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, PROJECT, state, CONFIG, what],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=PROJECT,
+    )
+
+
+@pytest.mark.slow
+def test_the_emulator_is_gone_when_its_parent_was_killed(tmp_path: Path) -> None:
+    parent = started(tmp_path, "wait")
+    assert parent.stdout is not None and parent.stdout.readline() == "started\n"
+    assert any("server.py" in command for command in processes_of(tmp_path))
+    parent.kill()
+    parent.wait()
+    assert soon(lambda: not processes_of(tmp_path)), processes_of(tmp_path)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_deploy_ends_everything_it_started(tmp_path: Path) -> None:
+    parent = started(tmp_path, "deploy")
+    assert parent.stdout is not None
+    assert [parent.stdout.readline() for _ in range(2)] == ["started\n", "deploying\n"]
+    assert soon(lambda: any("app.py" in command for command in processes_of(tmp_path)))
+    parent.send_signal(signal.SIGINT)
+    assert parent.wait(20) != 0
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_an_exception_in_the_block_ends_the_emulator(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), Cloud(project=PROJECT, state=tmp_path):
+        _ = 1 / 0
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_two_at_once_are_two_accounts(tmp_path: Path) -> None:
+    with Cloud(project=PROJECT, state=tmp_path / "a") as one, Cloud(project=PROJECT, state=tmp_path / "b") as other:
+        before = other.inventory()
+        one.client("sqs").create_queue(QueueName="only-here")
+        assert Inventory.difference(before, other.inventory()) == []
+        assert {resource.service for resource in Inventory.difference(before, one.inventory())} == {"sqs"}
+
+
+@pytest.mark.slow
+def test_the_app_comes_and_goes(tmp_path: Path) -> None:
+    """Deployed, deployed again without a change, destroyed with data lying in it; the account is as it was, but for an orphan."""
+    lines: list[str] = []
+    outputs_file = tmp_path / "outputs.json"
+    with Cloud(project=PROJECT, state=tmp_path / "state", report=lines.append) as cloud:
+        cloud.bootstrap()
+        before = cloud.inventory()
+        cloud.deploy(CONFIG, outputs_file)
+        outputs = {key: value for stack in json.loads(outputs_file.read_text()).values() for key, value in stack.items()}
+        assert {"VpcId", "BucketName", "FileSystemId", "AccessPointId", "RepositoryUri", "ClusterName"} <= outputs.keys()
+        cluster = cloud.client("eks").describe_cluster(name=outputs["ClusterName"])["cluster"]
+        assert cluster["resourcesVpcConfig"]["vpcId"] == outputs["VpcId"]
+
+        deployed = cloud.inventory()
+        del lines[:]
+        cloud.deploy(CONFIG, outputs_file)
+        assert sum("(no changes)" in line for line in lines) == 5
+        assert cloud.inventory() == deployed
+
+        s3 = cloud.client("s3")
+        for body in (b"old", b"new"):
+            s3.put_object(Bucket=outputs["BucketName"], Key="data", Body=body)
+        s3.delete_object(Bucket=outputs["BucketName"], Key="data")
+        with pytest.raises(s3.exceptions.ClientError, match="BucketNotEmpty"):
+            s3.delete_bucket(Bucket=outputs["BucketName"])
+        repository = outputs["RepositoryUri"].partition("/")[2]
+        cloud.client("ecr").put_image(repositoryName=repository, imageManifest=json.dumps({"schemaVersion": 2}), imageTag="1")
+        cloud.client("ec2").create_security_group(GroupName="orphan", Description="made by hand")
+
+        cloud.destroy(CONFIG)
+        left = Inventory.difference(before, cloud.inventory())
+    assert [(resource.service, resource.type) for resource in left] == [("ec2", "security group")]
+
+
+@pytest.mark.slow
+def test_a_failing_command_says_why(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(CONFIG.read_text() + "\nno_such_setting: 1\n")
+    with Cloud(project=PROJECT, state=tmp_path / "state") as cloud, pytest.raises(CloudError, match="no_such_setting"):
+        cloud.deploy(wrong, tmp_path / "outputs.json")
+
+
+def test_nothing_of_the_callers_account_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "CDK_DEFAULT_ACCOUNT"):
+        monkeypatch.setenv(name, "the caller's own")
+    environ = Cloud(project=PROJECT, state=tmp_path)._environ()
+    assert "the caller's own" not in environ.values()
+    assert environ["PATH"].split(os.pathsep)[0] == str(PROJECT / ".venv" / "bin")
+
+
+def test_what_is_left_is_what_was_not_there_before() -> None:
+    kept = Resource("s3", "bucket", "kept")
+    before = Inventory.of([("ec2", "vpc", "vpc-1"), ("sqs", "queue", "gone")])
+    after = Inventory.of([("ec2", "vpc", "vpc-1"), ("s3", "bucket", "kept")])
+    assert Inventory.difference(before, after) == [kept]
+    assert str(kept) == "s3 bucket kept"
+
+
+def test_a_missing_emulator_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CloudError, match="run `make setup` first"), Cloud(project=tmp_path, state=tmp_path):
+        pass
