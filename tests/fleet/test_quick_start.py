@@ -1,0 +1,76 @@
+"""quick_start, trained by three pods under the supervisor. Real Paddle: about 15 s for the whole file."""
+
+import json
+import shutil
+
+import pytest
+from training_job import TrainingJob
+
+pytestmark = pytest.mark.slow
+PASSES = 5
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> TrainingJob:
+    job = TrainingJob(tmp_path_factory.mktemp("quick_start"), PASSES=str(PASSES))
+    job.split(job.make_sample())
+    job.start()
+    try:
+        assert job.wait() == [0, 0, 0], job.said()
+    finally:
+        job.end()
+    return job
+
+
+def test_every_trainer_reports_its_shard_and_a_falling_loss(trained: TrainingJob):
+    shards = json.loads(trained.folder.data_manifest.read_text())["shards"]
+    for trainer, shard in enumerate(shards):
+        metrics = trained.metrics(trainer)
+        records = sum(file["records"] for file in shard["files"])
+        assert [(m["pass"], m["records"], m["skipped"]) for m in metrics] == [(p, records, 0) for p in range(PASSES)]
+        assert metrics[-1]["loss"] < metrics[0]["loss"] / 2
+
+
+def test_every_pass_has_each_pservers_part_the_program_and_done(trained: TrainingJob):
+    for number in range(PASSES):
+        names = {
+            file.relative_to(trained.folder.pass_dir(number)).as_posix() for file in trained.folder.pass_dir(number).rglob("*")
+        }
+        assert {"done", "files.json", "path.txt", "train.py", "vocabulary.json"} <= names
+        assert {f"001/part-{server:03d}.gz" for server in range(3)} <= names
+        assert trained.folder.done(number).stat().st_mtime_ns == max(
+            file.stat().st_mtime_ns for file in trained.folder.pass_dir(number).rglob("*") if file.is_file()
+        )
+
+
+def test_the_last_pass_clearly_beats_the_commonest_answer(trained: TrainingJob):
+    result = trained.evaluate()
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["pass"] == PASSES - 1 and found["metric"] == "accuracy" and found["records"] == 300
+    assert found["value"] > 0.75 > 0.55 > found["baseline"]
+    assert found["baseline_of"] == "always guessing arts"
+
+
+@pytest.mark.parametrize("part", ["000/part-001-00003.gz", "001/part-000.gz", "001/part-002.gz"])
+def test_without_any_pservers_part_the_pass_is_not_evaluated(trained: TrainingJob, part: str):
+    file = trained.folder.pass_dir(PASSES - 1) / part
+    kept = file.with_suffix(".kept")
+    shutil.move(file, kept)
+    try:
+        result = trained.evaluate()
+    finally:
+        shutil.move(kept, file)
+    assert (result.returncode, result.stdout) == (65, "")
+    assert f"{part} is missing" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_changed_byte_is_found(trained: TrainingJob):
+    file = trained.folder.pass_dir(PASSES - 1) / "001/part-001.gz"
+    before = file.read_bytes()
+    file.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    try:
+        result = trained.evaluate()
+    finally:
+        file.write_bytes(before)
+    assert result.returncode == 65 and "part-001.gz was changed" in result.stderr

@@ -1,0 +1,121 @@
+"""A whole job on a folder: the real split, pods that run the image's own entry point, the real evaluation."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from paddle_node.contract import JobFolder
+
+PROJECT = Path(__file__).resolve().parents[2]
+IMAGE = PROJECT / "trainer_image"
+EXAMPLES = PROJECT / "examples"
+PADDLE = PROJECT / ".venv-image/bin/python"
+_networks = itertools.count()
+
+
+class TrainingJob:
+    """`pods` trainers of `program`; every pod on a loopback address of its own. `end` leaves no process."""
+
+    def __init__(self, place: Path, program: str | Path = "quick_start", pods: int = 3, **variables: str) -> None:
+        self.place, self.pods = place, pods
+        self.program = EXAMPLES / program
+        self.variables = variables
+        self.folder = JobFolder(place / "volume" / "job")
+        self.folder.root.mkdir(parents=True)
+        number = os.getpid() * 7 + next(_networks)
+        self._network = f"127.{30 + number // 250 % 150}.{number % 250 + 1}"
+        self._hosts = place / "hosts.json"
+        self._hosts.write_text(json.dumps({f"job-{i}.job": f"{self._network}.{i + 1}" for i in range(pods)}))
+        self._runs = itertools.count()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.logs: list[Path] = []
+
+    def make_sample(self, *arguments: str) -> Path:
+        file = self.place / "sample"
+        subprocess.run([sys.executable, self.program / "make_sample.py", file, *arguments], check=True)
+        return file
+
+    def split(self, source: Path, hold_out: float = 0.1, shards: int | None = None) -> None:
+        environ = {
+            "PATH": os.environ["PATH"],
+            "OUT_DIR": str(self.folder.root),
+            "SPLIT_COUNT": str(shards or self.pods),
+            "DATA_SOURCE": str(source),
+            "DATA_FORMAT": "lines",
+            "HOLD_OUT": str(hold_out),
+            "SHUFFLE_SEED": "1",
+            "PROGRAM_FROM": str(self.program),
+        }
+        subprocess.run([PADDLE, IMAGE / "split_data.py"], env=environ, check=True, capture_output=True)
+
+    def environment(self, index: int, **more: str) -> dict[str, str]:
+        return {
+            "PATH": f"{PADDLE.parent}:{os.environ['PATH']}",
+            "JOB_NAME": "job",
+            "JOB_PATH": "/volume",
+            "TRAIN_CONFIG_DIR": self.program.name,
+            "CONF_PADDLE_GRADIENT_NUM": str(self.pods),
+            "JOB_COMPLETION_INDEX": str(index),
+            "POD_NAME": f"job-{index}-x",
+            "POD_IP": f"{self._network}.{index + 1}",
+            "PADDLE_NODE_RUN_ID": "run",
+            "PADDLE_NODE_SERVICE": "job",
+            "PADDLE_NODE_HOSTS": str(self._hosts),
+            "PADDLE_NODE_PEER_DEADLINE": "30",
+            "PADDLE_NODE_SEED": "1",
+            **{f"PADDLE_NODE_{name}": value for name, value in (self.variables | more).items()},
+        }
+
+    def start(self, **more: str) -> None:
+        """All pods, each with a root folder of its own and the volume mounted in it."""
+        run = next(self._runs)
+        self.processes, self.logs = [], []
+        for index in range(self.pods):
+            root = self.place / f"pod-{run}-{index}"
+            (root / "home/paddle").mkdir(parents=True)
+            (root / "volume").symlink_to(self.folder.root.parent)
+            self.logs.append(root / "log")
+            with (root / "log").open("wb") as log:
+                environ = self.environment(index, **more) | {"PADDLE_NODE_ROOT": str(root)}
+                self.processes.append(
+                    subprocess.Popen([PADDLE, IMAGE / "start_paddle.py"], env=environ, cwd=root, stdout=log, stderr=log)
+                )
+
+    def wait(self, seconds: float = 60) -> list[int]:
+        """Every pod's exit code."""
+        deadline = time.monotonic() + seconds
+        for process in self.processes:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        return [process.returncode for process in self.processes]
+
+    def wait_for(self, path: Path, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not path.exists():
+            assert time.monotonic() < deadline, f"{path} never came\n{self.said()}"
+            assert any(process.poll() is None for process in self.processes), self.said()
+            time.sleep(0.02)
+
+    def said(self) -> str:
+        return "\n".join(f"== pod {index}\n{log.read_text(errors='replace')[-3000:]}" for index, log in enumerate(self.logs))
+
+    def evaluate(self) -> subprocess.CompletedProcess[str]:
+        root = self.place / "evaluation"
+        root.mkdir(exist_ok=True)
+        if not (root / "volume").exists():
+            (root / "volume").symlink_to(self.folder.root.parent)
+        environ = self.environment(0) | {"PADDLE_NODE_ROOT": str(root)}
+        return subprocess.run([PADDLE, IMAGE / "evaluate_pass.py"], env=environ, capture_output=True, text=True, cwd=root)
+
+    def metrics(self, trainer: int) -> list[dict]:
+        return [json.loads(line) for line in self.folder.metrics(trainer).read_text().splitlines()]
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
