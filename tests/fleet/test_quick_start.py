@@ -33,13 +33,12 @@ def test_every_trainer_reports_its_shard_and_a_falling_loss(trained: TrainingJob
 
 def test_every_pass_has_each_pservers_part_the_program_and_done(trained: TrainingJob):
     for number in range(PASSES):
-        names = {
-            file.relative_to(trained.folder.pass_dir(number)).as_posix() for file in trained.folder.pass_dir(number).rglob("*")
-        }
+        directory = trained.folder.pass_dir(number)
+        names = {file.relative_to(directory).as_posix() for file in directory.rglob("*")}
         assert {"done", "files.json", "path.txt", "train.py", "vocabulary.json"} <= names
         assert {f"001/part-{server:03d}.gz" for server in range(3)} <= names
         assert trained.folder.done(number).stat().st_mtime_ns == max(
-            file.stat().st_mtime_ns for file in trained.folder.pass_dir(number).rglob("*") if file.is_file()
+            file.stat().st_mtime_ns for file in directory.rglob("*") if file.is_file()
         )
 
 

@@ -14,6 +14,7 @@ from paddle_node.contract import JobFolder
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGE = PROJECT / "trainer_image"
 EXAMPLES = PROJECT / "examples"
+SPLIT = IMAGE / "split_data.py"
 PADDLE = PROJECT / ".venv-image/bin/python"
 _networks = itertools.count()
 
@@ -51,7 +52,7 @@ class TrainingJob:
             "SHUFFLE_SEED": "1",
             "PROGRAM_FROM": str(self.program),
         }
-        subprocess.run([PADDLE, IMAGE / "split_data.py"], env=environ, check=True, capture_output=True)
+        subprocess.run([PADDLE, SPLIT], env=environ, check=True, capture_output=True)
 
     def environment(self, index: int, **more: str) -> dict[str, str]:
         return {

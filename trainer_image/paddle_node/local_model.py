@@ -7,7 +7,7 @@ a parameter which the pass lacks is refused by name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class LocalModel:
                 self._scope.find_var(parameter.name).get_tensor().set(arrays[parameter.name], paddle.CPUPlace())
         self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
 
-    def evaluate(self, samples: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    def evaluate(self, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """The metric over all samples, and what the best constant answer would get."""
         feeder = network.Feeder(self._pruned, _inputs(self._pruned))
         answers, predictions = [], []

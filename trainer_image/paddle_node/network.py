@@ -6,7 +6,7 @@ pservers, and an ordinary local program for evaluation and inference, where they
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def local() -> Iterator[None]:
 class Feeder:
     """From samples ({input: value}) to what an executor is fed with."""
 
-    def __init__(self, program: Any, names: Sequence[str] | None = None) -> None:
+    def __init__(self, program: Any, names: Collection[str] | None = None) -> None:
         inputs = [variable for variable in program.list_vars() if variable.is_data]
         self._inputs = [variable for variable in inputs if names is None or variable.name in names]
         self._place = paddle.CPUPlace()

@@ -17,7 +17,7 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.tables import DenseTable, Layout, SparseTable, missing_parts
+from paddle_node.tables import DenseTable, Layout, SparseTable, check, missing_parts
 
 LEAST_SHARDS = 8
 """Files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
@@ -74,6 +74,7 @@ class ParameterServers:
         if missing:
             raise OSError(f"{directory} was not saved whole: {', '.join(missing)} missing")
         layout.write(directory)
+        check(directory)
 
     def load(self, directory: Path) -> None:
         """In trainer 0, after everybody's `connect` and a barrier: each pserver reads its parts; barrier, then `pull`."""

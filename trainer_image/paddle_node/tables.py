@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import prod
@@ -27,8 +28,8 @@ from paddle_node.passes import DamagedPass, write_whole
 
 FILE = "parameters.json"
 _STATISTICS = 5
-_STATES = {"adam": (4, lambda width: 2 * width + 2), "sgd": (0, lambda width: 0)}
-"""Optimizer -> numbers of state behind the first weight, and behind `width` others."""
+_ADAM_STATES = 2
+"""Adam keeps two numbers a weight, and two for all weights of a group; SGD keeps none."""
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 
@@ -111,6 +112,16 @@ def read(directory: Path) -> Arrays:
     return arrays
 
 
+def check(directory: Path) -> None:
+    """Raises `DamagedPass` unless every part can be read to its end: a pserver on a full volume reports success, too."""
+    layout = Layout.load(directory)
+    for dense in layout.dense:
+        _dense(directory, layout, dense)
+    for sparse in layout.sparse:
+        for part in (directory / f"{sparse.table:03d}").glob("part-*-*.gz"):
+            deque(_lines(part), maxlen=0)
+
+
 def _dense(directory: Path, layout: Layout, dense: DenseTable) -> Arrays:
     parts = [directory / f"{dense.table:03d}" / f"part-{server:03d}.gz" for server in range(layout.servers)]
     values = np.array([float(line.split(None, 1)[0]) for part in parts for line in _lines(part)], dtype=np.float32)
@@ -122,9 +133,8 @@ def _dense(directory: Path, layout: Layout, dense: DenseTable) -> Arrays:
 
 
 def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray[np.float32]:
-    first_state, other_states = _STATES[layout.optimizer]
-    others = 1 + _STATISTICS + 1 + first_state
-    columns = others + (sparse.width - 1) + (other_states(sparse.width - 1) if sparse.width > 1 else 0)
+    others = 1 + _STATISTICS + _group(layout.optimizer, 1)
+    columns = others + _group(layout.optimizer, sparse.width - 1)
     array = np.zeros((sparse.rows, sparse.width), dtype=np.float32)
     for part in sorted((directory / f"{sparse.table:03d}").glob("part-*-*.gz")):
         for line in _lines(part):
@@ -135,6 +145,12 @@ def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray
             if len(row) == columns:
                 array[int(row[0]), 1:] = np.array(row[others : others + sparse.width - 1], dtype=np.float32)
     return array
+
+
+def _group(optimizer: str, width: int) -> int:
+    """Numbers in a row for weights that share their optimizer state: the first weight, and all others together."""
+    states = _ADAM_STATES * (width + 1) if optimizer == "adam" else 0
+    return width + states if width else 0
 
 
 def _lines(part: Path) -> Iterator[str]:
