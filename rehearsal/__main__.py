@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from rehearsal import machine
-from rehearsal.errors import RehearsalError, Unfit
+from rehearsal.errors import Failed, Refused, RehearsalError, Unfit
 
 _PROJECT = Path(__file__).resolve().parent.parent
 
@@ -28,16 +28,20 @@ def main() -> int:
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
                 raise Unfit(f"{setting} does not exist: name an existing file with --config or --job")
+        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit)
     except RehearsalError as error:
         print(error, file=sys.stderr)
+        if log := getattr(error, "log", ""):
+            print(log, file=sys.stderr)
         return error.exit_code
-    return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit)
+    except KeyboardInterrupt:
+        print("interrupted: no process is left, and .rehearsal/ is empty", file=sys.stderr)
+        return 130
 
 
 def _rehearse(config: Path, job_file: Path, fit: str) -> int:
     # After the machine's check: these imports need what `make setup` installs.
     from rich.console import Console
-    from rich.text import Text
 
     from k8s_charts.errors import JobError
     from rehearsal import interruption
@@ -48,9 +52,8 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
     from rehearsal.summary import summary
 
     console = Console(highlight=False)
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
     started = time.monotonic()
-    console.print(Text.assemble(("rehearsal", "bold"), f" of {job_file.name} on {fit}"))
+    console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
@@ -59,22 +62,12 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
             except KeyboardInterrupt:
                 state.empty()
                 raise
-        console.print(summary(results, screen.finished, time.monotonic() - started))
+            console.print(summary(results, screen.finished, time.monotonic() - started))
         return 0
-    except KeyboardInterrupt:
-        errors.print("interrupted: every process is ended and .rehearsal/ is empty", style="yellow")
-        return 130
     except JobError as error:
-        errors.print(Text(str(error), style="red"))
-        return 2
+        raise Refused(str(error)) from None
     except CloudError as error:
-        errors.print(Text(str(error), style="red"))
-        return 1
-    except RehearsalError as error:
-        errors.print(Text(str(error), style="red"))
-        if log := getattr(error, "log", ""):
-            errors.print(Text(log, style="dim"))
-        return error.exit_code
+        raise Failed(str(error)) from None
 
 
 if __name__ == "__main__":

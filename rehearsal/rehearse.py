@@ -15,9 +15,6 @@ from pathlib import Path
 from paddle_node.contract import JobFolder, Variable
 from rich.text import Text
 
-from k8s_charts import data_job, documents
-from k8s_charts import image as chart_image
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from rehearsal import account, interruption, plot
 from rehearsal.cloud import Cloud, CloudError
@@ -27,12 +24,14 @@ from rehearsal.identity import pod_identity
 from rehearsal.inventory import Inventory, Resource
 from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
 from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host, Pod, PodEnd
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
+from rehearsal.synthesis import synthesize
 from rehearsal.training_progress import Pass, TrainingProgress
 
 
@@ -61,12 +60,13 @@ class Rehearsal:
     def run(self, state: State) -> Results:
         """All phases, one after the other. Raises RehearsalError, CloudError or JobError; KeyboardInterrupt on Ctrl-C."""
         job = TrainingJob.load(self.job_file)
+        source = self._local_data(job)
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
             cloud, before = self._deploy(state, stack)
-            outputs = ClusterOutputs.load(state.outputs)
-            self._bring(cloud, state, job, outputs)
-            host = self._host(cloud, state, job, outputs)
+            host = self._host(cloud, state)
+            if source is not None:
+                self._upload(cloud, host, source)
             folder, shards = self._split(host, addresses)
             passes = self._train(host, addresses, folder)
             self._check_records(passes, shards)
@@ -100,18 +100,23 @@ class Rehearsal:
         self._phase = None
         return cloud, before
 
-    def _bring(self, cloud: Cloud, state: State, job: TrainingJob, outputs: ClusterOutputs) -> None:
-        """Put the data and an image's record where the manifests will look for them."""
+    def _upload(self, cloud: Cloud, host: Host, source: Path) -> None:
+        """Put a local data file where the manifests' data job will look for it."""
         with self.screen.phase("upload") as phase:
-            repository = _output(state.outputs, "RepositoryUri")
-            account.record_image(cloud, repository, state.image_record)
-            phase.result = f"an image record to {repository.rsplit('/', 1)[-1]}"
-            if job.data.local_file is not None:
-                local = self.job_file.parent / job.data.local_file
-                if not local.is_file():
-                    raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
-                account.upload(cloud, local, data_job.source(job, outputs))
-                phase.result = f"{local.name} to the bucket; {phase.result}"
+            address = _variable(_jobs(host.manifests)[0], Variable.DATA_SOURCE)
+            account.upload(cloud, source, address)
+            phase.result = f"{source.name} to {address.rsplit('/', 1)[0]}/"
+
+    def _local_data(self, job: TrainingJob) -> Path | None:
+        """The file to upload; None where the data job reads a place of its own."""
+        if job.data is None:
+            raise Refused("data is not set: a rehearsal begins with an empty volume, so it needs data.source")
+        if job.data.local_file is None:
+            return None
+        local = self.job_file.parent / job.data.local_file
+        if not local.is_file():
+            raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
+        return local
 
     def _destroy(self, cloud: Cloud, before: Inventory) -> tuple[Resource, ...]:
         with self.screen.phase("destroy") as self._phase:
@@ -125,14 +130,14 @@ class Rehearsal:
 
     # The cluster.
 
-    def _host(self, cloud: Cloud, state: State, job: TrainingJob, outputs: ClusterOutputs) -> Host:
+    def _host(self, cloud: Cloud, state: State) -> Host:
         with self.screen.phase("manifests") as phase:
-            reference = chart_image.choose(job, outputs, state.image_record)
-            files = documents.write(job, outputs, reference, self.dist)
+            account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record)
+            files = synthesize(self.project, self.job_file, state.outputs, state.image_record, self.dist)
             read = manifests.load(files)
             laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
             laid_out.lay_out(self.project, state.image)
-            phase.result = f"{len(files)} files in {_shown(self.dist)}/, Jobs {', '.join(job.name for job in read.jobs)}"
+            phase.result = f"{len(files)} files in {_shown(self.dist)}/ with Jobs {' and '.join(job.name for job in read.jobs)}"
         self._say_without_effect(read, state.logs / "without-effect.txt")
         return Host(
             manifests=read,
@@ -249,8 +254,15 @@ def _jobs(read: Manifests) -> tuple[Job, Job]:
 
 def _job_folder(job: Job, host: Host) -> JobFolder:
     """The job's folder on the volume, by the name that the manifest gives the pods."""
-    variables = {entry.name: entry.value for entry in job.template.containers[0].environment}
-    return JobFolder(host.volume / (variables.get(Variable.JOB_NAME) or ""))
+    return JobFolder(host.volume / _variable(job, Variable.JOB_NAME))
+
+
+def _variable(job: Job, name: str) -> str:
+    """A variable's value as the first container of the Job gets it: `$$` is one `$`."""
+    values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
+    if name not in values:
+        raise Refused(f"Job {job.name} sets no {name}")
+    return expand(values[name], {})
 
 
 def _succeeded(result: JobResult, job: Job, message: str, folder: JobFolder | None = None) -> None:
