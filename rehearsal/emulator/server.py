@@ -118,6 +118,7 @@ def main() -> int:
     os.environ.update(environment(port, given.region, given.scratch, given.host))
     sys.path.insert(0, str(Path(__file__).parent))
 
+    import dependencies
     import patience
     import repairs
     import resource_types
@@ -128,6 +129,7 @@ def main() -> int:
 
     repairs.apply()
     resource_types.register()
+    dependencies.apply()
     patience.apply()
 
     config = Config()

@@ -316,3 +316,35 @@ def test_what_holds_data_is_not_deleted_with_its_stack(
         cloud.client("s3").delete_object(Bucket="full", Key="data")
     else:
         cloud.client("ecr").batch_delete_image(repositoryName="full", imageIds=[{"imageTag": "1"}])
+
+
+def test_what_is_in_use_is_not_deleted(cloud: Cloud, stack: Stack) -> None:
+    """A stack that loses the group its neighbour's nodes carry fails as on AWS, and goes on when the user is gone."""
+    group = NETWORK | {"Group": resource("AWS::EC2::SecurityGroup", GroupDescription="nodes", VpcId=ref("Vpc"))}
+    out = stack(group, {"Group": ref("Group"), "A": ref("A"), "B": ref("B")})
+    data = {"InstanceType": "m5.large", "SecurityGroupIds": [out["Group"]]}
+    user = {
+        "Role": CLUSTER["Role"],
+        "Cluster": resource(
+            "AWS::EKS::Cluster", Name="user", RoleArn=att("Role", "Arn"), ResourcesVpcConfig={"SubnetIds": [out["A"], out["B"]]}
+        ),
+        "Template": resource("AWS::EC2::LaunchTemplate", LaunchTemplateData=data),
+        "Workers": resource(
+            "AWS::EKS::Nodegroup",
+            ClusterName=ref("Cluster"),
+            NodegroupName="workers",
+            NodeRole=att("Role", "Arn"),
+            Subnets=[out["A"]],
+            LaunchTemplate={"Id": ref("Template"), "Version": att("Template", "LatestVersionNumber")},
+        ),
+    }
+    users = stack(user)["StackName"]
+    cloudformation = cloud.client("cloudformation")
+    cloudformation.delete_stack(StackName=out["StackName"])
+    assert cloudformation.describe_stacks(StackName=out["StackName"])["Stacks"][0]["StackStatus"] == "DELETE_FAILED"
+    events = cloudformation.describe_stack_events(StackName=out["StackName"])["StackEvents"]
+    reasons = " ".join(event.get("ResourceStatusReason", "") for event in events)
+    assert f"security group {out['Group']} has a dependent object: node group user/workers" in reasons
+    assert f"subnet {out['A']} has a dependent object: cluster user, node group user/workers" in reasons
+    cloudformation.delete_stack(StackName=users)
+    cloudformation.delete_stack(StackName=out["StackName"])
