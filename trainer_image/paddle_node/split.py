@@ -1,145 +1,232 @@
 """The data job: a source becomes N shards of equal record counts, and rows held out for evaluation, on the volume.
 
 Promises: `data-manifest.json` is written last, so its presence means complete; the same source, seed and N give the
-same bytes; running again changes nothing; a failure ends with one sentence and leaves what was complete as it was.
+same bytes, by any number of pods; running again changes nothing; a run that was interrupted goes on where it was; a
+failure, a full volume included, ends with one sentence and leaves what was complete before as it was. Memory stays
+below 100 MB for any size.
 """
 
 from __future__ import annotations
 
 import errno
-import gzip
+import json
 import os
-import random
 import shutil
+import signal
 import sys
 import time
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 import xxhash
 
 from paddle_node import contract, data_manifest
-from paddle_node.contract import ExitCode, Variable
-from paddle_node.data_manifest import DataFile, DataManifest, Shard, Source
-from paddle_node.failure import Failure, SettingError
+from paddle_node.contract import ExitCode
+from paddle_node.data_manifest import DataManifest, Shard, Source
+from paddle_node.failure import Failure
 from paddle_node.program_copy import copy_program
-from paddle_node.split_settings import SplitSettings
+from paddle_node.splitting import commit, counting, parts, shares, sources, units, user_reader, whole_files
+from paddle_node.splitting.progress import Progress
+from paddle_node.splitting.sequence import Order, SourceOrder
+from paddle_node.splitting.settings import FORMATS, SplitSettings
+from paddle_node.splitting.sources import Object, Reader
+from paddle_node.splitting.steps import EXPIRY, Finished, Step, Steps
+
+LAYOUT = 1
+"""Raised whenever the same input would give other bytes than before."""
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """Runs the data job; returns the exit code, after one sentence on stderr when it is not 0."""
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         split(SplitSettings.from_environment(environ), environ)
     except Failure as failure:
-        print(f"split: {failure.sentence}", file=sys.stderr)
-        return failure.code
+        return _failed(failure.code, failure.sentence)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        print(f"split: {error.filename or 'the volume'}: {error.strerror}", file=sys.stderr)
-        return ExitCode.VOLUME_FULL if full else 1
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = environ.get(contract.Variable.OUT_DIR, "")
+            return _failed(
+                ExitCode.VOLUME_FULL,
+                f"the volume of {where} is full: nothing that was complete before has changed; make room and run again",
+            )
+        return _failed(1, f"{error.filename or 'the volume'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _failed(ExitCode.TERMINATED, "interrupted; the next run goes on from here")
     return ExitCode.DONE
 
 
 def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
-    """Splits unless the manifest says that this very split is complete; returns the manifest."""
+    """Splits unless the manifest says that this very split is complete; returns the manifest.
+
+    Raises `Failure`, and OSError from the volume.
+    """
     folder = settings.folder
+    folder.root.mkdir(parents=True, exist_ok=True)
     if settings.program_from:
         copied = copy_program(contract.path(settings.program_from, dict(environ)), folder.program(settings.program))
-        print(f"split: program {settings.program} {'copied' if copied else 'is there already'}", flush=True)
-    if settings.format != "lines":
-        raise SettingError(f"{Variable.DATA_FORMAT} is {settings.format!r}: only lines is supported yet")
-    content, source = _fetch(settings, environ)
-    old = data_manifest.read(folder.data_manifest)
-    if old and (old.source, old.seed, old.hold_out, len(old.shards)) == (
-        source,
-        settings.seed,
-        settings.hold_out,
-        settings.shards,
-    ):
-        print(f"split: {folder.data_manifest} is complete already: nothing to do", flush=True)
-        return old
-    if content[:2] == b"\x1f\x8b":
-        content = gzip.decompress(content)
-    records = content.split(b"\n")
-    if records[-1] == b"":
-        records.pop()
-    if len(records) < settings.shards:
-        raise Failure(ExitCode.BAD_DATA, f"{settings.source} has {len(records)} records: too few for {settings.shards} shards")
-    if settings.seed is not None:
-        random.Random(settings.seed).shuffle(records)
-    kept, held = _hold_out(records, settings.hold_out)
-    work = folder.root / f".split.{os.getpid()}.tmp"
+        _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
+    reader = sources.open_source(settings.source, environ)
+    objects = reader.objects()
+    source = sources.summary(settings.source, objects)
+    done = complete(settings, source)
+    if done is not None:
+        _say(f"{folder.data_manifest} is complete already: nothing to do")
+        return done
+    commit.refuse_foreign(folder)
+    started = time.monotonic()
+    work = commit.work_root(folder) / _plan(settings, objects)
+    _remove_abandoned(work)
+    steps = Steps(work, f"pod-{settings.pod}", Progress(_say), lambda: complete(settings, source) is not None)
     try:
-        work.mkdir(parents=True)
-        shards = []
-        for index in range(settings.shards):
-            first, last = index * len(kept) // settings.shards, (index + 1) * len(kept) // settings.shards
-            shards.append(Shard(index, (_write(work / f"{index}" / "part-00000", kept[first:last]),)))
-        held_out = (_write(work / "held-out" / "part-00000", held),) if held else ()
-        folder.data_manifest.unlink(missing_ok=True)
-        for stale in (*folder.root.glob("[0-9]*/data"), folder.held_out):
-            shutil.rmtree(stale, ignore_errors=True)
-        for index in range(settings.shards):
-            folder.shard(index).parent.mkdir(exist_ok=True)
-            (work / f"{index}").rename(folder.shard(index))
-        if held:
-            folder.held_out.parent.mkdir(exist_ok=True)
-            (work / "held-out").rename(folder.held_out)
+        manifest = _split(settings, steps, reader, objects, source)
+    except (Finished, FileNotFoundError):
+        # Another pod has completed the split and swept the work away; or something else is missing.
+        done = complete(settings, source)
+        if done is None:
+            raise
+        manifest = done
     finally:
-        shutil.rmtree(work, ignore_errors=True)
-    manifest = DataManifest(
-        source=source,
-        format=settings.format,
-        seed=settings.seed,
-        hold_out=settings.hold_out,
-        shards=tuple(shards),
-        held_out=held_out,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        records=len(kept),
-    )
-    data_manifest.write(manifest, folder.data_manifest)
-    print(f"split: {manifest.records} records into {settings.shards} shards, {len(held)} held out", flush=True)
+        steps.close()
+    held = sum(file.records for file in manifest.held_out)
+    _say(f"{manifest.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
     return manifest
 
 
-def _hold_out(records: list[bytes], share: float) -> tuple[list[bytes], list[bytes]]:
-    wanted = round(len(records) * share)
-    picked = {(2 * number + 1) * len(records) // (2 * wanted) for number in range(wanted)}
-    kept = [record for index, record in enumerate(records) if index not in picked]
-    return kept, [record for index, record in enumerate(records) if index in picked]
+def complete(settings: SplitSettings, source: Source) -> DataManifest | None:
+    """The manifest of this very split, its files there with their sizes; else None."""
+    try:
+        manifest = data_manifest.read(settings.folder.data_manifest)
+    except data_manifest.ManifestError:
+        return None  # Damaged: splitting again mends it.
+    if manifest is None or len(manifest.shards) != settings.shards:
+        return None
+    if (manifest.source, manifest.format, manifest.seed, manifest.hold_out) != (
+        source,
+        settings.format,
+        settings.seed,
+        settings.hold_out,
+    ):
+        return None
+    folders = [(settings.folder.shard(shard.index), shard.files) for shard in manifest.shards]
+    for folder, files in [*folders, (settings.folder.held_out, manifest.held_out)]:
+        for file in files:
+            try:
+                if (folder / file.name).stat().st_size != file.bytes:
+                    return None
+            except FileNotFoundError:
+                return None
+    return manifest
 
 
-def _write(path: Path, records: Sequence[bytes]) -> DataFile:
-    path.parent.mkdir()
-    content = b"".join(record + b"\n" for record in records)
-    with path.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    checksum = f"{data_manifest.CHECKSUM}:{xxhash.xxh3_128(content).hexdigest()}"
-    return DataFile(path.name, len(records), len(content), checksum)
+def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple[Object, ...], source: Source) -> DataManifest:
+    folder, workers = settings.folder, min(4, len(os.sched_getaffinity(0)))
+    if (staged := data_manifest.read(steps.folder / commit.STAGED)) is None:
+        steps.progress.phase(f"reading {sources.public(settings.source)}", source.size or None)
+        if settings.format == "files":
+            files, records = _whole_files(settings, steps, reader, objects, workers)
+        else:
+            files, records = _records(settings, steps, reader, objects, workers)
+        for thing in objects:
+            if not reader.unchanged(thing):
+                raise Failure(
+                    ExitCode.BAD_DATA, f"{thing.name} of {settings.source} changed while it was being split: run the split again"
+                )
+        staged = DataManifest(
+            source=source,
+            format=settings.format,
+            seed=settings.seed,
+            hold_out=settings.hold_out,
+            shards=tuple(Shard(index, files[str(index)]) for index in range(settings.shards)),
+            held_out=files.get(shares.HELD_OUT, ()),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            records=records,
+        )
+    manifest = staged
+
+    def work() -> bool:
+        commit.stage(steps.folder, manifest)
+        commit.commit(folder, steps.folder)
+        return True
+
+    steps.run([Step("commit", work)])
+    steps.close()
+    commit.sweep(folder)
+    return manifest
 
 
-def _fetch(settings: SplitSettings, environ: Mapping[str, str]) -> tuple[bytes, Source]:
-    uri = settings.source
-    started = time.monotonic()
-    if uri.startswith("s3://"):
-        import boto3
-
-        bucket, _, key = uri.removeprefix("s3://").partition("/")
-        answer = boto3.client("s3").get_object(Bucket=bucket, Key=key)
-        content, etag = answer["Body"].read(), answer["ETag"]
-    elif "://" in uri:
-        with urllib.request.urlopen(uri, timeout=60) as response:
-            content, etag = response.read(), response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+def _records(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple[Object, ...], workers: int) -> _Written:
+    custom = None if settings.format in FORMATS else user_reader.load(settings.format, settings.folder.program(settings.program))
+    # A user's reader need not be safe for threads.
+    pieces = units.prepare(steps, reader, objects, custom, 1 if custom else workers)
+    total = sum(unit.size for unit in pieces)
+    steps.progress.phase("counting", total)
+    counting.count(steps, pieces, workers)
+    records = sum(unit.records for unit in pieces)
+    division = shares.shares(records, settings.shards, settings.hold_out, settings.source)
+    held = shares.held_out(records, settings.hold_out)
+    order: Order
+    if settings.seed is None:
+        order = SourceOrder(pieces, held)
     else:
-        path = contract.path(uri, dict(environ))
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise SettingError(f"{Variable.DATA_SOURCE} is {uri!r}: {error.strerror}") from None
-        etag = f"mtime-{path.stat().st_mtime_ns}"
-    print(f"split: read {len(content):,} bytes of {uri} in {time.monotonic() - started:.1f} s", flush=True)
-    return content, Source(uri, len(content), etag)
+        # Imported late: without a shuffle small data needs no numpy.
+        from paddle_node.splitting.shuffle import ShuffledOrder
+
+        order = ShuffledOrder(steps, pieces, settings.seed)
+        workers = 1  # A leaf fills the memory, and Python moves its records one at a time anyway.
+    steps.progress.phase("writing shards", total)
+    return parts.write(steps, order, pieces[0].framing, division, total / records, workers), records - held
+
+
+def _whole_files(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple[Object, ...], workers: int) -> _Written:
+    found = whole_files.prepare(steps, reader, objects, workers)
+    division = shares.shares(len(found), settings.shards, settings.hold_out, settings.source)
+    held = shares.held_out(len(found), settings.hold_out)
+    steps.progress.phase("writing shards", sum(file.bytes for file in found))
+    return whole_files.write(steps, whole_files.in_order(found, held, settings.seed), division, workers), len(found) - held
+
+
+_Written = tuple[dict[str, tuple[data_manifest.DataFile, ...]], int]
+
+
+def _plan(settings: SplitSettings, objects: tuple[Object, ...]) -> str:
+    """Names the folder of work: only a run that would write the very same bytes goes on with it."""
+    things = [(thing.name, thing.size, thing.etag) for thing in objects]
+    plan = (LAYOUT, settings.source, things, settings.shards, settings.format, settings.hold_out, settings.seed)
+    return xxhash.xxh3_64(json.dumps(plan).encode()).hexdigest()
+
+
+def _remove_abandoned(work: Path) -> None:
+    """Work of a split that nobody wants any more: its source or its settings have changed."""
+    for other in work.parent.glob("*/"):
+        if other == work or (other / commit.STAGED).exists():
+            continue
+        beats = [path.stat().st_mtime for path in (other / "pods").glob("*")]
+        work.parent.mkdir(parents=True, exist_ok=True)
+        probe = work.parent / f".now.{os.getpid()}"
+        probe.touch()
+        now = probe.stat().st_mtime
+        probe.unlink()
+        if beats and now - max(beats) < EXPIRY:
+            raise Failure(
+                ExitCode.FOLDER_IN_USE,
+                f"another split with other settings works in {work.parent.parent}: wait until it has ended, or end it",
+            )
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    print(f"split: {text}", flush=True)
+
+
+def _failed(code: int, sentence: str) -> int:
+    print(f"split: {sentence}", file=sys.stderr, flush=True)
+    return code
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    # At once: threads in the middle of a block need no waiting for, every result on the volume is whole.
+    print("split: told to stop; the next run goes on from here", file=sys.stderr, flush=True)
+    os._exit(ExitCode.TERMINATED)

@@ -33,6 +33,8 @@ class SplitSettings:
     """Folder of the image, a container path; empty: nothing to copy."""
     program: str
     """The program's folder name under the job's folder."""
+    pod: int
+    """Which of the pods that share the split this one is, from 0."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> SplitSettings:
@@ -47,6 +49,7 @@ class SplitSettings:
             seed=environ.get(Variable.SHUFFLE_SEED, "") or None,
             program_from=program_from,
             program=program_from.rpartition("/")[2] or environ.get(Variable.TRAIN_CONFIG_DIR, ""),
+            pod=_pod(environ),
         )
 
 
@@ -81,7 +84,7 @@ def _source(environ: Mapping[str, str]) -> str:
         raise SettingError(
             f"{Variable.DATA_SOURCE} is {value!r}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot"
         )
-    if separator and not rest.strip("/"):
+    if separator and not rest.partition("/")[0]:
         raise SettingError(f"{Variable.DATA_SOURCE} is {value!r}: the {'bucket' if scheme == 's3' else 'host'} is missing")
     if not separator:
         local_path(Variable.DATA_SOURCE, value, environ)
@@ -104,3 +107,16 @@ def _hold_out(environ: Mapping[str, str]) -> float:
     if not 0 <= share < 1:
         raise SettingError(f"{Variable.HOLD_OUT} is {value!r}: the share kept for evaluation is a number from 0 to below 1")
     return share
+
+
+def _pod(environ: Mapping[str, str]) -> int:
+    """Work is shared by who comes first, so the number of pods itself is not needed; a wrong one is still a mistake."""
+    pods = environ.get(Variable.SPLIT_PODS, "") or "1"
+    index = environ.get(Variable.COMPLETION_INDEX, "") or "0"
+    if not pods.isascii() or not pods.isdigit() or int(pods) < 1:
+        raise SettingError(f"{Variable.SPLIT_PODS} is {pods!r}: the number of pods that share the split is a whole number from 1")
+    if not index.isascii() or not index.isdigit() or int(index) >= int(pods):
+        raise SettingError(
+            f"{Variable.COMPLETION_INDEX} is {index!r}: with {Variable.SPLIT_PODS}={pods} it is a number below {pods}"
+        )
+    return int(index)

@@ -1,0 +1,55 @@
+"""A job's folder, and splits into it, in this process or in one of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from paddle_node import split
+from paddle_node.contract import JobFolder
+from paddle_node.data_manifest import DataManifest
+from paddle_node.splitting.settings import SplitSettings
+
+IMAGE = Path(__file__).parents[2] / "trainer_image"
+
+
+class Job:
+    """A job's folder and the data job's environment for it."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = JobFolder(root)
+
+    def environment(self, source: Path | str, shards: int = 3, **more: object) -> dict[str, str]:
+        basic = {"OUT_DIR": str(self.folder.root), "SPLIT_COUNT": str(shards), "DATA_SOURCE": str(source)}
+        return basic | {name: str(value) for name, value in more.items()}
+
+    def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest:
+        """In this process; raises what the data job would end with."""
+        environ = self.environment(source, shards, **more)
+        return split.split(SplitSettings.from_environment(environ), environ)
+
+    def command(self, source: Path | str, shards: int = 3, **more: object) -> tuple[list[str], dict[str, str]]:
+        """The data job as a process of its own."""
+        environ = os.environ | {"PYTHONPATH": str(IMAGE)} | self.environment(source, shards, **more)
+        return [sys.executable, str(IMAGE / "split_data.py")], environ
+
+    def run(self, source: Path | str, shards: int = 3, **more: object) -> subprocess.CompletedProcess[str]:
+        command, environ = self.command(source, shards, **more)
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+
+    def shard(self, index: int) -> bytes:
+        """All bytes of a shard, in the order of its files' names."""
+        return b"".join(path.read_bytes() for path in sorted(self.folder.shard(index).iterdir()))
+
+    def held_out(self) -> bytes:
+        return b"".join(path.read_bytes() for path in sorted(self.folder.held_out.iterdir()))
+
+    def everything(self) -> dict[str, bytes]:
+        """Every file of the job's folder but the manifest's own, by name."""
+        return {
+            str(path.relative_to(self.folder.root)): path.read_bytes()
+            for path in sorted(self.folder.root.rglob("*"))
+            if path.is_file() and path != self.folder.data_manifest
+        }

@@ -1,0 +1,68 @@
+"""Sources in the container's own file tree: a file, a folder with all below it, or a glob pattern."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from paddle_node import contract
+from paddle_node.contract import Variable
+from paddle_node.failure import SettingError
+from paddle_node.splitting.sources import Object
+
+
+class LocalSource:
+    """Read in place: nothing is copied before the split itself."""
+
+    def __init__(self, uri: str, environ: Mapping[str, str]) -> None:
+        self._uri = uri
+        self._root = contract.path("/", dict(environ))
+        self._path = contract.path(uri, dict(environ))
+
+    def objects(self) -> tuple[Object, ...]:
+        """Raises `SettingError` when nothing is there, or it cannot be read."""
+        if self._path.is_file():
+            found = [self._path]
+            base = self._path.parent
+        elif self._path.is_dir():
+            found = list(_below(self._path))
+            base = self._path
+        else:
+            found = [path for path in self._root.glob(self._uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
+            base = Path(os.path.commonpath([path.parent for path in found])) if found else self._path
+        if not found:
+            what = "is an empty folder" if self._path.is_dir() else "is no file, no folder, and no pattern that matches one"
+            raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri!r}, which {what} in this container")
+        for path in found:
+            if not os.access(path, os.R_OK):
+                raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri!r}, but uid {os.getuid()} may not read {path}")
+        return tuple(sorted((_object(path, base) for path in found), key=lambda thing: thing.name))
+
+    def local(self, thing: Object) -> Path | None:
+        return Path(thing.address)
+
+    def download(self, thing: Object, to: Path, advance: Callable[[int], None]) -> None:
+        raise NotImplementedError("local files are read in place")
+
+    def unchanged(self, thing: Object) -> bool:
+        try:
+            now = _object(Path(thing.address), Path(thing.address).parent)
+        except OSError:
+            return False
+        return (now.size, now.etag) == (thing.size, thing.etag)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Regular files, hidden ones left out: .DS_Store and the like are no data."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = Path(root, name)
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _object(path: Path, base: Path) -> Object:
+    status = path.stat()
+    return Object(path.relative_to(base).as_posix(), status.st_size, f"mtime-{status.st_mtime_ns}", str(path))

@@ -1,0 +1,168 @@
+"""Pieces of work that leave their result on the volume: a split goes on where it was interrupted, and pods share it.
+
+Promises: a step whose result is on the volume never runs again; a step that some living pod works on is left to it; a
+step of a dead pod is taken over after `EXPIRY` seconds, by a new process of the same pod at once. Every step must be
+deterministic and must put its output in place by rename: then two pods that do the same step, which the claims
+make rare but cannot rule out, do no harm.
+
+No lock of the file system is used (NFS only pretends): a claim is an exclusive create, a take-over a rename, and the
+age of a pod's heartbeat is measured against one's own, so that only the volume's clock counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddle_node.splitting.progress import Progress
+
+EXPIRY = 30.0
+"""Seconds of silence after which a pod counts as dead."""
+POLL = 0.2
+
+
+class Finished(Exception):
+    """Another pod has completed the whole split."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`work` returns what later steps need to know, as JSON."""
+
+    name: str
+    work: Callable[[], Any]
+    weight: int = 0
+    """Bytes that it accounts for in the progress."""
+
+
+class Steps:
+    """The shared state of one split, in a folder of the volume."""
+
+    def __init__(self, folder: Path, pod: str, progress: Progress, finished: Callable[[], bool]) -> None:
+        self.folder = folder
+        self.progress = progress
+        self._pod = pod
+        self._finished = finished
+        self._results = folder / "results"
+        self._claims = folder / "claims"
+        self._pods = folder / "pods"
+        for each in (self._results, self._claims, self._pods):
+            each.mkdir(parents=True, exist_ok=True)
+        self._beat = self._pods / pod
+        self._beat.touch()
+        # What a killed process of this pod left half written takes up room that the volume may not have.
+        for leftover in folder.rglob(f".*.{pod}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        self._stop = threading.Event()
+        threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the heartbeat."""
+        self._stop.set()
+
+    def run(self, steps: Sequence[Step], workers: int = 1) -> list[Any]:
+        """Results of `steps`, in their order; runs those that nobody has done or does.
+
+        Raises what a step raises, after the ones in hand have ended, and `Finished` when another pod was faster with it all.
+        """
+        results: dict[str, Any] = {}
+        todo = list(steps)
+        running: dict[Future[Any], Step] = {}
+        weights = {step.name: step.weight for step in steps}
+        with ThreadPoolExecutor(workers) as pool:
+            while todo or running:
+                here = {path.name for path in self._results.iterdir()} if todo and self._results.is_dir() else set()
+                waiting = []
+                for step in todo:
+                    found = self._result(step.name) if f"{step.name}.json" in here else None
+                    if found is not None:
+                        results[step.name] = found[0]
+                        self.progress.give(weights[step.name])
+                    elif len(running) < workers and self._claim(step.name, {each.name for each in running.values()}):
+                        running[pool.submit(self._perform, step)] = step
+                    else:
+                        waiting.append(step)
+                todo = waiting
+                if running:
+                    for future in wait(
+                        running, timeout=POLL if len(running) < workers else None, return_when=FIRST_COMPLETED
+                    ).done:
+                        results[running.pop(future).name] = future.result()
+                elif todo:
+                    if self._finished():
+                        raise Finished
+                    time.sleep(POLL)
+        return [results[step.name] for step in steps]
+
+    def temporary(self, path: Path) -> Path:
+        """Where to write what becomes `path` by rename: no other process writes there."""
+        return path.with_name(f".{path.name}.{self._pod}.{os.getpid()}.tmp")
+
+    def _perform(self, step: Step) -> Any:
+        try:
+            result = step.work()
+            path = self._results / f"{step.name}.json"
+            temporary = self.temporary(path)
+            temporary.write_text(json.dumps(result))
+            temporary.replace(path)
+            return result
+        finally:
+            (self._claims / step.name).unlink(missing_ok=True)
+
+    def _result(self, name: str) -> tuple[Any] | None:
+        try:
+            return (json.loads((self._results / f"{name}.json").read_text()),)
+        except (OSError, ValueError):
+            return None  # Torn by a machine that lost power: the step runs again.
+
+    def _claim(self, name: str, mine: set[str]) -> bool:
+        path = self._claims / name
+        if self._create(path):
+            return True
+        try:
+            owner = path.read_text()
+            if owner == self._pod:
+                # A process of this pod that was killed; or, rarely, one that still ends beside us.
+                return name not in mine
+            # A claim without a name was cut short in its making: its own age counts.
+            sign = self._pods / owner if owner and (self._pods / owner).exists() else path
+            silent = self._beat.stat().st_mtime - sign.stat().st_mtime
+        except FileNotFoundError:
+            return False  # Done or taken over in this moment: the next round sees.
+        if silent < EXPIRY:
+            return False
+        stale = path.with_name(f".{name}.{self._pod}.stale")
+        try:
+            path.rename(stale)
+        except FileNotFoundError:
+            return False
+        stale.unlink(missing_ok=True)
+        return self._create(path)
+
+    def _create(self, path: Path) -> bool:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            return False
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(self._pod)
+        return True
+
+    def _live(self) -> None:
+        beaten = time.monotonic()
+        while not self._stop.wait(0.1):
+            self.progress.tick()
+            if time.monotonic() - beaten < EXPIRY / 15:
+                continue
+            beaten = time.monotonic()
+            # It fails on a full volume, and when another pod has just completed the split and swept it away.
+            with contextlib.suppress(OSError):
+                os.utime(self._beat)

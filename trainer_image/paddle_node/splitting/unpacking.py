@@ -1,0 +1,111 @@
+"""What lies in a file of the source: itself, or what .gz, .zip, .tar and .tar.gz hold.
+
+Promises: told by content, not by name (addresses on the web often have none); members in the archive's own order;
+a damaged or truncated archive raises a `Failure` (BAD_DATA), by `damage_of`, instead of passing for a short one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_TAR_MARK, _TAR_MARK_AT = b"ustar", 257
+BLOCK = 1 << 20
+
+
+def is_plain(path: Path) -> bool:
+    """Whether the file is its own content."""
+    return _kind(path) == "plain"
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file holds others. A .gz of one file is none."""
+    return _kind(path) in ("zip", "tar", "tar.gz")
+
+
+def members(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of each file inside; the stream is good until the next one is asked for.
+
+    To be used within `damage_of`.
+    """
+    kind = _kind(path)
+    if kind == "zip":
+        yield from _zip(path, name)
+    elif kind in ("tar", "tar.gz"):
+        yield from _tar(path, name)
+    elif kind == "gz":
+        with gzip.open(path, "rb") as inflated:
+            yield name.removesuffix(".gz"), cast(IO[bytes], inflated)
+    else:
+        with path.open("rb") as stream:
+            yield name, stream
+
+
+@contextmanager
+def damage_of(name: str) -> Iterator[None]:
+    """Around everything that reads `members`: damage shows only while they are read."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise Failure(ExitCode.BAD_DATA, f"{name} is damaged or cut short: {error}") from None
+
+
+def _zip(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.is_dir():
+                continue
+            if entry.flag_bits & 1:
+                raise Failure(ExitCode.BAD_DATA, f"{name} is encrypted: {entry.filename} cannot be read")
+            try:
+                stream = archive.open(entry)
+            except NotImplementedError as error:
+                raise Failure(ExitCode.BAD_DATA, f"{name}: {entry.filename} cannot be unpacked: {error}") from None
+            with stream:
+                yield _inside(entry.filename, name), stream
+
+
+def _tar(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(path, "r|*") as archive:
+        for entry in archive:
+            if not entry.isfile():
+                continue  # Folders, and links that may lead anywhere.
+            stream = archive.extractfile(entry)
+            if stream is None:
+                continue
+            with stream:
+                yield _inside(entry.name, name), stream
+
+
+def _inside(member: str, archive: str) -> str:
+    """A member's name as a relative path that leads nowhere else."""
+    parts = [part for part in member.replace("\\", "/").split("/") if part not in ("", ".")]
+    if not parts or ".." in parts:
+        raise Failure(ExitCode.BAD_DATA, f"{archive} has a member named {member!r}, which leads out of it")
+    return "/".join(parts)
+
+
+def _kind(path: Path) -> str:
+    with path.open("rb") as stream:
+        head = stream.read(_TAR_MARK_AT + len(_TAR_MARK))
+    if head.startswith(ZIP):
+        return "zip"
+    if head[_TAR_MARK_AT:] == _TAR_MARK:
+        return "tar"
+    if not head.startswith(GZIP):
+        return "plain"
+    try:
+        with gzip.open(path, "rb") as inflated:
+            return "tar.gz" if inflated.read(_TAR_MARK_AT + len(_TAR_MARK))[_TAR_MARK_AT:] == _TAR_MARK else "gz"
+    except (OSError, EOFError, zlib.error):
+        return "gz"  # Damaged: reading it will say so.
