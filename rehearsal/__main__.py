@@ -50,6 +50,7 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
     from rehearsal.screen import Screen
     from rehearsal.state import State
     from rehearsal.summary import summary
+    from stacks.settings import SettingError
 
     console = Console(highlight=False)
     started = time.monotonic()
@@ -64,7 +65,7 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
                 raise
             console.print(summary(results, screen.finished, time.monotonic() - started))
         return 0
-    except JobError as error:
+    except (JobError, SettingError) as error:
         raise Refused(str(error)) from None
     except CloudError as error:
         raise Failed(str(error)) from None

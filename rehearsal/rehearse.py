@@ -33,6 +33,7 @@ from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
 from rehearsal.training_progress import Pass, TrainingProgress
+from stacks.cluster_spec import ClusterSpec
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,10 @@ class Rehearsal:
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results:
-        """All phases, one after the other. Raises RehearsalError, CloudError or JobError; KeyboardInterrupt on Ctrl-C."""
+        """All phases, one after the other. Raises RehearsalError, CloudError, JobError, SettingError, or KeyboardInterrupt."""
         job = TrainingJob.load(self.job_file)
         source = self._local_data(job)
+        self._region = ClusterSpec.load(self.config).region
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
             cloud, before = self._deploy(state, stack)
@@ -86,7 +88,7 @@ class Rehearsal:
                 self._phase.now(text)
 
         with self.screen.phase("emulator") as phase:
-            cloud = stack.enter_context(Cloud(self.project, state.cloud, line))
+            cloud = stack.enter_context(Cloud(self.project, state.cloud, line, region=self._region))
             phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
         with self.screen.phase("bootstrap") as self._phase:
             cloud.bootstrap()

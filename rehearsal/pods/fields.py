@@ -25,7 +25,7 @@ _CONTAINER_HONOURED = (
     "env[].name", "env[].value", "env[].valueFrom.fieldRef.fieldPath", "env[].valueFrom.fieldRef.apiVersion",
     "env[].valueFrom.configMapKeyRef.name", "env[].valueFrom.configMapKeyRef.key", "env[].valueFrom.configMapKeyRef.optional",
     "envFrom[].prefix", "envFrom[].configMapRef.name", "envFrom[].configMapRef.optional",
-    "volumeMounts[].name", "volumeMounts[].mountPath", "volumeMounts[].readOnly", "volumeMounts[].subPath",
+    "volumeMounts[].name", "volumeMounts[].mountPath", "volumeMounts[].subPath",
 )  # fmt: skip
 _PROBES = ("startupProbe", "livenessProbe")
 _PROBE_HONOURED = (
@@ -38,6 +38,8 @@ _CONTAINER_WITHOUT_EFFECT = {
     "ports[].*": "a pod has its loopback address to itself",
     "resources.*": "processes share this machine",
     "securityContext.*": "processes run as you",
+    "volumeMounts[].readOnly": "what you may write, the pod may write",
+    "volumeMounts[].recursiveReadOnly": "what you may write, the pod may write",
     "terminationMessagePath": "messages are read from the log",
     "terminationMessagePolicy": "messages are read from the log",
 }
@@ -58,7 +60,7 @@ _TEMPLATE_HONOURED = (
     "metadata.labels.*", "metadata.annotations.*",
     "spec.restartPolicy", "spec.terminationGracePeriodSeconds", "spec.activeDeadlineSeconds",
     "spec.hostname", "spec.subdomain", "spec.serviceAccountName", "spec.automountServiceAccountToken",
-    "spec.volumes[].name", "spec.volumes[].persistentVolumeClaim.claimName", "spec.volumes[].persistentVolumeClaim.readOnly",
+    "spec.volumes[].name", "spec.volumes[].persistentVolumeClaim.claimName",
     "spec.volumes[].configMap.name", "spec.volumes[].configMap.optional", "spec.volumes[].configMap.items[].key",
     "spec.volumes[].configMap.items[].path", "spec.volumes[].emptyDir",
 )  # fmt: skip
@@ -79,6 +81,7 @@ _TEMPLATE_WITHOUT_EFFECT = {
     "spec.imagePullSecrets[].*": "no image is pulled",
     "spec.hostUsers": "processes run as you",
     "spec.os.*": "this machine runs Linux",
+    "spec.volumes[].persistentVolumeClaim.readOnly": "what you may write, the pod may write",
     "spec.volumes[].emptyDir.*": "an emptyDir is a plain folder of the pod",
     "spec.volumes[].configMap.defaultMode": "files belong to you",
     "spec.volumes[].configMap.items[].mode": "files belong to you",
@@ -160,7 +163,7 @@ def _job_lists() -> tuple[frozenset[str], dict[str, str], dict[str, str]]:
 
 
 _HONOURED: dict[str, frozenset[str]] = {
-    "PersistentVolume": frozenset({*_ANY_HONOURED, "spec.claimRef.name", "spec.claimRef.namespace"}),
+    "PersistentVolume": frozenset(_ANY_HONOURED),
     "PersistentVolumeClaim": frozenset({*_ANY_HONOURED, "spec.volumeName"}),
     "Service": frozenset({*_ANY_HONOURED, "spec.clusterIP", "spec.selector.*", "spec.publishNotReadyAddresses"}),
     "ConfigMap": frozenset({*_ANY_HONOURED, "data.*"}),
@@ -264,7 +267,7 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
             if _matches(path, _HONOURED[kind]):
                 continue
             if field := _matches(path, _WITHOUT_EFFECT[kind]):
-                shown = field.removesuffix(".*").removesuffix("[]").rsplit("spec.", 1)[-1].replace("[]", "")
+                shown = field.removesuffix(".*").removesuffix("[]").rsplit(".", 1)[-1].removesuffix("[]")
                 without.setdefault(_WITHOUT_EFFECT[kind][field], set()).add(shown)
                 continue
             raise Refused(f"{name}: {path} is a field the rehearsal does not know; it can neither honour nor ignore it")

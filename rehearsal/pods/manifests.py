@@ -43,7 +43,6 @@ class Mount:
 
     volume: str
     path: str
-    read_only: bool = False
     sub_path: str = ""
 
 
@@ -82,7 +81,6 @@ class Volume:
 
     name: str
     claim: str | None = None
-    read_only: bool = False
     config_map: str | None = None
     items: tuple[tuple[str, str], ...] = ()
     optional: bool = False
@@ -281,7 +279,7 @@ def _template(template: dict[str, Any], where: str) -> PodTemplate:
 def _volume(item: dict[str, Any], where: str) -> Volume:
     name = item["name"]
     if claim := item.get("persistentVolumeClaim"):
-        return Volume(name, claim=claim["claimName"], read_only=bool(claim.get("readOnly")))
+        return Volume(name, claim=claim["claimName"])
     if config := item.get("configMap"):
         items = tuple((entry["key"], entry["path"]) for entry in config.get("items", []))
         return Volume(name, config_map=config["name"], items=items, optional=bool(config.get("optional")))
@@ -301,9 +299,7 @@ def _container(item: dict[str, Any]) -> Container:
             EnvironmentSource(entry["configMapRef"]["name"], entry.get("prefix", ""), bool(entry["configMapRef"].get("optional")))
             for entry in item.get("envFrom", ())
         ),
-        mounts=tuple(
-            Mount(m["name"], m["mountPath"], bool(m.get("readOnly")), m.get("subPath", "")) for m in item.get("volumeMounts", ())
-        ),
+        mounts=tuple(Mount(m["name"], m["mountPath"], m.get("subPath", "")) for m in item.get("volumeMounts", ())),
         startup=_probe(item.get("startupProbe")),
         liveness=_probe(item.get("livenessProbe")),
     )
