@@ -1,6 +1,8 @@
-"""The data-split Job: stages the source, splits it into one shard a trainer, and puts the program on the volume."""
+"""The data-split Job: stages the source, splits it into shards, and puts the program on the volume."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from cdk8s import Chart
 from cdk8s_plus_33 import k8s
@@ -8,13 +10,18 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import names, network, pod, variables
+from k8s_charts import names, network, placement, pod, variables
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+
+OWN_PROGRAMS = "/opt/paddle/own"
+"""Where a program from a ConfigMap is mounted: beside the image's programs, not over them."""
 
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
     """Where the data job reads: a local file lies in the deployed bucket by then, under the job's name."""
+    if job.data is None or job.data.source is None:
+        return ""
     local = job.data.local_file
     if local is None:
         return variables.literal(job.data.source)
@@ -23,56 +30,88 @@ def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
 
 
 def program(job: TrainingJob) -> str:
-    """The image's folder that the data job copies to the volume; empty: the volume has it."""
-    return f"{contract.PROGRAMS}/{job.program.folder}" if job.program.origin == "image" else ""
+    """The container's folder that the data job copies to the volume; empty: the volume has it."""
+    places = {"image": contract.PROGRAMS, "configmap": OWN_PROGRAMS}
+    place = places.get(job.program.origin)
+    return f"{place}/{job.program.folder}" if place else ""
+
+
+def _environment(job: TrainingJob, outputs: ClusterOutputs) -> list[k8s.EnvVar]:
+    data = job.data
+    if data is None:
+        raise ValueError("a job without data has no data job")
+    return [
+        *variables.identity(job_name=job.name),
+        variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
+        variables.plain(Variable.OUT_DIR, variables.literal(f"{job.volume.mount_path}/{job.name}")),
+        variables.plain(Variable.SPLIT_COUNT, data.shards or job.trainers),
+        variables.plain(Variable.SPLIT_PODS, data.splitters),
+        variables.plain(Variable.DATA_SOURCE, source(job, outputs)),
+        variables.plain(Variable.DATA_FORMAT, variables.literal(data.format)),
+        variables.plain(Variable.HOLD_OUT, f"{data.hold_out:g}"),
+        variables.plain(Variable.SHUFFLE_SEED, "" if data.shuffle_seed is None else data.shuffle_seed),
+        variables.plain(Variable.PROGRAM_FROM, variables.literal(program(job))),
+        variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
+    ]
+
+
+def _retries(job: TrainingJob) -> dict[str, Any]:
+    """One pod counts its failures; of several each index counts its own, and one index lost is the split lost."""
+    splitters = job.data.splitters if job.data is not None else 1
+    if splitters == 1:
+        return {"parallelism": 1, "completions": 1, "backoff_limit": job.limits.retries}
+    return {
+        "completion_mode": "Indexed",
+        "parallelism": splitters,
+        "completions": splitters,
+        "backoff_limit_per_index": job.limits.retries,
+        "max_failed_indexes": 0,
+    }
 
 
 class DataChart(Chart):
-    """Job and NetworkPolicy of the split."""
+    """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job file."""
+
+    job_name: str
+    """The Job object's name."""
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         super().__init__(scope, f"{job.name}-data")
-        seed = job.data.shuffle_seed
+        labels = names.labels(job, "data")
+        files = dict(job.program.files)
+        config = names.hashed(f"{job.name}-program", files) if files else None
+        if config is not None:
+            metadata = k8s.ObjectMeta(name=config, namespace=job.namespace, labels=labels)
+            # Immutable, and named by its content: a running job's program cannot change under it.
+            k8s.KubeConfigMap(self, "Program", metadata=metadata, immutable=True, data=files)
         container = pod.container(
-            role="data",
+            job,
+            name="data",
             image=image,
-            command=contract.DATA_ENTRY_POINT,
+            command=[contract.DATA_ENTRY_POINT],
             arguments=(),
-            environment=[
-                *variables.identity(job_name=job.name),
-                variables.plain(Variable.JOB_PATH, contract.VOLUME_MOUNT),
-                variables.plain(Variable.OUT_DIR, f"{contract.VOLUME_MOUNT}/{job.name}"),
-                variables.plain(Variable.SPLIT_COUNT, job.trainers),
-                variables.plain(Variable.DATA_SOURCE, source(job, outputs)),
-                variables.plain(Variable.DATA_FORMAT, variables.literal(job.data.format)),
-                variables.plain(Variable.HOLD_OUT, f"{job.data.hold_out:g}"),
-                variables.plain(Variable.SHUFFLE_SEED, "" if seed is None else seed),
-                variables.plain(Variable.PROGRAM_FROM, variables.literal(program(job))),
-                variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
-            ],
+            environment=_environment(job, outputs),
             resources=job.data_resources,
+            program=program(job) if config is not None else None,
         )
         template = pod.template(
-            job, role="data", container=container, resources=job.data_resources, service_account=names.DATA_ACCOUNT
+            job,
+            role="data",
+            container=container,
+            resources=job.data_resources,
+            placement=placement.of(job, "data", gpus=False, spread=False),
+            service_account=names.DATA_ACCOUNT,
+            program=config,
         )
         spec = k8s.JobSpec(
             template=template,
-            parallelism=1,
-            completions=1,
-            backoff_limit=job.limits.retries,
             pod_failure_policy=pod.failure_policy("data"),
+            # A replacement starts when its predecessor is gone: never two pods that write one shard.
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
+            **_retries(job),
         )
         network.data(self, job)
-        k8s.KubeJob(
-            self,
-            "Job",
-            metadata=k8s.ObjectMeta(
-                name=names.hashed(f"{job.name}-data", k8s.KubeJob.manifest(spec=spec)),
-                namespace=job.namespace,
-                labels=names.labels(job, "data"),
-            ),
-            spec=spec,
-        )
+        self.job_name = names.job_object(job, f"{job.name}-data", k8s.KubeJob.manifest(spec=spec))
+        k8s.KubeJob(self, "Job", metadata=k8s.ObjectMeta(name=self.job_name, namespace=job.namespace, labels=labels), spec=spec)

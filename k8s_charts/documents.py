@@ -9,12 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from cdk8s import App
+from cdk8s import App, Chart
 
 from k8s_charts import manifest_text
 from k8s_charts.data_job import DataChart
 from k8s_charts.namespace import NamespaceChart
+from k8s_charts.operator import OperatorChart
 from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.paddle_job import PaddleJobChart
 from k8s_charts.spec import TrainingJob
 from k8s_charts.training_job import TrainingChart
 from k8s_charts.volume import VolumeChart
@@ -22,12 +24,17 @@ from k8s_charts.volume import VolumeChart
 
 def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
     """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
-    steps = [
-        NamespaceChart(app, job),
-        VolumeChart(app, job, outputs),
-        DataChart(app, job, outputs, image),
-        TrainingChart(app, job, image),
-    ]
+    steps: list[Chart] = []
+    if job.engine == "paddlejob" and job.operator.install_operator:
+        steps.append(OperatorChart(app, job))
+    steps.append(NamespaceChart(app, job))
+    if job.volume.kind not in ("claim", "none"):
+        steps.append(VolumeChart(app, job, outputs))
+    data = DataChart(app, job, outputs, image) if job.splits else None
+    if data is not None:
+        steps.append(data)
+    training = PaddleJobChart if job.engine == "paddlejob" else TrainingChart
+    steps.append(training(app, job, image, data_job=data.job_name if data is not None else None))
     for before, after in pairwise(steps):
         after.add_dependency(before)
 

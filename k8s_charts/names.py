@@ -13,16 +13,19 @@ from typing import Any, Literal
 
 from k8s_charts.spec import HASH_LENGTH, TrainingJob
 
-Role = Literal["trainer", "data"]
+Role = Literal["trainer", "data", "worker", "ps"]
+"""trainer and data are pods of our Jobs; worker and ps are a PaddleJob's."""
 
 TRAINER_ACCOUNT = "paddle-trainer"
 DATA_ACCOUNT = "paddle-data"
 """The data job's service account: pod identity binds the right to read sources to it, so its name is the same for every job."""
 
+PART_OF = {"app.kubernetes.io/part-of": "paddle-aws"}
+
 
 def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
     """Kubernetes' recommended labels; with a role they select that role's pods of this job."""
-    found = {"app.kubernetes.io/part-of": "paddle-aws", "app.kubernetes.io/instance": job.name}
+    found = {**PART_OF, "app.kubernetes.io/instance": job.name}
     return found if role is None else {**found, "app.kubernetes.io/component": role}
 
 
@@ -33,7 +36,7 @@ def volume(job: TrainingJob) -> str:
 
 def claim(job: TrainingJob) -> str:
     """The claim on the job's volume."""
-    return job.name
+    return job.volume.claim or job.name
 
 
 def service(job: TrainingJob) -> str:
@@ -41,7 +44,17 @@ def service(job: TrainingJob) -> str:
     return job.name
 
 
-def hashed(stem: str, template: Mapping[str, Any]) -> str:
-    """`<stem>-<hash of the template>`: a Job is immutable, so a changed one is a new object, and an equal one is the same."""
-    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+def pod_list_account(job: TrainingJob) -> str:
+    """The account, Role and RoleBinding of a job that asks the API server for its peers."""
+    return f"{job.name}-pod-list"
+
+
+def hashed(stem: str, content: Mapping[str, Any]) -> str:
+    """`<stem>-<hash of the content>`: what is immutable gets a new name when it changes, and an equal one is the same object."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
+
+
+def job_object(job: TrainingJob, stem: str, template: Mapping[str, Any]) -> str:
+    """A Job's name: Kubernetes refuses to change a Job, so a changed one is another object, unless the user pins the name."""
+    return stem if job.pin_names else hashed(stem, template)

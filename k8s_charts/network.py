@@ -5,6 +5,8 @@ The volume needs no rule: the node mounts it, not the pod.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 
@@ -13,13 +15,21 @@ from k8s_charts.spec import TrainingJob
 
 POD_IDENTITY_AGENT = ("169.254.170.23/32", "fd00:ec2::23/128")
 """Link-local addresses of the EKS Pod Identity agent, which hands out the data job's AWS credentials on port 80."""
+API_SERVER_PORTS = (443, 6443)
+"""EKS's API server, and where other clusters have theirs: a policy sees the port behind the `kubernetes` Service."""
 
 
 def _port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
     return k8s.NetworkPolicyPort(port=k8s.IntOrString.from_number(number), protocol=protocol)
 
 
-def _names_service() -> k8s.NetworkPolicyEgressRule:
+def to_anywhere(*ports: int) -> k8s.NetworkPolicyEgressRule:
+    """Out to any address, on these TCP ports alone."""
+    return k8s.NetworkPolicyEgressRule(ports=[_port(port) for port in ports])
+
+
+def to_names_service() -> k8s.NetworkPolicyEgressRule:
+    """Out to the cluster's DNS."""
     return k8s.NetworkPolicyEgressRule(
         to=[
             k8s.NetworkPolicyPeer(
@@ -35,46 +45,49 @@ def _policy(
     scope: Construct,
     job: TrainingJob,
     role: names.Role,
-    ingress: list[k8s.NetworkPolicyIngressRule],
-    egress: list[k8s.NetworkPolicyEgressRule],
+    ingress: Sequence[k8s.NetworkPolicyIngressRule],
+    egress: Sequence[k8s.NetworkPolicyEgressRule],
 ) -> None:
     k8s.KubeNetworkPolicy(
         scope,
-        "NetworkPolicy",
+        f"{role}-network",
         metadata=k8s.ObjectMeta(name=f"{job.name}-{role}", namespace=job.namespace, labels=names.labels(job, role)),
         spec=k8s.NetworkPolicySpec(
             pod_selector=k8s.LabelSelector(match_labels=names.labels(job, role)),
             policy_types=["Ingress", "Egress"],
-            ingress=ingress,
-            egress=egress,
+            ingress=list(ingress),
+            egress=list(egress),
         ),
     )
 
 
-def trainers(scope: Construct, job: TrainingJob) -> None:
-    """Trainers reach each other on every port (Paddle picks some itself) and the names service, nothing else."""
-    peers = [k8s.NetworkPolicyPeer(pod_selector=k8s.LabelSelector(match_labels=names.labels(job, "trainer")))]
-    _policy(
-        scope,
-        job,
-        "trainer",
-        ingress=[k8s.NetworkPolicyIngressRule(from_=peers)],
-        egress=[k8s.NetworkPolicyEgressRule(to=peers), _names_service()],
-    )
+def peers(
+    scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[k8s.NetworkPolicyEgressRule] = ()
+) -> None:
+    """The job's pods reach each other on every port (Paddle picks some itself) and the names service, and `more`."""
+    others = [k8s.NetworkPolicyPeer(pod_selector=k8s.LabelSelector(match_labels=names.labels(job, role))) for role in roles]
+    for role in roles:
+        _policy(
+            scope,
+            job,
+            role,
+            ingress=[k8s.NetworkPolicyIngressRule(from_=others)],
+            egress=[k8s.NetworkPolicyEgressRule(to=others), to_names_service(), *more],
+        )
 
 
 def data(scope: Construct, job: TrainingJob) -> None:
-    """The data job reaches its source over HTTPS and the pod identity agent; nothing reaches it."""
+    """The data job reaches its source over HTTPS (or HTTP) and the pod identity agent; nothing reaches it."""
+    plain = job.data is not None and job.data.source is not None and job.data.source.startswith("http://")
+    agent = [k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr)) for cidr in POD_IDENTITY_AGENT]
     _policy(
         scope,
         job,
         "data",
         ingress=[],
         egress=[
-            _names_service(),
-            k8s.NetworkPolicyEgressRule(ports=[_port(443)]),
-            k8s.NetworkPolicyEgressRule(
-                to=[k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr)) for cidr in POD_IDENTITY_AGENT], ports=[_port(80)]
-            ),
+            to_names_service(),
+            to_anywhere(443, 80) if plain else to_anywhere(443),
+            k8s.NetworkPolicyEgressRule(to=agent, ports=[_port(80)]),
         ],
     )

@@ -8,53 +8,63 @@ from cdk8s_plus_33 import k8s
 from paddle_node import contract
 
 from k8s_charts import names
-from k8s_charts.spec import Resources, TrainerResources, TrainingJob
+from k8s_charts.placement import GPU, Placement
+from k8s_charts.settings import Resources, TrainerResources
+from k8s_charts.spec import TrainingJob
 
 TEMPORARY = "/tmp"
 SHARED_MEMORY = "/dev/shm"
+PROGRAM = "program"
+"""Name of the volume that holds a user's program from a ConfigMap."""
 
 
-def requirements(resources: Resources) -> k8s.ResourceRequirements:
+def requirements(resources: Resources, gpus: int = 0) -> k8s.ResourceRequirements:
     """Requests equal limits: the pod is "Guaranteed", the last to be evicted when a node runs short."""
-    amounts: Mapping[str, k8s.Quantity] = {
-        "cpu": k8s.Quantity.from_string(resources.cpu),
-        "memory": k8s.Quantity.from_string(resources.memory),
-        "ephemeral-storage": k8s.Quantity.from_string(resources.scratch),
-    }
-    return k8s.ResourceRequirements(requests=amounts, limits=amounts)
+    amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
+    if gpus:
+        amounts[GPU] = str(gpus)
+    quantities = {name: k8s.Quantity.from_string(amount) for name, amount in amounts.items()}
+    return k8s.ResourceRequirements(requests=quantities, limits=quantities)
 
 
 def container(
+    job: TrainingJob,
     *,
-    role: names.Role,
+    name: str,
     image: str,
-    command: str,
+    command: Sequence[str] | None,
     arguments: Sequence[str],
     environment: Sequence[k8s.EnvVar],
     resources: Resources,
+    gpus: int = 0,
+    working_dir: str | None = contract.HOME,
     ports: Sequence[k8s.ContainerPort] = (),
+    program: str | None = None,
     startup_probe: k8s.Probe | None = None,
     liveness_probe: k8s.Probe | None = None,
 ) -> k8s.Container:
     """The one container: no privilege, a read-only root file system, and the writable places mounted."""
     mounts = [
-        k8s.VolumeMount(name="job", mount_path=contract.VOLUME_MOUNT),
         k8s.VolumeMount(name="home", mount_path=contract.HOME),
         k8s.VolumeMount(name="temporary", mount_path=TEMPORARY),
     ]
+    if job.volume.kind != "none":
+        mounts.insert(0, k8s.VolumeMount(name="job", mount_path=job.volume.mount_path, sub_path=job.volume.folder))
     if isinstance(resources, TrainerResources):
         mounts.append(k8s.VolumeMount(name="shared-memory", mount_path=SHARED_MEMORY))
+    if program is not None:
+        mounts.append(k8s.VolumeMount(name=PROGRAM, mount_path=program, read_only=True))
     return k8s.Container(
-        name=role,
+        name=name,
         image=image,
         # A digest never changes and a tag may: the kubelet asks for the tag each time, and for a digest only once.
         image_pull_policy="IfNotPresent" if "@sha256:" in image else "Always",
-        command=[command],
+        command=list(command) if command is not None else None,
         args=list(arguments) or None,
-        working_dir=contract.HOME,
-        env=list(environment),
+        working_dir=working_dir,
+        env=list(environment) or None,
         ports=list(ports) or None,
-        resources=requirements(resources),
+        resources=requirements(resources, gpus),
         volume_mounts=mounts,
         startup_probe=startup_probe,
         liveness_probe=liveness_probe,
@@ -76,31 +86,48 @@ def template(
     role: names.Role,
     container: k8s.Container,
     resources: Resources,
+    placement: Placement,
     service_account: str,
+    token: bool = False,
     subdomain: str | None = None,
-    spread: Sequence[k8s.TopologySpreadConstraint] = (),
+    scheduler: str | None = None,
+    program: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> k8s.PodTemplateSpec:
     """The pod around the container, run as the access point's user."""
+    scratch = k8s.Quantity.from_string(resources.scratch)
     volumes = [
-        k8s.Volume(name="job", persistent_volume_claim=k8s.PersistentVolumeClaimVolumeSource(claim_name=names.claim(job))),
-        k8s.Volume(name="home", empty_dir=k8s.EmptyDirVolumeSource(size_limit=k8s.Quantity.from_string(resources.scratch))),
-        k8s.Volume(name="temporary", empty_dir=k8s.EmptyDirVolumeSource(size_limit=k8s.Quantity.from_string(resources.scratch))),
+        k8s.Volume(name="home", empty_dir=k8s.EmptyDirVolumeSource(size_limit=scratch)),
+        k8s.Volume(name="temporary", empty_dir=k8s.EmptyDirVolumeSource(size_limit=scratch)),
     ]
+    if job.volume.kind != "none":
+        claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=names.claim(job))
+        volumes.insert(0, k8s.Volume(name="job", persistent_volume_claim=claim))
     if isinstance(resources, TrainerResources):
         memory = k8s.EmptyDirVolumeSource(medium="Memory", size_limit=k8s.Quantity.from_string(resources.shared_memory))
         volumes.append(k8s.Volume(name="shared-memory", empty_dir=memory))
+    if program is not None:
+        volumes.append(k8s.Volume(name=PROGRAM, config_map=k8s.ConfigMapVolumeSource(name=program)))
     return k8s.PodTemplateSpec(
-        metadata=k8s.ObjectMeta(labels=names.labels(job, role)),
+        metadata=k8s.ObjectMeta(
+            labels={**names.labels(job, role), **(labels or {})}, annotations=dict(annotations) if annotations else None
+        ),
         spec=k8s.PodSpec(
             containers=[container],
             restart_policy="Never",
             service_account_name=service_account,
-            automount_service_account_token=False,
+            automount_service_account_token=token,
             # Addresses of other Services as variables: noise, and a name that a program could mistake for its own.
             enable_service_links=False,
             subdomain=subdomain,
+            scheduler_name=scheduler,
+            priority_class_name=job.scheduling.priority_class,
             termination_grace_period_seconds=job.limits.grace_period_seconds,
-            topology_spread_constraints=list(spread) or None,
+            node_selector=placement.node_selector,
+            tolerations=placement.tolerations,
+            affinity=placement.affinity,
+            topology_spread_constraints=placement.spread,
             security_context=k8s.PodSecurityContext(
                 run_as_non_root=True,
                 run_as_user=contract.UID,
@@ -114,15 +141,14 @@ def template(
     )
 
 
-def failure_policy(role: names.Role) -> k8s.PodFailurePolicy:
+def failure_policy(container: str) -> k8s.PodFailurePolicy:
     """Faults that no retry can heal fail the Job at once; a drained or reclaimed node costs no retry."""
+    codes = sorted(int(code) for code in contract.FAIL_JOB)
     return k8s.PodFailurePolicy(
         rules=[
             k8s.PodFailurePolicyRule(
                 action="FailJob",
-                on_exit_codes=k8s.PodFailurePolicyOnExitCodesRequirement(
-                    container_name=role, operator="In", values=sorted(int(code) for code in contract.FAIL_JOB)
-                ),
+                on_exit_codes=k8s.PodFailurePolicyOnExitCodesRequirement(container_name=container, operator="In", values=codes),
             ),
             k8s.PodFailurePolicyRule(
                 action="Ignore",

@@ -1,4 +1,8 @@
-"""The training Job: one pod a trainer, each with an index that survives the pod, found by name through a headless Service."""
+"""The training Job: one pod a trainer, each with a parameter server and a trainer in it.
+
+Discovery by index: an Indexed Job, whose indexes survive the pods, and a headless Service by which peers find each
+other. Discovery by pod-list is the tutorials' way: the pods ask the API server, which takes an account with that right.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,30 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import names, network, pod, variables
+from k8s_charts import gang, names, network, placement, pod, variables
 from k8s_charts.spec import TrainingJob
 
+DATA_JOB_ANNOTATION = "paddle-aws/data-job"
+"""Which data job a training pod's shards come from: new data or a new program make a new training Job as well."""
+GRACE_MARGIN = 5
+"""Seconds of the grace period that are left for the container to leave."""
+STAGE = f"{contract.HOME}/shard"
 
-def _ports() -> dict[str, int]:
-    """Every port that a trainer pod listens on under a fixed number, by its name."""
-    count = contract.PORTS_NUM + contract.PORTS_NUM_SPARSE
-    return {"control": contract.CONTROL_PORT, **{f"pserver{i}": contract.FIRST_PORT + i for i in range(count)}}
+
+def _pserver_ports(job: TrainingJob) -> dict[str, int]:
+    """The tutorials' names: jobport0 and so on."""
+    return {f"jobport{i}": port for i, port in enumerate(job.ports.pserver)}
+
+
+def _container_ports(job: TrainingJob) -> list[k8s.ContainerPort]:
+    on_host = job.ports.on_host
+    named = {"control": job.ports.control, **_pserver_ports(job)}
+    others = [port for port in on_host if port not in named.values()]
+    named |= {f"jobport{f'-{port}' if len(others) > 1 else ''}": port for port in others}
+    return [
+        k8s.ContainerPort(name=name, container_port=port, host_port=port if port in on_host else None, protocol="TCP")
+        for name, port in named.items()
+    ]
 
 
 def _probe(*, period: int, failures: int) -> k8s.Probe:
@@ -28,68 +48,108 @@ def _probe(*, period: int, failures: int) -> k8s.Probe:
 
 
 def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
+    by_index = job.discovery == "index"
+    stage = job.data is not None and job.data.stage
     return [
         *variables.identity(job_name=job.name),
-        variables.plain(Variable.JOB_PATH, contract.VOLUME_MOUNT),
+        variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
         variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
-        variables.plain(Variable.NIC, "eth0"),
-        variables.plain(Variable.PORT, contract.FIRST_PORT),
-        variables.plain(Variable.PORTS_NUM, contract.PORTS_NUM),
-        variables.plain(Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE),
+        variables.plain(Variable.NIC, variables.literal(job.network_device)),
+        variables.plain(Variable.PORT, job.ports.first),
+        variables.plain(Variable.PORTS_NUM, job.ports.dense),
+        variables.plain(Variable.PORTS_NUM_SPARSE, job.ports.sparse),
         variables.plain(Variable.TRAINERS, job.trainers),
         variables.plain(Variable.THREADS, job.threads),
-        variables.plain(Variable.SERVICE, names.service(job)),
-        variables.plain(Variable.DISCOVERY, "index"),
-        variables.plain(Variable.RUNTIME, "fleet-ps"),
+        *([variables.plain(Variable.SERVICE, names.service(job))] if by_index else []),
+        variables.plain(Variable.DISCOVERY, job.discovery),
+        variables.plain(Variable.RUNTIME, variables.literal(job.chosen_runtime)),
         variables.plain(Variable.PASSES, job.passes),
         variables.plain(Variable.KEEP_PASSES, job.keep_passes),
         variables.plain(Variable.ATTEMPTS, job.limits.attempts),
-        variables.plain(Variable.CONTROL_PORT, contract.CONTROL_PORT),
+        variables.plain(Variable.CONTROL_PORT, job.ports.control),
         variables.plain(Variable.PEER_DEADLINE, job.limits.peer_deadline_seconds),
+        variables.plain(Variable.GRACE, job.limits.grace_period_seconds - GRACE_MARGIN),
+        variables.plain(Variable.STALL, job.limits.stall_seconds),
         variables.plain(Variable.SEED, job.seed),
+        *([variables.plain(Variable.STAGE_TO, STAGE)] if stage else []),
         *variables.users(job.environment.items()),
     ]
 
 
 class TrainingChart(Chart):
-    """Headless Service, NetworkPolicy, PodDisruptionBudget and Indexed Job."""
+    """Job, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery takes."""
 
-    def __init__(self, scope: Construct, job: TrainingJob, image: str) -> None:
+    def __init__(self, scope: Construct, job: TrainingJob, image: str, *, data_job: str | None = None) -> None:
         super().__init__(scope, f"{job.name}-training")
-        selected = names.labels(job, "trainer")
-        ports = _ports()
+        self._job = job
+        self._labels = names.labels(job, "trainer")
+        by_index = job.discovery == "index"
+        if by_index:
+            self._service()
+        else:
+            self._right_to_list_pods()
+        network.peers(self, job, ["trainer"], more=[] if by_index else [network.to_anywhere(*network.API_SERVER_PORTS)])
+        self._disruption_budget()
+        gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
+        self._training(image, data_job)
+
+    def _metadata(self, name: str, labels: dict[str, str] | None = None) -> k8s.ObjectMeta:
+        return k8s.ObjectMeta(name=name, namespace=self._job.namespace, labels={**self._labels, **(labels or {})})
+
+    def _service(self) -> None:
+        ports = {"control": self._job.ports.control, **_pserver_ports(self._job)}
         k8s.KubeService(
             self,
             "Service",
-            metadata=k8s.ObjectMeta(name=names.service(job), namespace=job.namespace, labels=selected),
+            metadata=self._metadata(names.service(self._job)),
             spec=k8s.ServiceSpec(
                 cluster_ip="None",
                 # Peers look for each other before any of them is ready: that is how they become ready.
                 publish_not_ready_addresses=True,
-                selector=selected,
+                selector=self._labels,
                 ports=[k8s.ServicePort(name=name, port=number, protocol="TCP") for name, number in ports.items()],
             ),
         )
-        network.trainers(self, job)
+
+    def _right_to_list_pods(self) -> None:
+        name = names.pod_list_account(self._job)
+        k8s.KubeServiceAccount(self, "Account", metadata=self._metadata(name), automount_service_account_token=False)
+        rule = k8s.PolicyRule(api_groups=[""], resources=["pods"], verbs=["get", "list", "watch"])
+        k8s.KubeRole(self, "Role", metadata=self._metadata(name), rules=[rule])
+        k8s.KubeRoleBinding(
+            self,
+            "RoleBinding",
+            metadata=self._metadata(name),
+            role_ref=k8s.RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=name),
+            subjects=[k8s.Subject(kind="ServiceAccount", name=name, namespace=self._job.namespace)],
+        )
+
+    def _disruption_budget(self) -> None:
         k8s.KubePodDisruptionBudget(
             self,
             "DisruptionBudget",
-            metadata=k8s.ObjectMeta(name=names.service(job), namespace=job.namespace, labels=selected),
+            metadata=self._metadata(self._job.name),
             spec=k8s.PodDisruptionBudgetSpec(
                 # Every pod holds a part of the parameters. An integer: Kubernetes takes no percentage for a Job's pods.
-                min_available=k8s.IntOrString.from_number(job.trainers),
-                selector=k8s.LabelSelector(match_labels=selected),
+                min_available=k8s.IntOrString.from_number(self._job.trainers),
+                selector=k8s.LabelSelector(match_labels=self._labels),
                 unhealthy_pod_eviction_policy="AlwaysAllow",
             ),
         )
+
+    def _training(self, image: str, data_job: str | None) -> None:
+        job = self._job
+        by_index = job.discovery == "index"
         container = pod.container(
-            role="trainer",
+            job,
+            name="trainer",
             image=image,
-            command=contract.ENTRY_POINT,
+            command=[variables.literal(part) for part in job.command] if job.command is not None else [contract.ENTRY_POINT],
             arguments=[variables.literal(argument) for argument in job.arguments],
             environment=_environment(job),
             resources=job.resources,
-            ports=[k8s.ContainerPort(name=name, container_port=number, protocol="TCP") for name, number in ports.items()],
+            gpus=job.gpus.count,
+            ports=_container_ports(job),
             # Five minutes to come up, then a minute and a half of silence counts as hung.
             startup_probe=_probe(period=5, failures=60),
             liveness_probe=_probe(period=30, failures=3),
@@ -99,21 +159,16 @@ class TrainingChart(Chart):
             role="trainer",
             container=container,
             resources=job.resources,
-            service_account=names.TRAINER_ACCOUNT,
-            subdomain=names.service(job),
-            spread=[
-                k8s.TopologySpreadConstraint(
-                    max_skew=1,
-                    topology_key="kubernetes.io/hostname",
-                    # A wish: on a cluster of one node the job still runs.
-                    when_unsatisfiable="ScheduleAnyway",
-                    label_selector=k8s.LabelSelector(match_labels=selected),
-                )
-            ],
+            placement=placement.of(job, "trainer", gpus=job.gpus.count > 0, spread=True),
+            service_account=names.TRAINER_ACCOUNT if by_index else names.pod_list_account(job),
+            token=not by_index,
+            subdomain=names.service(job) if by_index else None,
+            scheduler=gang.scheduler(job),
+            annotations={**({DATA_JOB_ANNOTATION: data_job} if data_job else {}), **gang.pod_annotations(job)},
         )
         spec = k8s.JobSpec(
             template=template,
-            completion_mode="Indexed",
+            completion_mode="Indexed" if by_index else "NonIndexed",
             parallelism=job.trainers,
             completions=job.trainers,
             backoff_limit=job.limits.retries,
@@ -122,12 +177,7 @@ class TrainingChart(Chart):
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
+            suspend=gang.suspended(job),
         )
-        k8s.KubeJob(
-            self,
-            "Job",
-            metadata=k8s.ObjectMeta(
-                name=names.hashed(job.name, k8s.KubeJob.manifest(spec=spec)), namespace=job.namespace, labels=selected
-            ),
-            spec=spec,
-        )
+        name = names.job_object(job, job.name, k8s.KubeJob.manifest(spec=spec))
+        k8s.KubeJob(self, "Job", metadata=self._metadata(name, gang.queue_labels(job)), spec=spec)

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cdk8s import Chart
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 
 from k8s_charts import names
 from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.settings import TUTORIALS_MOUNT_OPTIONS, Volume
 from k8s_charts.spec import TrainingJob
 
 
+def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
+    """What lies behind the PersistentVolume: fields of its spec."""
+    if volume.kind == "nfs":
+        return {
+            "nfs": k8s.NfsVolumeSource(server=volume.server or outputs.file_system_dns_name, path=volume.path or "/"),
+            "mount_options": list(TUTORIALS_MOUNT_OPTIONS if volume.mount_options is None else volume.mount_options),
+        }
+    if volume.kind == "host-path":
+        # Behind a claim, not in the pod: restricted pod security takes no hostPath volume in a pod.
+        return {"host_path": k8s.HostPathVolumeSource(path=str(volume.path), type="Directory")}
+    file_system = volume.file_system_id or outputs.file_system_id
+    access_point = volume.access_point_id or outputs.access_point_id
+    return {
+        "csi": k8s.CsiPersistentVolumeSource(driver="efs.csi.aws.com", volume_handle=f"{file_system}::{access_point}"),
+        # TLS is the driver's default; said all the same, since the file system refuses anything else.
+        "mount_options": list(("tls", "noresvport") if volume.mount_options is None else volume.mount_options),
+    }
+
+
 class VolumeChart(Chart):
-    """EFS by its CSI driver, through an access point, encrypted in transit (the driver's default, said all the same)."""
+    """PersistentVolume and claim: EFS by its CSI driver, an NFS server, or a folder of the nodes."""
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         super().__init__(scope, f"{job.name}-volume")
         volume = names.volume(job)
-        file_system = job.volume.file_system_id or outputs.file_system_id
-        access_point = job.volume.access_point_id or outputs.access_point_id
         size = k8s.Quantity.from_string(job.volume.size)
         k8s.KubePersistentVolume(
             self,
@@ -35,8 +55,7 @@ class VolumeChart(Chart):
                 claim_ref=k8s.ObjectReference(
                     api_version="v1", kind="PersistentVolumeClaim", name=names.claim(job), namespace=job.namespace
                 ),
-                mount_options=["tls", "noresvport"],
-                csi=k8s.CsiPersistentVolumeSource(driver="efs.csi.aws.com", volume_handle=f"{file_system}::{access_point}"),
+                **_source(job.volume, outputs),
             ),
         )
         k8s.KubePersistentVolumeClaim(

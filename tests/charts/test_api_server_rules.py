@@ -294,7 +294,7 @@ def set_faults(documents: list[Document]) -> Iterator[str]:
         for subject in d["subjects"]:
             if subject["name"] not in by_kind.get("ServiceAccount", {}):
                 yield "binding for an account that is made nowhere"
-    for d, template in pods:
+    for _, template in pods:
         spec = template["spec"]
         account = spec.get("serviceAccountName")
         if account is not None and account not in by_kind.get("ServiceAccount", {}):

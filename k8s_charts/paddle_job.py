@@ -1,0 +1,120 @@
+"""The training as a PaddleJob: parameter servers and workers in pods of their own, run by the PaddleJob operator.
+
+The operator (batch.paddlepaddle.org/v1) names the pods `<job>-ps-<i>` and `<job>-worker-<i>` and tells each its role
+and its peers by environment variables; what runs in them is the image's affair, or `command`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdk8s import Chart
+from cdk8s_plus_33 import k8s
+from constructs import Construct
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+from k8s_charts import custom_object, gang, names, network, placement, pod, variables
+from k8s_charts.namespace import takes_the_node
+from k8s_charts.spec import TrainingJob
+from k8s_charts.training_job import DATA_JOB_ANNOTATION
+
+API_VERSION = "batch.paddlepaddle.org/v1"
+CONTAINER = "paddle"
+
+
+def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
+    """Where a program of our image finds its data; an image without a volume needs none of it."""
+    own = [
+        variables.plain(Variable.JOB_NAME, job.name),
+        variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
+        variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
+        variables.plain(Variable.THREADS, job.threads),
+        variables.plain(Variable.PASSES, job.passes),
+        variables.plain(Variable.SEED, job.seed),
+    ]
+    return [*(own if job.data is not None else []), *variables.users(job.environment.items())]
+
+
+class PaddleJobChart(Chart):
+    """PaddleJob, PodGroup where a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
+
+    def __init__(self, scope: Construct, job: TrainingJob, image: str, *, data_job: str | None = None) -> None:
+        super().__init__(scope, f"{job.name}-training")
+        self._job, self._image = job, image
+        servers = job.parameter_servers or 0
+        roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
+        members = servers + job.trainers
+        # Pods on their node's network are beyond a NetworkPolicy.
+        if not takes_the_node(job):
+            more = [] if job.data is not None else [network.to_anywhere(443)]
+            if job.operator.etcd_server is not None:
+                more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
+            network.peers(self, job, roles, more=more)
+        k8s.KubePodDisruptionBudget(
+            self,
+            "DisruptionBudget",
+            metadata=k8s.ObjectMeta(name=job.name, namespace=job.namespace, labels=names.labels(job)),
+            spec=k8s.PodDisruptionBudgetSpec(
+                min_available=k8s.IntOrString.from_number(members),
+                selector=k8s.LabelSelector(
+                    match_labels=names.labels(job),
+                    match_expressions=[
+                        k8s.LabelSelectorRequirement(key="app.kubernetes.io/component", operator="In", values=list(roles))
+                    ],
+                ),
+                unhealthy_pod_eviction_policy="AlwaysAllow",
+            ),
+        )
+        gang.pod_group(self, job, members=members, with_gpus=members if job.gpus.parameter_servers else job.trainers)
+        custom_object.add(
+            self,
+            "PaddleJob",
+            api_version=API_VERSION,
+            kind="PaddleJob",
+            name=job.name,
+            namespace=job.namespace,
+            labels=names.labels(job),
+            spec=self._spec(servers, data_job),
+        )
+
+    def _spec(self, servers: int, data_job: str | None) -> dict[str, Any]:
+        settings = self._job.operator
+        spec: dict[str, Any] = {"cleanPodPolicy": settings.clean_pod_policy, "intranet": settings.intranet}
+        if settings.with_gloo is not None:
+            spec["withGloo"] = settings.with_gloo
+        if settings.elastic is not None:
+            spec["elastic"] = settings.elastic
+        if servers:
+            spec["ps"] = {"replicas": servers, "template": self._template("ps", data_job)}
+        spec["worker"] = {"replicas": self._job.trainers, "template": self._template("worker", data_job)}
+        return spec
+
+    def _template(self, role: names.Role, data_job: str | None) -> Any:
+        job = self._job
+        gpus = job.gpus.count if role == "worker" or job.gpus.parameter_servers else 0
+        container = pod.container(
+            job,
+            name=CONTAINER,
+            image=self._image,
+            command=[variables.literal(part) for part in job.command] if job.command is not None else None,
+            arguments=[variables.literal(argument) for argument in job.arguments],
+            environment=_environment(job),
+            resources=job.resources,
+            gpus=gpus,
+            # A foreign image starts where its own WORKDIR says.
+            working_dir=contract.HOME if job.image is None else None,
+        )
+        template = pod.template(
+            job,
+            role=role,
+            container=container,
+            resources=job.resources,
+            placement=placement.of(job, role, gpus=gpus > 0, spread=True),
+            service_account=names.TRAINER_ACCOUNT,
+            # Only the workers name Volcano: the operator takes the job's scheduler from them.
+            scheduler=gang.scheduler(job) if role == "worker" else None,
+            annotations={DATA_JOB_ANNOTATION: data_job} if data_job else None,
+        )
+        manifest = k8s.KubePodTemplate.manifest(template=template)
+        return manifest["template"]

@@ -1,0 +1,432 @@
+"""The parts of a job: each class is one group of settings in job.yaml, checked on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from paddle_node import contract
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+
+from k8s_charts.explained import sentence
+from k8s_charts.value_types import (
+    AbsolutePath,
+    Amount,
+    AsTuple,
+    Cpu,
+    Folder,
+    FolderBelow,
+    Labels,
+    Memory,
+    MountPath,
+    ObjectName,
+    Several,
+    Text,
+    amount,
+)
+
+TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
+"""The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
+
+
+class Settings(BaseModel):
+    """What all groups share: no unknown key, no silent conversion (`passes: "5"`, `threads: true`), no change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
+
+
+class Program(Settings):
+    """The training program: a folder with train.py."""
+
+    origin: Literal["image", "volume", "configmap"] = Field(
+        default="image",
+        alias="from",
+        description=(
+            "image: the data job copies the folder from the image's programs; configmap: a small folder beside this file, "
+            "copied by the data job as well; volume: it lies in the job's folder on the volume already."
+        ),
+    )
+    folder: Folder = Field(
+        default="quick_start", description="The folder's name in the image's programs and in the job's folder."
+    )
+    path: Text | None = Field(
+        default=None,
+        description="With `from: configmap`: the local folder, relative to this file; its files (no subfolders) may have 1 MiB.",
+    )
+
+    _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The program's files by name, read with the job file: `from: configmap` only."""
+        return self._files
+
+    def with_files(self, files: Mapping[str, str]) -> Program:
+        """The same program with its files."""
+        program = self.model_copy()
+        program._files = dict(files)
+        return program
+
+    @model_validator(mode="after")
+    def _path_fits(self) -> Program:
+        if self.origin == "configmap" and self.path is None:
+            raise sentence("program.path is missing: `from: configmap` needs the local folder that holds the program")
+        if self.origin != "configmap" and self.path is not None:
+            raise sentence(
+                f"program.path is {self.path}: only `from: configmap` takes a local folder, and this is `from: {self.origin}`"
+            )
+        return self
+
+
+class Data(Settings):
+    """What to train on, and how it comes to the volume."""
+
+    source: Text | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "A local file (relative to this file; uploaded before the job starts), an absolute path in the container, "
+            "s3://bucket/prefix, or https://..."
+        ),
+    )
+    prepared: bool = Field(
+        default=False,
+        description="The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job.",
+    )
+    format: Text = Field(
+        default="lines",
+        pattern=r"^(lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$",
+        description="lines | files | module:function, a record reader in your program's folder.",
+    )
+    shards: int | None = Field(default=None, ge=1, le=10_000, description="Default: one for each trainer.")
+    splitters: int = Field(
+        default=1, ge=1, le=1000, description="Pods that split together; more than 1 pays for sources of many objects."
+    )
+    hold_out: float = Field(
+        default=0.0, ge=0, lt=1, description="Share of the records kept from training, on which the model is measured."
+    )
+    shuffle_seed: int | None = Field(
+        default=1,
+        ge=0,
+        lt=2**63,
+        description="Shuffle before the split with this seed; null keeps the source's order, which is often sorted.",
+    )
+    stage: bool = Field(
+        default=False,
+        description="Each trainer copies its shard to the pod's scratch before it trains: for data read many times.",
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Data:
+        if self.source is None and not self.prepared:
+            raise sentence(
+                "data.source is missing: a local file, a path in the container, s3://bucket/prefix or https://... is allowed; "
+                "with `prepared: true` the shards are on the volume already"
+            )
+        if self.source is not None and self.prepared:
+            raise sentence(f"data.source is {self.source}: with `prepared: true` nothing is split, so leave one of them out")
+        if self.source is not None:
+            scheme, separator, rest = self.source.partition("://")
+            if separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
+                raise sentence(
+                    f"data.source is {self.source}: a local file, a path in the container, s3://bucket/prefix "
+                    "and https:// or http:// addresses are allowed"
+                )
+        return self
+
+    @property
+    def local_file(self) -> PurePosixPath | None:
+        """The local file to upload; None where the data job reads the source itself."""
+        if self.source is None or "://" in self.source or self.source.startswith("/"):
+            return None
+        return PurePosixPath(self.source)
+
+
+class Resources(Settings):
+    """What one container asks for and may use.
+
+    Request and limit are equal, so that no pod is evicted for its neighbour's hunger.
+    """
+
+    cpu: Cpu = Field(default="1", description="Cores: 500m is half a core.")
+    memory: Memory = Field(default="2Gi", description="Bytes: 512Mi, 2Gi.")
+    scratch: Memory = Field(default="1Gi", description="Local disk for temporary files.")
+
+
+class TrainerResources(Resources):
+    """A trainer's container."""
+
+    shared_memory: Memory = Field(default="128Mi", description="/dev/shm, which counts against memory.")
+
+    @model_validator(mode="after")
+    def _shared_memory_fits(self) -> TrainerResources:
+        if amount(self.memory) <= amount(self.shared_memory):
+            raise sentence(
+                f"resources.memory is {self.memory}: it has to exceed shared_memory, "
+                f"which is {self.shared_memory} and counts against it"
+            )
+        return self
+
+
+class Gpus(Settings):
+    """NVIDIA GPUs of each trainer. They need an image built for CUDA, and the device plugin on the nodes."""
+
+    count: int = Field(default=0, ge=0, le=16, description="GPUs of each trainer pod.")
+    node_selector: Labels = Field(
+        default_factory=dict, description="Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."
+    )
+    parameter_servers: bool = Field(default=False, description="engine paddlejob: parameter servers get the same GPUs and nodes.")
+
+    @model_validator(mode="after")
+    def _fields_need_a_gpu(self) -> Gpus:
+        if self.count == 0 and (self.node_selector or self.parameter_servers):
+            field = "node_selector" if self.node_selector else "parameter_servers"
+            raise sentence(f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU")
+        return self
+
+
+class Volume(Settings):
+    """The shared volume with data, program and output."""
+
+    kind: Literal["efs", "nfs", "host-path", "claim", "none"] = Field(
+        default="efs",
+        description=(
+            "efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the kernel's client; "
+            "host-path: a folder of the node, where all nodes mount the same; claim: a claim that exists; "
+            "none: engine paddlejob only."
+        ),
+    )
+    size: Amount = Field(
+        default="10Gi",
+        description="What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder.",
+    )
+    mount_path: MountPath = Field(default=contract.VOLUME_MOUNT, description="Where the containers see it.")
+    folder: FolderBelow | None = Field(default=None, description="Mount this folder of the volume, instead of its root.")
+    mount_options: Several[Text] | None = Field(
+        default=None, description="efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."
+    )
+    file_system_id: str | None = Field(
+        default=None, pattern=r"^fs-[0-9a-f]{8,40}$", description="efs: another file system than the deployed one."
+    )
+    access_point_id: str | None = Field(default=None, pattern=r"^fsap-[0-9a-f]{8,40}$", description="efs: its access point.")
+    server: Text | None = Field(
+        default=None, min_length=1, description="nfs: the server's name. Default: the deployed file system's."
+    )
+    path: AbsolutePath | None = Field(
+        default=None, description="nfs: the exported folder, default /; host-path: the folder of the node."
+    )
+    claim: ObjectName | None = Field(
+        default=None, description="claim: the name of a PersistentVolumeClaim in the job's namespace."
+    )
+
+    @model_validator(mode="after")
+    def _settings_fit_the_kind(self) -> Volume:
+        allowed = {
+            "efs": {"file_system_id", "access_point_id", "mount_options"},
+            "nfs": {"server", "path", "mount_options"},
+            "host-path": {"path"},
+            "claim": {"claim"},
+            "none": set[str](),
+        }
+        for field in ("file_system_id", "access_point_id", "server", "path", "claim", "mount_options"):
+            if getattr(self, field) is not None and field not in allowed[self.kind]:
+                kinds = " and ".join(kind for kind, fields in allowed.items() if field in fields)
+                raise sentence(f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}")
+        if (self.file_system_id is None) != (self.access_point_id is None):
+            missing = "access_point_id" if self.access_point_id is None else "file_system_id"
+            raise sentence(
+                f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together"
+            )
+        if self.kind == "host-path" and self.path in (None, "/"):
+            raise sentence(f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /")
+        if self.kind == "claim" and self.claim is None:
+            raise sentence(
+                "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
+            )
+        for option in self.mount_options or ():
+            if not option or any(character.isspace() or character == "," for character in option):
+                raise sentence(f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas")
+        return self
+
+
+class Ports(Settings):
+    """Where a trainer pod listens. Each pod has its own address, so these need no change for many jobs on one node."""
+
+    first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535, description="The parameter server's first port.")
+    dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100, description="Its ports for dense updates.")
+    sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100, description="Its ports for sparse updates.")
+    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535, description="The supervisors' port.")
+    host_ports: Annotated[bool | tuple[Annotated[int, Field(ge=1, le=65535)], ...], AsTuple] = Field(
+        default=False,
+        union_mode="left_to_right",
+        description="The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace.",
+    )
+
+    @property
+    def last(self) -> int:
+        """The parameter server's last port."""
+        return self.first + self.dense + self.sparse - 1
+
+    @property
+    def pserver(self) -> range:
+        """All of the parameter server's ports."""
+        return range(self.first, self.last + 1)
+
+    @property
+    def on_host(self) -> tuple[int, ...]:
+        """Ports that the pod takes on its node's address."""
+        return tuple(self.pserver) if self.host_ports is True else self.host_ports or ()
+
+    @model_validator(mode="after")
+    def _no_overlap(self) -> Ports:
+        if self.last > 65535:
+            raise sentence(
+                f"ports.first is {self.first}: the parameter server's last port would be {self.last}, and 65535 is the highest"
+            )
+        if self.control in self.pserver:
+            raise sentence(
+                f"ports.control is {self.control}: the parameter server listens on {self.first} to {self.last}, choose another"
+            )
+        trainers = range(contract.TRAINER_PORTS_FROM, contract.TRAINER_PORTS_FROM + 100)
+        for name, port in (("first", self.first), ("first", self.last), ("control", self.control)):
+            if port in trainers or (name == "first" and self.first < trainers[0] <= self.last):
+                raise sentence(
+                    f"ports.{name} is {getattr(self, name)}: it overlaps {trainers[0]} to {trainers[-1]}, "
+                    "where trainers listen, choose another"
+                )
+        if len(set(self.on_host)) != len(self.on_host):
+            raise sentence("ports.host_ports names a port twice: each may be taken once")
+        return self
+
+
+class Toleration(Settings):
+    """A taint that the job's pods tolerate, as Kubernetes writes it."""
+
+    key: Text | None = Field(default=None, min_length=1)
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: Text | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Toleration:
+        if self.operator == "Exists" and self.value is not None:
+            raise sentence(f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value")
+        if self.operator == "Equal" and self.key is None:
+            raise sentence("scheduling.tolerations has Equal without a key: name the taint's key, or use Exists")
+        return self
+
+
+class Scheduling(Settings):
+    """Which nodes the job's pods may run on."""
+
+    node_selector: Labels = Field(default_factory=dict, description="Labels that a node must have.")
+    tolerations: Several[Toleration] = Field(default=(), description="Taints that the pods tolerate.")
+    zone: str | None = Field(
+        default=None,
+        pattern=r"^[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]$",
+        description="Pin the job to one zone: traffic between zones costs money.",
+    )
+    spot: Literal["allow", "avoid", "require"] = Field(
+        default="allow", description="EKS's spot nodes. A reclaimed node costs no retry: the job goes on behind its last pass."
+    )
+    spread: Literal["prefer", "require"] = Field(
+        default="prefer", description="Over hosts: require leaves a pod waiting rather than on a shared host."
+    )
+    priority_class: ObjectName | None = Field(default=None, description="The pods' PriorityClass.")
+
+
+class Gang(Settings):
+    """All pods or none: without it two half-started jobs may wait for each other for ever."""
+
+    kind: Literal["none", "volcano", "kueue"] = Field(
+        default="none", description="Needs Volcano or Kueue in the cluster: docs/jobs.md."
+    )
+    queue: ObjectName | None = Field(default=None, description="Kueue's LocalQueue, or Volcano's Queue.")
+    priority: ObjectName | None = Field(
+        default=None, description="Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Gang:
+        if self.kind == "none" and (self.queue or self.priority):
+            raise sentence(
+                f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues"
+            )
+        if self.kind == "kueue" and self.queue is None:
+            raise sentence("gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace")
+        return self
+
+
+class Limits(Settings):
+    """How often to try, and how long."""
+
+    retries: int = Field(
+        default=6, ge=0, le=1000, description="Pods that may fail before the job fails; disruptions (spot, drain) do not count."
+    )
+    attempts: int = Field(
+        default=contract.ATTEMPTS,
+        ge=1,
+        le=1000,
+        description="Attempts that may end without a new complete pass before the job fails.",
+    )
+    hours: float = Field(default=24.0, gt=0.001, le=8760, description="The job ends as failed after this long.")
+    peer_deadline_seconds: int = Field(
+        default=int(contract.PEER_DEADLINE),
+        ge=10,
+        le=86400,
+        description="How long to wait for all trainers before the missing ones are named.",
+    )
+    stall_seconds: int = Field(
+        default=int(contract.STALL),
+        ge=60,
+        le=86400,
+        description="A trainer that takes no step for this long counts as hung, and is replaced.",
+    )
+    grace_period_seconds: int = Field(default=120, ge=15, le=3600, description="How long a pod may save after SIGTERM.")
+    keep_finished_hours: float = Field(
+        default=24.0, ge=0, le=8760, description="How long a finished job stays visible; its output stays on the volume."
+    )
+
+
+class NamespaceLimits(Settings):
+    """A ceiling for all jobs of the namespace together, and defaults for pods that name no resources."""
+
+    cpu: Cpu = Field(description="Cores in all.")
+    memory: Memory = Field(description="Memory in all.")
+    pods: int = Field(ge=1, description="Pods in all that have not ended.")
+    gpus: int = Field(default=0, ge=0, description="NVIDIA GPUs in all.")
+
+
+class PaddleJobSettings(Settings):
+    """What only the PaddleJob operator knows."""
+
+    with_gloo: Literal[0, 1, 2] | None = Field(default=None, description="0: off; 1: workers; 2: workers and servers.")
+    intranet: Literal["PodIP", "Service", "Host"] = Field(default="PodIP", description="How the pods reach each other.")
+    clean_pod_policy: Literal["Always", "Never", "OnFailure", "OnCompletion"] = Field(
+        default="Never", description="When the operator deletes the pods of a job that ended, and with them their logs."
+    )
+    elastic: int | None = Field(
+        default=None, ge=0, description="The operator's elastic level: workers may come and go. Needs etcd_server."
+    )
+    etcd_server: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*:\d{1,5}$",
+        description="host:port of the etcd that elastic workers meet in.",
+    )
+    install_operator: bool = Field(default=True, description="Add the operator itself: CRD, namespace, rights, Deployment.")
+    operator_image: Text = Field(
+        default="registry.baidubce.com/paddlecloud/controller:v0.3.3",
+        min_length=1,
+        description="The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours.",
+    )
+
+    @model_validator(mode="after")
+    def _elastic_needs_etcd(self) -> PaddleJobSettings:
+        if self.elastic is not None and self.etcd_server is None:
+            raise sentence(
+                f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server"
+            )
+        if self.elastic is None and self.etcd_server is not None:
+            raise sentence(f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given")
+        return self
