@@ -109,7 +109,9 @@ class Job:
         import paddle
 
         paddle.enable_static()
-        paddle.seed(self.node.seed)
+        # To Paddle a seed of 0 means none. The rows of embeddings are drawn by the pservers, which take no seed.
+        paddle.static.default_startup_program().random_seed = self.node.seed + 1
+        paddle.static.default_main_program().random_seed = self.node.seed + 1
         if self.role == "EVALUATOR":
             self._evaluate(network, sample, reader)
         from paddle_node.parameter_servers import ParameterServers
@@ -209,6 +211,7 @@ class _Training:
         began = time.monotonic()
         seed, trainer = self._job.node.seed, self._session.trainer_id
         read = trained = 0
+        self._steps = 0
         total = 0.0
         for step, records in enumerate(_chunks(self._shard.shuffled(seed, pass_number, trainer), self._batch)):
             read += len(records)
@@ -234,6 +237,7 @@ class _Training:
 
     def _step(self, samples: list[Sample], number: int, step: int) -> float:
         (loss,) = self._executor.run(self._servers.program, feed=self._feeder.feed(samples), fetch_list=[self._model.loss])
+        self._steps += 1
         self._servers.pull()
         value = float(loss)
         if not math.isfinite(value):
@@ -253,7 +257,7 @@ class _Training:
     def _save(self, number: int) -> None:
         """`done` exists when this returns, on every trainer."""
         self._servers.flush()
-        self._session.barrier(f"pass {number} trained")
+        self._servers.steps += sum(self._session.gather(f"pass {number} trained", self._steps))
         if self._first:
             directory = self._folder.pass_dir(number)
             shutil.rmtree(directory, ignore_errors=True)

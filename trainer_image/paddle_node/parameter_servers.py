@@ -33,9 +33,12 @@ class ParameterServers:
                 ExitCode.BAD_SETTING, f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam"
             )
         self._servers = servers
+        saved = Layout.load(resume_from) if resume_from else None
+        self.steps = saved.steps if saved else 0
+        """Gradients that the pservers have applied up to the last pass, from all trainers."""
         # A multiple of the pservers, or some would hold nothing; as before on a resume, or the load would fail.
         shards = servers * -(-LEAST_SHARDS // servers)
-        self._shards = Layout.load(resume_from).shards if resume_from else shards
+        self._shards = saved.shards if saved else shards
         network = loss.block.program
         tables = sorted({op.input("W")[0] for op in network.global_block().ops if op.type == "lookup_table"})
         fleet.init(is_collective=False)
@@ -46,6 +49,8 @@ class ParameterServers:
         fleet.distributed_optimizer(optimizer, strategy).minimize(loss)
         # Not `network`: the program with the pservers' operators has taken its place.
         self.program = paddle.static.default_main_program()
+        self._handle = fleet.fleet._runtime_handle
+        self._continue_adam(optimizer)
 
     def serve(self) -> None:
         """In a pserver: returns after trainer 0 has called `stop`."""
@@ -55,7 +60,6 @@ class ParameterServers:
     def connect(self) -> None:
         """In a trainer, when all pservers listen. Trainer 0 sends the initial dense parameters: barrier, then `pull`."""
         fleet.init_worker()
-        self._handle = fleet.fleet._runtime_handle
         self._received = get_the_one_recv_context(self._handle.context, split_dense_table=False)
 
     def pull(self) -> None:
@@ -91,6 +95,20 @@ class ParameterServers:
         """In trainer 0, after every trainer's last call: all pservers end with 0."""
         self._handle._worker.stop_server()
 
+    def _continue_adam(self, optimizer: Any) -> None:
+        """Starts the pservers' powers of Adam's betas where the saved pass had them.
+
+        A pass holds the moments of dense parameters, but not these powers. From their beginning again they
+        would hold the learning rate down for hundreds of steps behind every resume.
+        """
+        if self._optimizer != "adam" or not self.steps:
+            return
+        for program in self._handle.context["origin_startup_programs"]:
+            for op in program.global_block().ops:
+                for name, beta in (("_beta1_pow_acc", optimizer._beta1), ("_beta2_pow_acc", optimizer._beta2)):
+                    if op.type == "fill_constant" and name in op.output("Out")[0]:
+                        op._set_attr("value", float(beta) ** (self.steps + 1))
+
     def layout(self) -> Layout:
         """What a pass of this model consists of."""
         names = self._handle.context["grad_name_to_param_name"]
@@ -103,7 +121,7 @@ class ParameterServers:
             else:
                 held = self._received[context.table_id()]
                 dense.append(DenseTable(context.table_id(), tuple((name, tuple(variables[name].shape)) for name in held)))
-        return Layout(self._optimizer, self._servers, self._shards, tuple(sparse), tuple(dense))
+        return Layout(self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense))
 
 
 def _differences(saved: Layout, mine: Layout) -> str:

@@ -61,6 +61,8 @@ class Layout:
     servers: int
     shards: int
     """Files of each sparse table: a pass is loaded only by pservers with as many."""
+    steps: int
+    """Gradients that the pservers had applied, from all trainers."""
     sparse: tuple[SparseTable, ...]
     dense: tuple[DenseTable, ...]
 
@@ -74,6 +76,7 @@ class Layout:
             optimizer=raw["optimizer"],
             servers=raw["servers"],
             shards=raw["shards"],
+            steps=raw["steps"],
             sparse=tuple(SparseTable(**table) for table in raw["sparse"]),
             dense=tuple(
                 DenseTable(table["table"], tuple((name, tuple(shape)) for name, shape in table["parameters"]))
