@@ -7,6 +7,7 @@ from aws_cdk import App
 
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
+from stacks.removal import fate
 from stacks.settings import SettingError
 
 HERE = Path(__file__).parent
@@ -14,8 +15,10 @@ HERE = Path(__file__).parent
 if __name__ == "__main__":
     app = App()
     try:
-        build(app, ClusterSpec.load(Path(app.node.try_get_context("config") or HERE / "cluster.yaml")))
+        spec = ClusterSpec.load(Path(app.node.try_get_context("config") or HERE / "cluster.yaml"))
     except SettingError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    build(app, spec)
+    print(fate(spec), file=sys.stderr)
     app.synth()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
+from aws_cdk import CustomResource, Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
+
+from constructs_lib.log_group import EndingLogGroup
 
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 
@@ -24,13 +25,7 @@ class BucketEmptier(Construct):
 
     def __init__(self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None) -> None:
         super().__init__(scope, id)
-        log_group = logs.LogGroup(
-            self,
-            "Logs",
-            encryption_key=encryption_key,
-            retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        log_group = EndingLogGroup(self, "Logs", days=30, encryption_key=encryption_key)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         # A managed policy: inline ones cannot be reviewed or reused on their own.
         self._policy = iam.ManagedPolicy(

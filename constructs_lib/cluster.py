@@ -7,18 +7,19 @@ instead of outliving it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jsii
-from aws_cdk import Aws, RemovalPolicy
+from aws_cdk import Annotations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from constructs_lib.access_entry import AccessLevel, ClusterAccess
 from constructs_lib.addon import ClusterAddon
+from constructs_lib.log_group import EndingLogGroup
 from constructs_lib.subnets import chosen
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
@@ -32,18 +33,21 @@ class TrainingCluster(Construct):
     Args:
         scope: parent.
         id: construct id.
-        vpc: its VPC; the cluster takes two zones at least.
+        vpc: its VPC; EKS wants subnets in two zones at least.
         cluster_name: name; it is part of the control plane's log group, so it is given, not made up.
         version: Kubernetes version, such as "1.35".
         vpc_subnets: where the control plane's interfaces lie; None: the private subnets.
         encryption_key: KMS key of secrets and logs; None: AWS's own.
         public_access_from: CIDRs that may reach the endpoint from the internet; empty: it is private.
-        log_retention: how long control-plane logs are kept.
+        service_ipv4_cidr: addresses of Kubernetes services, apart from the VPC's; self-managed nodes need it too.
+        log_days: how long control-plane logs are kept; 0: none are written.
+        addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
+        oidc_provider: also make an IAM OIDC provider (by CloudFormation alone), for tools that use roles for service accounts.
         role: the cluster's role; None: one is made.
 
     Attributes:
         cluster: the EKS cluster.
-        addons: the add-ons that come with it.
+        service_ipv4_cidr: as given.
     """
 
     def __init__(
@@ -57,33 +61,36 @@ class TrainingCluster(Construct):
         vpc_subnets: ec2.SubnetSelection | None = None,
         encryption_key: kms.IKey | None = None,
         public_access_from: Sequence[str] = (),
-        log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
+        service_ipv4_cidr: str = "172.20.0.0/16",
+        log_days: int = 90,
+        addon_versions: Mapping[str, str] | None = None,
+        oidc_provider: bool = False,
         role: iam.IRole | None = None,
     ) -> None:
         super().__init__(scope, id)
-        # EKS would make this group itself, without an end, and leave it behind.
-        log_group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/aws/eks/{cluster_name}/cluster",
-            encryption_key=encryption_key,
-            retention=log_retention,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        subnets = chosen(vpc, vpc_subnets)
+        zones = {subnet.availability_zone for subnet in subnets.subnets or ()}
+        if len(zones) < 2:
+            raise ValueError(
+                f"{self.node.path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in two at least "
+                "(to keep nodes in one zone, pin the nodes)"
+            )
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
+        self.service_ipv4_cidr = service_ipv4_cidr
         self.cluster = eks.Cluster(
             self,
             "Cluster",
             vpc=vpc,
-            vpc_subnets=[chosen(vpc, vpc_subnets)],
+            vpc_subnets=[subnets],
             cluster_name=cluster_name,
             version=eks.KubernetesVersion.of(version),
             role=role,
             endpoint_access=endpoint,
             secrets_encryption_key=encryption_key,
-            cluster_logging=list(eks.ClusterLoggingTypes),
+            service_ipv4_cidr=service_ipv4_cidr,
+            cluster_logging=list(eks.ClusterLoggingTypes) if log_days else None,
             default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
             default_capacity=0,
             # Whoever deploys is CloudFormation's role: administrators are named instead.
@@ -91,34 +98,40 @@ class TrainingCluster(Construct):
             bootstrap_self_managed_addons=False,
             output_config_command=False,
         )
-        self.cluster.node.add_dependency(log_group)
-        self.addons = {
-            name: ClusterAddon(
+        Annotations.of(self.cluster).acknowledge_warning(
+            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet", "only load balancers need the tag, and training makes none"
+        )
+        Annotations.of(self.cluster).acknowledge_warning(
+            "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets", "no kubectl runs here; TrainingNetwork has the endpoints"
+        )
+        if log_days:
+            # EKS would make this group itself, without an end, and leave it behind.
+            logs = EndingLogGroup(
+                self, "Logs", log_group_name=f"/aws/eks/{cluster_name}/cluster", days=log_days, encryption_key=encryption_key
+            )
+            resource = self.cluster.node.default_child
+            assert isinstance(resource, eks.CfnCluster)
+            resource.node.add_dependency(logs)
+        for name in NODELESS_ADDONS:
+            ClusterAddon(
                 self,
                 name,
                 cluster=self.cluster,
                 addon_name=name,
+                version=(addon_versions or {}).get(name),
                 configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
             )
-            for name in NODELESS_ADDONS
-        }
+        if oidc_provider:
+            # The native resource, whatever the app's feature flags say; IAM fetches the thumbprint itself.
+            self.oidc_provider = iam.OidcProviderNative(
+                self, "OidcProvider", url=self.cluster.cluster_open_id_connect_issuer_url, client_ids=["sts.amazonaws.com"]
+            )
 
     @property
     def connections(self) -> ec2.Connections:
         """The API endpoint's network connections, port 443."""
         return self.cluster.connections
 
-    def grant_admin(self, id: str, principal_arn: str) -> eks.CfnAccessEntry:
-        """Makes the IAM role or user `principal_arn` an administrator of the whole cluster."""
-        return eks.CfnAccessEntry(
-            self,
-            id,
-            cluster_name=self.cluster.cluster_name,
-            principal_arn=principal_arn,
-            access_policies=[
-                eks.CfnAccessEntry.AccessPolicyProperty(
-                    policy_arn=f"arn:{Aws.PARTITION}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
-                    access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
-                )
-            ],
-        )
+    def grant_access(self, id: str, principal_arn: str, level: AccessLevel, *, namespaces: Sequence[str] = ()) -> ClusterAccess:
+        """Gives the IAM role or user `principal_arn` access to the cluster, or to `namespaces` of it alone."""
+        return ClusterAccess(self, id, cluster=self.cluster, principal_arn=principal_arn, level=level, namespaces=namespaces)

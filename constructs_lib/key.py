@@ -1,7 +1,7 @@
 """One KMS key for everything that a cluster stores: rotated yearly, with an alias people can say.
 
-Promises: a key that only its own account's IAM policies open, that rotates, and that CloudWatch Logs may use for this
-account's log groups alone.
+Promises: a key that rotates, that its own account's IAM policies open, and beside them only the services that must use it
+by themselves, each for this account's things alone: log groups, disks of Auto Scaling groups, alarms.
 """
 
 from __future__ import annotations
@@ -46,5 +46,43 @@ class EncryptionKey(kms.Key):
                         "kms:EncryptionContext:aws:logs:arn": stack.format_arn(service="logs", resource="*"),
                     }
                 },
+            )
+        )
+        # Auto Scaling's own role attaches the disks of nodes. By condition, not as principal: in an account that never had an
+        # Auto Scaling group the role does not exist yet, and KMS refuses a policy that names it.
+        scaling = {
+            "StringEquals": {"kms:CallerAccount": stack.account},
+            "ArnLike": {
+                "aws:PrincipalArn": stack.format_arn(
+                    service="iam", region="", resource="role", resource_name="aws-service-role/autoscaling.amazonaws.com/*"
+                )
+            },
+        }
+        self.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="NodeVolumes",
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+                resources=["*"],
+                conditions=scaling,
+            )
+        )
+        self.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="NodeVolumeGrants",
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:CreateGrant"],
+                resources=["*"],
+                conditions={**scaling, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+            )
+        )
+        # Alarms go to encrypted topics.
+        self.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="Alarms",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                resources=["*"],
+                conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
             )
         )

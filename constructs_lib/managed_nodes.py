@@ -1,22 +1,26 @@
-"""A managed group of worker nodes.
+"""A managed group of worker nodes: EKS launches, drains, updates and repairs them.
 
-Promises: nodes in private subnets that carry the groups they need and no more, encrypted disks, IMDSv2 only with no way
-in for pods, Session Manager instead of SSH, and repair of nodes that fail.
+Promises: nodes in private subnets that carry the groups they need and no more (see node_template.py), started only when
+what they mount can be mounted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.node_role import node_role
+from constructs_lib.node_shape import NodeShape
+from constructs_lib.node_template import NodeTemplate
 from constructs_lib.subnets import subnet_ids
+
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
 
 class ManagedNodes(Construct):
@@ -27,19 +31,21 @@ class ManagedNodes(Construct):
         id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
-        instance_types: in order of preference.
+        shape: what a node is.
         min_size: fewest nodes.
         desired_size: nodes at the start.
         max_size: most nodes.
-        volume_gib: size of each root volume, GiB.
         vpc_subnets: where the nodes lie; None: the private subnets.
         security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
+        encryption_key: KMS key of the disks; None: the account's default key for EBS.
+        auto_repair: EKS replaces nodes that fail.
         role: the nodes' role; None: one is made.
         depends_on: what must be there before the first node, such as a file system's `mount_targets`.
 
     Attributes:
         resource: the CloudFormation resource, to depend on.
         role: the nodes' role.
+        group_name: name of the group.
     """
 
     def __init__(
@@ -49,60 +55,52 @@ class ManagedNodes(Construct):
         *,
         cluster: AnyCluster,
         vpc: ec2.IVpc,
-        instance_types: Sequence[str] = ("m5.large",),
+        shape: NodeShape | None = None,
         min_size: int = 1,
         desired_size: int = 3,
         max_size: int = 6,
-        volume_gib: int = 50,
         vpc_subnets: ec2.SubnetSelection | None = None,
         security_groups: Sequence[ec2.ISecurityGroup] = (),
+        encryption_key: kms.IKey | None = None,
+        auto_repair: bool = True,
         role: iam.IRole | None = None,
         depends_on: Sequence[IDependable] = (),
     ) -> None:
         super().__init__(scope, id)
+        shape = shape or NodeShape()
         self.role = role or node_role(self, "Role")
-        template = ec2.CfnLaunchTemplate(
+        template = NodeTemplate(
             self,
-            "LaunchTemplate",
-            launch_template_data=ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(
-                security_group_ids=[cluster.cluster_security_group_id, *(g.security_group_id for g in security_groups)],
-                block_device_mappings=[
-                    ec2.CfnLaunchTemplate.BlockDeviceMappingProperty(
-                        device_name="/dev/xvda",
-                        ebs=ec2.CfnLaunchTemplate.EbsProperty(
-                            volume_size=volume_gib, volume_type="gp3", encrypted=True, delete_on_termination=True
-                        ),
-                    )
-                ],
-                metadata_options=ec2.CfnLaunchTemplate.MetadataOptionsProperty(
-                    # One hop ends at the node: a pod cannot take the node's role.
-                    http_tokens="required",
-                    http_put_response_hop_limit=1,
-                ),
-                tag_specifications=[
-                    ec2.CfnLaunchTemplate.TagSpecificationProperty(
-                        resource_type=kind,
-                        tags=[{"key": "Name", "value": self.node.path}],
-                    )
-                    for kind in ("instance", "volume")
-                ],
-            ),
-        )
+            "Template",
+            cluster=cluster,
+            vpc=vpc,
+            shape=shape,
+            security_groups=security_groups,
+            encryption_key=encryption_key,
+        ).template
         self.resource = eks.CfnNodegroup(
             self,
             "Resource",
             cluster_name=cluster.cluster_name,
             node_role=self.role.role_arn,
-            subnets=subnet_ids(vpc, vpc_subnets),
-            ami_type="AL2023_x86_64_STANDARD",
-            instance_types=list(instance_types),
+            subnets=list(subnet_ids(vpc, vpc_subnets)),
+            ami_type="AL2023_x86_64_NVIDIA" if shape.gpu else "AL2023_x86_64_STANDARD",
+            capacity_type="SPOT" if shape.spot else "ON_DEMAND",
+            instance_types=list(shape.instance_types),
+            labels=shape.all_labels or None,
+            taints=[
+                eks.CfnNodegroup.TaintProperty(key=taint.key, value=taint.value or None, effect=_EFFECTS[taint.effect])
+                for taint in shape.all_taints
+            ]
+            or None,
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
                 min_size=min_size, desired_size=desired_size, max_size=max_size
             ),
             launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
-                id=template.ref, version=template.attr_latest_version_number
+                id=template.launch_template_id, version=template.latest_version_number
             ),
-            node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+            node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=auto_repair),
         )
-        self.resource.node.add_dependency(self.role, *depends_on)
-        Tags.of(self.resource).add("Name", self.node.path)
+        if depends_on or isinstance(self.role, Construct):
+            self.resource.node.add_dependency(*depends_on, self.role)
+        self.group_name = self.resource.attr_nodegroup_name

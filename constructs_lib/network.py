@@ -10,7 +10,11 @@ from collections.abc import Sequence
 
 from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from constructs_lib.flow_logs import FlowLogs
+from constructs_lib.service_endpoints import ServiceEndpoints
 
 
 class TrainingNetwork(Construct):
@@ -23,13 +27,26 @@ class TrainingNetwork(Construct):
         cidr: address range, /16 to /24.
         nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
 
+        interface_endpoints: AWS's services by private addresses; needed where nat_gateways is 0.
+        flow_log_days: how long records of the traffic are kept; 0: none are written.
+        encryption_key: KMS key of those records; None: AWS's own.
+
     Attributes:
         vpc: the VPC.
         private_subnets: where nodes, mount targets and endpoints belong.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, availability_zones: Sequence[str], cidr: str = "10.0.0.0/16", nat_gateways: int = 1
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        availability_zones: Sequence[str],
+        cidr: str = "10.0.0.0/16",
+        nat_gateways: int = 1,
+        interface_endpoints: bool = False,
+        flow_log_days: int = 30,
+        encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
         private = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
@@ -62,3 +79,7 @@ class TrainingNetwork(Construct):
             Tags.of(subnet).add("kubernetes.io/role/elb", "1")
         for subnet in (*self.vpc.private_subnets, *self.vpc.isolated_subnets):
             Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
+        if interface_endpoints:
+            ServiceEndpoints(self, "Endpoints", vpc=self.vpc, vpc_subnets=self.private_subnets)
+        if flow_log_days:
+            FlowLogs(self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key)

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.key import EncryptionKey
-from constructs_lib.operator_policy import OperatorPolicy
 from stacks.cluster_spec import ClusterSpec
+from stacks.people import People
 from stacks.removal import removal
 
 
 class AccessStack(Stack):
-    """The key and the people's policies."""
+    """The key, new or existing, and the people.
+
+    Attributes:
+        key: the key.
+        node_volume_key: the key where its policy lets Auto Scaling use it; None for an existing key, whose policy is not ours.
+        people: the teams.
+    """
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, env: Environment) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: the key and the people's policies")
-        self.key = EncryptionKey(
-            self, "Key", alias=spec.name, description=f"{spec.name}: data, secrets and logs", removal_policy=removal(spec)
-        )
-        operator = OperatorPolicy(self, "Operator", stack_prefix=spec.name, key=self.key)
-        CfnOutput(self, "OperatorPolicyArn", value=operator.managed_policy_arn)
+        super().__init__(scope, id, env=env, description=f"{spec.name}: the key and the people")
+        self.key: kms.IKey
+        self.node_volume_key: kms.IKey | None = None
+        if spec.key.existing_arn:
+            self.key = kms.Key.from_key_arn(self, "Key", spec.key.existing_arn)
+        else:
+            self.key = self.node_volume_key = EncryptionKey(
+                self, "Key", alias=spec.name, description=f"{spec.name}: data, secrets and logs", removal_policy=removal(spec)
+            )
+        self.people = People(self, "People", spec=spec, key=self.key)
+        CfnOutput(self, "OperatorPolicyArn", value=self.people.operator_policy.managed_policy_arn)
+        for name, team in (
+            ("Operator", self.people.operator),
+            ("Trainer", self.people.trainer),
+            ("Reader", self.people.reader),
+        ):
+            CfnOutput(self, f"{name}Group", value=team.group.group_name)
+            CfnOutput(self, f"{name}RoleArn", value=team.role.role_arn)

@@ -17,48 +17,66 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
 from stacks.nodes import NodesStack
 from stacks.storage import StorageStack
+from stacks.watch import WatchStack
 
 
 @dataclass(frozen=True)
 class Stacks:
-    """The five stacks of a cluster."""
+    """The stacks of a cluster."""
 
     access: AccessStack
     network: NetworkStack
     storage: StorageStack
     cluster: ClusterStack
     nodes: NodesStack
+    watch: WatchStack | None
 
 
 def build(scope: Construct, spec: ClusterSpec) -> Stacks:
     """The stacks that `spec` asks for, below `scope`."""
-    environment = Environment(region=spec.region)
-    access = AccessStack(scope, f"{spec.name}-access", spec=spec, env=environment)
-    network = NetworkStack(scope, f"{spec.name}-network", spec=spec, key=access.key, env=environment)
-    storage = StorageStack(scope, f"{spec.name}-storage", spec=spec, key=access.key, vpc=network.vpc, env=environment)
+    env = Environment(region=spec.region)
+    access = AccessStack(scope, f"{spec.name}-access", spec=spec, env=env)
+    key = access.key
+    network = NetworkStack(scope, f"{spec.name}-network", spec=spec, key=key, env=env)
+    vpc = network.vpc
+    storage = StorageStack(scope, f"{spec.name}-storage", spec=spec, key=key, vpc=vpc, env=env)
     cluster = ClusterStack(
         scope,
         f"{spec.name}-cluster",
         spec=spec,
-        key=access.key,
-        vpc=network.vpc,
+        key=key,
+        vpc=vpc,
         zone=network.zone,
         bucket=storage.bucket,
-        env=environment,
+        people=access.people,
+        env=env,
     )
     nodes = NodesStack(
         scope,
         f"{spec.name}-nodes",
         spec=spec,
         cluster=cluster.cluster,
-        vpc=network.vpc,
+        vpc=vpc,
         file_system=storage.file_system,
-        env=environment,
+        key=key,
+        node_volume_key=access.node_volume_key,
+        env=env,
     )
-    for stack in (access, network, storage, cluster, nodes):
-        Tags.of(stack).add("project", "paddle-aws")
-        Tags.of(stack).add("cluster", spec.name)
-        Tags.of(stack).add("owner", spec.owner)
-        # kube-up's tag of old (seed 004), by which its documents find what belongs to a cluster.
-        Tags.of(stack).add("KubernetesCluster", spec.name)
-    return Stacks(access, network, storage, cluster, nodes)
+    watch = None
+    if spec.budget:
+        watch = WatchStack(
+            scope, f"{spec.name}-watch", spec=spec, budget=spec.budget, key=key, file_system=storage.file_system, env=env
+        )
+    stacks = Stacks(access, network, storage, cluster, nodes, watch)
+    for stack in vars(stacks).values():
+        if stack is not None:
+            tag(stack, spec)
+    return stacks
+
+
+def tag(scope: Construct, spec: ClusterSpec) -> None:
+    """Tags everything below `scope`."""
+    # KubernetesCluster is kube-up's tag of old, by which its documents find what belongs to a cluster.
+    ours = {"project": "paddle-aws", "cluster": spec.name, "owner": spec.owner, "KubernetesCluster": spec.name}
+    for key, value in {**spec.tags, **ours}.items():
+        Tags.of(scope).add(key, value)

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from aws_cdk import CfnOutput, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from constructs_lib.access_entry import AccessLevel, ClusterAccess
+from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.cluster import TrainingCluster
 from constructs_lib.pod_identity import PodIdentity
 from constructs_lib.private_zone import EndpointName
+from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
+from stacks.people import People, grant_work
 
 
 class ClusterStack(Stack):
-    """The EKS cluster without nodes."""
+    """The EKS cluster without nodes, new or existing.
+
+    Attributes:
+        cluster: the cluster.
+    """
 
     def __init__(
         self,
@@ -28,28 +37,74 @@ class ClusterStack(Stack):
         vpc: ec2.IVpc,
         zone: route53.IHostedZone,
         bucket: s3.IBucket,
+        people: People,
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: Kubernetes control plane")
-        self.vpc = vpc
-        self.training_cluster = TrainingCluster(
-            self,
-            "Cluster",
-            vpc=vpc,
-            cluster_name=spec.name,
-            version=spec.cluster.version,
-            encryption_key=key,
-            public_access_from=spec.cluster.public_access_from,
-        )
-        self.cluster = self.training_cluster.cluster
-        for number, arn in enumerate(spec.cluster.administrators):
-            self.training_cluster.grant_admin(f"Administrator{number}", arn)
+        self.cluster = self._cluster(spec, key, vpc)
+        self._grant_access(spec, people)
         data = PodIdentity(
             self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=spec.jobs.data_account
         )
         bucket.grant_read(data)
-        EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)
+        grant_work(self, spec, people, bucket, key)
+        name = EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
+        CfnOutput(self, "EndpointDnsName", value=name.name)
         CfnOutput(self, "Region", value=self.region)
-        CfnOutput(self, "KubeconfigCommand", value=f"aws eks update-kubeconfig --name {spec.name} --region {spec.region}")
+        CfnOutput(self, "KubeconfigCommand", value=f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}")
+
+    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc) -> AnyCluster:
+        settings = spec.cluster
+        if existing := settings.existing:
+            return eks.Cluster.from_cluster_attributes(
+                self,
+                "Cluster",
+                cluster_name=existing.name,
+                cluster_endpoint=existing.endpoint,
+                cluster_certificate_authority_data=existing.certificate_authority,
+                cluster_security_group_id=existing.security_group,
+                vpc=vpc,
+            )
+        return TrainingCluster(
+            self,
+            "Cluster",
+            vpc=vpc,
+            cluster_name=spec.name,
+            version=settings.version,
+            encryption_key=key,
+            public_access_from=settings.public_access_from,
+            service_ipv4_cidr=settings.service_cidr,
+            log_days=settings.log_days,
+            addon_versions=settings.addons,
+            oidc_provider=settings.oidc_provider,
+        ).cluster
+
+    def _grant_access(self, spec: ClusterSpec, people: People) -> None:
+        settings, namespace = spec.cluster, [spec.jobs.namespace]
+        named = {
+            "Administrator": (settings.administrators, AccessLevel.ADMINISTER, []),
+            "Deployer": (settings.deployers, AccessLevel.DEPLOY, namespace),
+            "Reader": (settings.readers, AccessLevel.READ, []),
+        }
+        for kind, (arns, level, namespaces) in named.items():
+            for arn in arns:
+                # By the principal's own name: taking one off the list leaves the others' entries alone.
+                ClusterAccess(
+                    self,
+                    f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-')}",
+                    cluster=self.cluster,
+                    principal_arn=arn,
+                    level=level,
+                    namespaces=namespaces,
+                )
+        ours: tuple[tuple[str, Team, AccessLevel, list[str]], ...] = (
+            ("Operators", people.operator, AccessLevel.ADMINISTER, []),
+            ("Trainers", people.trainer, AccessLevel.DEPLOY, namespace),
+            ("ReadOnly", people.reader, AccessLevel.READ, []),
+        )
+        for kind, person, level, namespaces in ours:
+            ClusterAccess(
+                self, kind, cluster=self.cluster, principal_arn=person.role.role_arn, level=level, namespaces=namespaces
+            )

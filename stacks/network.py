@@ -2,29 +2,73 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import Annotations, CfnOutput, Environment, Stack
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
+from constructs_lib.flow_logs import FlowLogs
 from constructs_lib.network import TrainingNetwork
+from constructs_lib.service_endpoints import ServiceEndpoints
 from stacks.cluster_spec import ClusterSpec
+from stacks.network_settings import ExistingVpc
 
 
 class NetworkStack(Stack):
-    """The VPC and the private DNS zone."""
+    """The VPC and the private DNS zone, new or existing.
+
+    Attributes:
+        vpc: the VPC.
+        zone: the zone.
+    """
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey, env: Environment) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: network")
-        network = TrainingNetwork(
-            self,
-            "Network",
-            availability_zones=spec.network.availability_zones,
-            cidr=spec.network.cidr,
-            nat_gateways=spec.network.nat_gateways,
-        )
-        self.vpc = network.vpc
-        self.zone = route53.PrivateHostedZone(self, "Zone", vpc=self.vpc, zone_name=spec.zone.name)
+        settings = spec.network
+        self.vpc: ec2.IVpc
+        if settings.existing:
+            self.vpc = self._existing(settings.existing)
+            if settings.interface_endpoints:
+                ServiceEndpoints(self, "Endpoints", vpc=self.vpc)
+            if settings.flow_log_days:
+                FlowLogs(self, "FlowLogs", vpc=self.vpc, days=settings.flow_log_days, encryption_key=key)
+        else:
+            self.vpc = TrainingNetwork(
+                self,
+                "Network",
+                availability_zones=settings.availability_zones,
+                cidr=settings.cidr,
+                nat_gateways=settings.nat_gateways,
+                interface_endpoints=settings.interface_endpoints,
+                flow_log_days=settings.flow_log_days,
+                encryption_key=key,
+            ).vpc
+        self.zone: route53.IHostedZone
+        if spec.zone.existing:
+            self.zone = route53.HostedZone.from_hosted_zone_attributes(
+                self, "Zone", hosted_zone_id=spec.zone.existing.id, zone_name=spec.zone.existing.name
+            )
+        else:
+            self.zone = route53.PrivateHostedZone(self, "Zone", vpc=self.vpc, zone_name=spec.zone.name)
         CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
         CfnOutput(self, "ZoneId", value=self.zone.hosted_zone_id)
         CfnOutput(self, "ZoneName", value=self.zone.zone_name)
+
+    def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
+        zones = list(existing.private_subnets)
+        public = [existing.public_subnets[zone] for zone in zones if zone in existing.public_subnets]
+        vpc = ec2.Vpc.from_vpc_attributes(
+            self,
+            "Vpc",
+            vpc_id=existing.id,
+            vpc_cidr_block=existing.cidr,
+            availability_zones=zones,
+            private_subnet_ids=list(existing.private_subnets.values()),
+            # The CDK takes one for each zone or none.
+            public_subnet_ids=public if len(public) == len(zones) else None,
+        )
+        for subnet in (*vpc.private_subnets, *vpc.public_subnets):
+            # Routes of somebody else's subnets are never read, and never changed.
+            Annotations.of(subnet).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are")
+        return vpc

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Fn, Stack
+from aws_cdk import CfnOutput, CfnResource, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.addon import ClusterAddon
 from constructs_lib.any_cluster import AnyCluster
+from constructs_lib.container_logs import ContainerLogs
 from constructs_lib.efs_driver import EfsDriver
-from constructs_lib.file_system import SharedFileSystem
+from constructs_lib.file_system import MountableFileSystem
 from constructs_lib.managed_nodes import ManagedNodes
 from constructs_lib.node_role import node_role
+from constructs_lib.node_shape import NodeShape, NodeTaint
+from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
 from stacks.cluster_spec import ClusterSpec
+from stacks.node_settings import NodeGroup
 
 
 class NodesStack(Stack):
-    """Node groups and their add-ons."""
+    """Node groups and their add-ons.
+
+    Attributes:
+        groups: the node groups, in the order of cluster.yaml.
+    """
 
     def __init__(
         self,
@@ -26,36 +35,111 @@ class NodesStack(Stack):
         spec: ClusterSpec,
         cluster: AnyCluster,
         vpc: ec2.IVpc,
-        file_system: SharedFileSystem,
+        file_system: MountableFileSystem,
+        key: kms.IKey,
+        node_volume_key: kms.IKey | None,
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: worker nodes")
-        role = node_role(self, "NodeRole")
-        groups = [
-            ManagedNodes(
+        self._spec, self._cluster, self._vpc = spec, cluster, vpc
+        self._file_system, self._volume_key = file_system, node_volume_key
+        # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
+        kinds = {group.kind for group in spec.nodes.values()}
+        self._role = node_role(self, "NodeRole") if "managed" in kinds else None
+        self._joining = JoiningRole(self, "SelfManaged", cluster=cluster) if "self-managed" in kinds else None
+        self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
+        for addon in self._addons(key):
+            # Deployments wait for a node, and an add-on whose pods wait never becomes active.
+            addon.node.add_dependency(*(group.resource for group in self.groups))
+        CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
+        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, cluster))
+
+    def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
+        shape = NodeShape(
+            instance_types=group.instance_types,
+            spot=group.spot,
+            gpu=group.gpu,
+            volume_gib=group.volume_gib,
+            labels=group.labels,
+            taints=[NodeTaint(taint.key, taint.value, taint.effect) for taint in group.taints],
+            placement_group=group.placement_group,
+            efa=group.efa,
+            key_pair=group.ssh.key_pair if group.ssh else None,
+            ssh_from=group.ssh.allowed_from if group.ssh else (),
+        )
+        subnets = ec2.SubnetSelection(availability_zones=group.availability_zones) if group.availability_zones else None
+        mounts = [self._file_system.client_security_group]
+        if group.kind == "managed":
+            return ManagedNodes(
                 self,
                 name,
-                cluster=cluster,
-                vpc=vpc,
-                instance_types=group.instance_types,
+                cluster=self._cluster,
+                vpc=self._vpc,
+                shape=shape,
                 min_size=group.min,
                 desired_size=group.desired,
                 max_size=group.max,
-                volume_gib=group.volume_gib,
-                vpc_subnets=ec2.SubnetSelection(availability_zones=group.availability_zones)
-                if group.availability_zones
-                else None,
-                security_groups=[file_system.client_security_group],
-                role=role,
-                depends_on=[file_system.mount_targets],
+                vpc_subnets=subnets,
+                security_groups=mounts,
+                encryption_key=self._volume_key,
+                auto_repair=group.auto_repair is not False,
+                role=self._role,
+                depends_on=[self._file_system.mount_targets],
             )
-            for name, group in spec.nodes.items()
+        return SelfManagedNodes(
+            self,
+            name,
+            cluster=self._cluster,
+            vpc=self._vpc,
+            kubernetes_version=self._spec.cluster.version,
+            service_ipv4_cidr=self._spec.cluster.service_cidr,
+            shape=shape,
+            min_size=group.min,
+            desired_size=group.desired,
+            max_size=group.max,
+            vpc_subnets=subnets,
+            security_groups=mounts,
+            encryption_key=self._volume_key,
+            role=self._joining,
+            depends_on=[self._file_system.mount_targets],
+        )
+
+    def _addons(self, key: kms.IKey) -> list[CfnResource]:
+        versions, cluster, spec = self._spec.cluster.addons, self._cluster, self._spec
+        addons: list[CfnResource] = [
+            ClusterAddon(self, "coredns", cluster=cluster, addon_name="coredns", version=versions.get("coredns")).resource,
+            EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource,
         ]
-        # Deployments: they wait for a node, and an add-on whose pods wait never becomes active.
-        for addon in (
-            ClusterAddon(self, "coredns", cluster=cluster, addon_name="coredns").resource,
-            EfsDriver(self, "EfsDriver", cluster=cluster).resource,
-        ):
-            addon.node.add_dependency(*(group.resource for group in groups))
-        names = [Fn.select(1, Fn.split("/", group.resource.ref)) for group in groups]
-        CfnOutput(self, "NodeGroupNames", value=",".join(names))
+        if any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
+            # Repair acts on what this agent sees: kernel, network, disk and GPU faults beside a silent kubelet.
+            name = "eks-node-monitoring-agent"
+            addons.append(ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource)
+        if spec.logs.days:
+            logs = ContainerLogs(
+                self,
+                "ContainerLogs",
+                cluster=cluster,
+                cluster_name=spec.cluster_name,
+                days=spec.logs.days,
+                encryption_key=key,
+                version=versions.get("amazon-cloudwatch-observability"),
+            )
+            addons.append(logs.resource)
+        return addons
+
+
+def tunnel_command(spec: ClusterSpec, cluster: AnyCluster) -> str:
+    """One command that brings a private endpoint to this machine's port 8443, through any node of the cluster.
+
+    The nodes are the documents' jump server: Session Manager reaches them, and they reach the endpoint.
+    """
+    host = f"$(echo {cluster.cluster_endpoint} | cut -d/ -f3)"
+    node = (
+        f"$(aws ec2 describe-instances --region {spec.region} --filters Name=tag:cluster,Values={spec.name} "
+        "Name=instance-state-name,Values=running --query 'Reservations[0].Instances[0].InstanceId' --output text)"
+    )
+    return (
+        f"aws ssm start-session --region {spec.region} --target {node} "
+        "--document-name AWS-StartPortForwardingSessionToRemoteHost "
+        f"--parameters host={host},portNumber=443,localPortNumber=8443"
+    )

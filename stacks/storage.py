@@ -2,28 +2,72 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput, Environment, Size, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.bucket import DataBucket
-from constructs_lib.file_system import SharedFileSystem
+from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.image_repository import ImageRepository
 from stacks.cluster_spec import ClusterSpec
 from stacks.removal import removal
 
+THROUGHPUT = {
+    "elastic": efs.ThroughputMode.ELASTIC,
+    "provisioned": efs.ThroughputMode.PROVISIONED,
+    "bursting": efs.ThroughputMode.BURSTING,
+}
+INFREQUENT = {
+    0: None,
+    1: efs.LifecyclePolicy.AFTER_1_DAY,
+    7: efs.LifecyclePolicy.AFTER_7_DAYS,
+    14: efs.LifecyclePolicy.AFTER_14_DAYS,
+    30: efs.LifecyclePolicy.AFTER_30_DAYS,
+    60: efs.LifecyclePolicy.AFTER_60_DAYS,
+    90: efs.LifecyclePolicy.AFTER_90_DAYS,
+    180: efs.LifecyclePolicy.AFTER_180_DAYS,
+    270: efs.LifecyclePolicy.AFTER_270_DAYS,
+    365: efs.LifecyclePolicy.AFTER_365_DAYS,
+}
+
 
 class StorageStack(Stack):
-    """File system, bucket, image repository."""
+    """File system, bucket, image repository.
+
+    Attributes:
+        file_system: the file system, new or existing.
+        bucket: the bucket, new or existing.
+        repository: the image repository.
+    """
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, env: Environment) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: data and images")
         kept = removal(spec)
-        self.file_system = SharedFileSystem(self, "FileSystem", vpc=vpc, encryption_key=key, removal_policy=kept)
-        self.bucket = DataBucket(self, "Bucket", encryption_key=key, removal_policy=kept)
+        self.file_system = self._file_system(spec, key, vpc)
+        self.bucket: s3.IBucket
+        if spec.bucket.existing_name:
+            self.bucket = s3.Bucket.from_bucket_attributes(
+                self, "Bucket", bucket_name=spec.bucket.existing_name, encryption_key=key
+            )
+        else:
+            self.bucket = DataBucket(
+                self,
+                "Bucket",
+                encryption_key=key,
+                keep_old_versions_days=spec.bucket.keep_old_versions_days,
+                keep_logs_days=spec.bucket.keep_logs_days,
+                removal_policy=kept,
+            )
         self.repository = ImageRepository(
-            self, "Images", repository_name=f"{spec.name}/trainer", encryption_key=key, removal_policy=kept
+            self,
+            "Images",
+            repository_name=f"{spec.name}/trainer",
+            encryption_key=key,
+            keep_images=spec.images.keep,
+            removal_policy=kept,
         )
         CfnOutput(self, "KeyArn", value=key.key_arn)
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
@@ -31,3 +75,31 @@ class StorageStack(Stack):
         CfnOutput(self, "FileSystemDnsName", value=self.file_system.dns_name)
         CfnOutput(self, "AccessPointId", value=self.file_system.access_point.access_point_id)
         CfnOutput(self, "RepositoryUri", value=self.repository.repository_uri)
+
+    def _file_system(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc) -> MountableFileSystem:
+        settings = spec.file_system
+        if existing := settings.existing:
+            subnets = {subnet.availability_zone: subnet for subnet in vpc.select_subnets(one_per_az=True).subnets}
+            return SharedFileSystem.from_file_system_attributes(
+                self,
+                "FileSystem",
+                vpc=vpc,
+                file_system_id=existing.id,
+                security_group=ec2.SecurityGroup.from_security_group_id(self, "MountTargetsGroup", existing.security_group),
+                missing_mount_targets=[subnets[zone] for zone in existing.zones_without_mount_target],
+                posix_id=settings.posix_id,
+            )
+        provisioned = settings.provisioned_mib_per_second
+        return SharedFileSystem(
+            self,
+            "FileSystem",
+            vpc=vpc,
+            encryption_key=key,
+            throughput_mode=THROUGHPUT[settings.throughput],
+            provisioned_throughput_per_second=Size.mebibytes(provisioned) if provisioned else None,
+            require_tls=settings.require_tls,
+            infrequent_access_after=INFREQUENT[settings.infrequent_access_after_days],
+            automatic_backups=spec.backup,
+            posix_id=settings.posix_id,
+            removal_policy=removal(spec),
+        )

@@ -1,0 +1,122 @@
+"""What a person wants to see of a cluster, and the alarms that should reach a person.
+
+Promises: one dashboard; mails by an encrypted topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+TIB = 2**40
+
+
+class ClusterDashboard(Construct):
+    """A CloudWatch dashboard and its alarms.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        cluster_name: the cluster.
+        file_system_id: the file system.
+        emails: who is told of alarms.
+        min_nodes: fewer nodes than this raise an alarm.
+        bursting: the file system is in mode bursting: watch its credits.
+        container_insights: the CloudWatch agent runs (setting logs.days): watch the number of nodes and the failed ones.
+        encryption_key: KMS key of the topic (its policy must let CloudWatch use it, as EncryptionKey's does).
+
+    Attributes:
+        topic: where alarms go.
+        alarms: the alarms.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster_name: str,
+        file_system_id: str,
+        emails: Sequence[str],
+        min_nodes: int = 0,
+        bursting: bool = False,
+        container_insights: bool = False,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="Alarms",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": self.topic.stack.account}},
+            )
+        )
+        for email in emails:
+            self.topic.add_subscription(subscriptions.EmailSubscription(email))
+        self.alarms: list[cloudwatch.Alarm] = []
+        efs = {"FileSystemId": file_system_id}
+        io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
+        self._alarm("FileSystemBusy", io_limit, 95, "at its I/O limit for a quarter of an hour: jobs wait for the disk")
+        rows: list[tuple[str, list[cloudwatch.IMetric]]] = [
+            ("File system: MiB/s", [self._throughput(efs)]),
+            ("File system: % of its I/O limit", [io_limit]),
+            ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
+        ]
+        if bursting:
+            credits = self._metric("AWS/EFS", "BurstCreditBalance", efs, "Minimum")
+            self._alarm("BurstCredits", credits, 0.2 * TIB, "burst credits run out: soon it is slow", below=True)
+            rows.append(("File system: burst credits", [credits]))
+        if container_insights:
+            dimensions = {"ClusterName": cluster_name}
+            nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
+            failed = self._metric("ContainerInsights", "cluster_failed_node_count", dimensions, "Maximum")
+            if min_nodes:
+                self._alarm("FewNodes", nodes, min_nodes, f"fewer nodes than the {min_nodes} of cluster.yaml", below=True)
+            self._alarm("FailedNodes", failed, 0, "a node has failed")
+            rows.append(("Nodes: all, failed", [nodes, failed]))
+        widgets = [cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows]
+        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", widgets=[widgets])
+        self.dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24))
+
+    def _metric(self, namespace: str, name: str, dimensions: dict[str, str], statistic: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=namespace,
+            metric_name=name,
+            dimensions_map=dimensions,
+            statistic=statistic,
+            period=Duration.minutes(5),
+        )
+
+    def _throughput(self, dimensions: dict[str, str]) -> cloudwatch.MathExpression:
+        return cloudwatch.MathExpression(
+            expression="bytes / PERIOD(bytes) / 1048576",
+            label="MiB/s",
+            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", dimensions, "Sum")},
+        )
+
+    def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False) -> None:
+        operator = cloudwatch.ComparisonOperator
+        alarm = cloudwatch.Alarm(
+            self,
+            id,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=3,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=meaning,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        alarm.add_ok_action(actions.SnsAction(self.topic))
+        self.alarms.append(alarm)

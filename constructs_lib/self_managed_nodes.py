@@ -1,0 +1,184 @@
+"""A self-managed group of worker nodes: an Auto Scaling group of your own, for what managed groups do not do.
+
+Promises: the same nodes as ManagedNodes makes (same launch template, labels, taints, image family), joined by Amazon
+Linux 2023's nodeadm and an access entry, replaced one at a time when their template changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from aws_cdk import CfnAutoScalingRollingUpdate, CfnUpdatePolicy, Tags
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct, IDependable
+
+from constructs_lib.any_cluster import AnyCluster
+from constructs_lib.node_role import node_role
+from constructs_lib.node_shape import NodeShape
+from constructs_lib.node_template import NodeTemplate
+from constructs_lib.subnets import subnet_ids
+
+
+class JoiningRole(Construct):
+    """A node role that the cluster knows: what EKS does by itself for managed groups. One serves many groups.
+
+    Attributes:
+        role: the role.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster) -> None:
+        super().__init__(scope, id)
+        self.role = node_role(self, "Role")
+        eks.CfnAccessEntry(
+            self, "AccessEntry", cluster_name=cluster.cluster_name, principal_arn=self.role.role_arn, type="EC2_LINUX"
+        )
+
+
+class SelfManagedNodes(Construct):
+    """An Auto Scaling group of nodes on Amazon Linux 2023.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        cluster: the cluster.
+        vpc: the cluster's VPC.
+        kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
+        service_ipv4_cidr: the cluster's addresses of services.
+        shape: what a node is.
+        min_size: fewest nodes.
+        desired_size: nodes at the start.
+        max_size: most nodes.
+        vpc_subnets: where the nodes lie; None: the private subnets.
+        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
+        encryption_key: KMS key of the disks; None: the account's default key for EBS.
+        role: the nodes' role, from a `JoiningRole`; None: one is made.
+        depends_on: what must be there before the first node, such as a file system's `mount_targets`.
+
+    Attributes:
+        resource: the CloudFormation resource, to depend on.
+        group_name: name of the group.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: AnyCluster,
+        vpc: ec2.IVpc,
+        kubernetes_version: str,
+        service_ipv4_cidr: str = "172.20.0.0/16",
+        shape: NodeShape | None = None,
+        min_size: int = 1,
+        desired_size: int = 3,
+        max_size: int = 6,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] = (),
+        encryption_key: kms.IKey | None = None,
+        role: JoiningRole | None = None,
+        depends_on: Sequence[IDependable] = (),
+    ) -> None:
+        super().__init__(scope, id)
+        shape = shape or NodeShape()
+        joining = role or JoiningRole(self, "Joining", cluster=cluster)
+        self.role: iam.Role = joining.role
+        variant = "nvidia" if shape.gpu else "standard"
+        template = NodeTemplate(
+            self,
+            "Template",
+            cluster=cluster,
+            vpc=vpc,
+            shape=shape,
+            security_groups=security_groups,
+            encryption_key=encryption_key,
+            role=self.role,
+            # EC2 itself looks the image up when it launches a node: no look-up at synth, and always the newest patch.
+            image_id=(
+                f"resolve:ssm:/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64/{variant}"
+                "/recommended/image_id"
+            ),
+            user_data=_user_data(cluster, service_ipv4_cidr, shape),
+        ).template
+        self.resource = autoscaling.CfnAutoScalingGroup(
+            self,
+            "Resource",
+            min_size=str(min_size),
+            desired_capacity=str(desired_size),
+            max_size=str(max_size),
+            vpc_zone_identifier=list(subnet_ids(vpc, vpc_subnets)),
+            capacity_rebalance=shape.spot,
+            health_check_type="EC2",
+            health_check_grace_period=300,
+            mixed_instances_policy=autoscaling.CfnAutoScalingGroup.MixedInstancesPolicyProperty(
+                instances_distribution=autoscaling.CfnAutoScalingGroup.InstancesDistributionProperty(
+                    on_demand_base_capacity=0,
+                    on_demand_percentage_above_base_capacity=0 if shape.spot else 100,
+                    on_demand_allocation_strategy="prioritized",
+                    spot_allocation_strategy="price-capacity-optimized",
+                ),
+                launch_template=autoscaling.CfnAutoScalingGroup.LaunchTemplateProperty(
+                    launch_template_specification=autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
+                        launch_template_id=template.launch_template_id, version=template.latest_version_number
+                    ),
+                    overrides=[
+                        autoscaling.CfnAutoScalingGroup.LaunchTemplateOverridesProperty(instance_type=each)
+                        for each in shape.instance_types
+                    ],
+                ),
+            ),
+        )
+        self.resource.cfn_options.update_policy = CfnUpdatePolicy(
+            auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
+                max_batch_size=1,
+                min_instances_in_service=max(0, min(min_size, max_size - 1)),
+                pause_time="PT3M",
+                suspend_processes=["AZRebalance", "AlarmNotification", "ScheduledActions"],
+            )
+        )
+        # By this tag the cluster's controllers know their machines; its key holds the name, so Tags.of would not do for a token.
+        Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
+        Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
+        self.resource.node.add_dependency(joining, *depends_on)
+        self.group_name = self.resource.ref
+
+
+def _user_data(cluster: AnyCluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
+    """nodeadm's configuration: https://awslabs.github.io/amazon-eks-ami/nodeadm/."""
+    flags = []
+    if shape.all_labels:
+        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in sorted(shape.all_labels.items())))
+    if shape.all_taints:
+        flags.append("--register-with-taints=" + ",".join(f"{t.key}={t.value}:{t.effect}" for t in shape.all_taints))
+    # JSON is YAML; as one Fn::Sub-free string with tokens in it.
+    config = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {
+                "name": cluster.cluster_name,
+                "apiServerEndpoint": cluster.cluster_endpoint,
+                "certificateAuthority": cluster.cluster_certificate_authority_data,
+                "cidr": service_ipv4_cidr,
+            },
+            **({"kubelet": {"flags": flags}} if flags else {}),
+        },
+    }
+    boundary = "//"
+    lines = (
+        "MIME-Version: 1.0",
+        f'Content-Type: multipart/mixed; boundary="{boundary}"',
+        "",
+        f"--{boundary}",
+        "Content-Type: application/node.eks.aws",
+        "",
+        json.dumps(config, indent=2),
+        "",
+        f"--{boundary}--",
+        "",
+    )
+    return ec2.UserData.custom("\n".join(lines))

@@ -1,0 +1,72 @@
+"""AWS's services by private addresses, for a cluster that has no way to the internet.
+
+Promises: every service that nodes, add-ons and jobs call has an endpoint in the VPC, open to the VPC's own addresses on
+port 443 alone. Container images must then come from ECR (docs/aws.md says which to mirror).
+"""
+
+from __future__ import annotations
+
+import jsii
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from constructs_lib.subnets import chosen
+
+_SERVICE = ec2.InterfaceVpcEndpointAwsService
+SERVICES = {
+    "Ec2": _SERVICE.EC2,
+    "Eks": _SERVICE.EKS,
+    "EksAuth": _SERVICE.EKS_AUTH,
+    "EcrApi": _SERVICE.ECR,
+    "EcrDkr": _SERVICE.ECR_DOCKER,
+    "Efs": _SERVICE.ELASTIC_FILESYSTEM,
+    "Sts": _SERVICE.STS,
+    "Logs": _SERVICE.CLOUDWATCH_LOGS,
+    "Monitoring": _SERVICE.CLOUDWATCH_MONITORING,
+    "Ssm": _SERVICE.SSM,
+    "SsmMessages": _SERVICE.SSM_MESSAGES,
+}
+"""What EKS's documents on private clusters ask for, and what the EFS driver, Session Manager and CloudWatch's agent call."""
+
+
+@jsii.implements(ec2.IConnectable)
+class ServiceEndpoints(Construct):
+    """Interface endpoints of one VPC.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        vpc: where.
+        vpc_subnets: one interface is made in each zone of these; None: the private subnets.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, description="Endpoints of AWS services", allow_all_outbound=False
+        )
+        group.add_ingress_rule(ec2.Peer.ipv4(vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from within the VPC")
+        self._connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(443))
+        for name, service in SERVICES.items():
+            ec2.InterfaceVpcEndpoint(
+                self,
+                name,
+                vpc=vpc,
+                service=service,
+                subnets=chosen(vpc, vpc_subnets, one_per_az=True),
+                security_groups=[group],
+                open=False,
+                private_dns_enabled=True,
+            )
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The endpoints' network connections, port 443."""
+        return self._connections

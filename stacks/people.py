@@ -1,0 +1,118 @@
+"""Who works with a cluster: the operator, the trainer who only submits jobs and reads results, and who only looks.
+
+Promises: each statement is on what this cluster is made of; docs/people.md tells why each is needed (a test compares).
+"""
+
+from __future__ import annotations
+
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from constructs_lib.team import Team
+from stacks.cluster_spec import ClusterSpec
+
+FORWARD = "AWS-StartPortForwardingSessionToRemoteHost"
+
+
+class People(Construct):
+    """The three teams of a cluster.
+
+    Attributes:
+        operator: deploys and destroys the stacks, administers the cluster.
+        trainer: uploads data, submits jobs, reads logs and results.
+        reader: sees, changes nothing.
+        operator_policy: what the operator may do.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey) -> None:
+        super().__init__(scope, id)
+        self._spec = spec
+        self.operator = Team(self, "Operator", task=f"Operates {spec.name}")
+        self.trainer = Team(self, "Trainer", task=f"Trains on {spec.name}")
+        self.reader = Team(self, "Reader", task=f"Looks at {spec.name}")
+        self.operator_policy = self.operator.allow(
+            self, "OperatorPolicy", *self._operator_statements(key), description=f"Operates {spec.name}"
+        )
+
+    def _operator_statements(self, key: kms.IKey) -> list[iam.PolicyStatement]:
+        stack = Stack.of(self)
+        stacks = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{self._spec.name}-*")
+        session = stack.format_arn(
+            service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost"
+        )
+        instances = stack.format_arn(service="ec2", resource="instance", resource_name="*")
+        return [
+            # The two statements of the 2016 documents, on this cluster alone.
+            iam.PolicyStatement(sid="Key", actions=["kms:Encrypt", "kms:Decrypt"], resources=[key.key_arn]),
+            iam.PolicyStatement(
+                sid="Stacks",
+                actions=[
+                    "cloudformation:CreateStack",
+                    "cloudformation:UpdateStack",
+                    "cloudformation:DeleteStack",
+                    "cloudformation:DescribeStacks",
+                    "cloudformation:DescribeStackResource",
+                    "cloudformation:GetTemplate",
+                    "cloudformation:DescribeStackEvents",
+                ],
+                resources=[stacks],
+            ),
+            iam.PolicyStatement(
+                sid="CdkRoles",
+                actions=["sts:AssumeRole"],
+                resources=[stack.format_arn(service="iam", region="", resource="role", resource_name="cdk-*")],
+            ),
+            *cluster_address(self, self._spec),
+            iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session]),
+            iam.PolicyStatement(
+                sid="TunnelThroughNodes",
+                actions=["ssm:StartSession"],
+                resources=[instances],
+                conditions={"StringEquals": {"ssm:resourceTag/cluster": self._spec.name}},
+            ),
+            iam.PolicyStatement(sid="FindNodes", actions=["ec2:DescribeInstances"], resources=["*"]),
+        ]
+
+
+def cluster_address(scope: Construct, spec: ClusterSpec) -> list[iam.PolicyStatement]:
+    """What `aws eks update-kubeconfig` asks for."""
+    arn = Stack.of(scope).format_arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
+    return [iam.PolicyStatement(sid="ClusterAddress", actions=["eks:DescribeCluster"], resources=[arn])]
+
+
+def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: s3.IBucket, key: kms.IKey) -> None:
+    """The trainer's and the reader's rights: in the stack that knows bucket and cluster, which know nothing of people."""
+    stack, colon = Stack.of(scope), ArnFormat.COLON_RESOURCE_NAME
+    logs = [
+        stack.format_arn(service="logs", resource="log-group", resource_name=f"{group}*", arn_format=colon)
+        for group in (f"/aws/containerinsights/{spec.cluster_name}/", f"/aws/eks/{spec.cluster_name}/")
+    ]
+    look = [
+        *cluster_address(scope, spec),
+        iam.PolicyStatement(
+            sid="Logs",
+            actions=["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents", "logs:StartQuery"],
+            resources=logs,
+        ),
+        # Answers of queries that somebody may start are not resources of their own.
+        iam.PolicyStatement(sid="LogAnswers", actions=["logs:GetQueryResults", "logs:StopQuery"], resources=["*"]),
+        iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket_arn]),
+        iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.arn_for_objects("*")]),
+        iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
+    ]
+    people.reader.allow(scope, "ReaderPolicy", *look, description=f"Looks at {spec.name}")
+    people.trainer.allow(
+        scope,
+        "TrainerPolicy",
+        *look,
+        iam.PolicyStatement(
+            sid="UploadData",
+            actions=["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+            resources=[bucket.arn_for_objects("sources/*")],
+        ),
+        iam.PolicyStatement(sid="SealData", actions=["kms:GenerateDataKey"], resources=[key.key_arn]),
+        description=f"Trains on {spec.name}",
+    )

@@ -1,0 +1,44 @@
+"""What it costs and how it does: budget, alarms, dashboard. On where cluster.yaml has a `budget`."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.budget import MonthlyBudget
+from constructs_lib.dashboard import ClusterDashboard
+from constructs_lib.file_system import MountableFileSystem
+from stacks.cluster_spec import ClusterSpec
+from stacks.people_settings import Budget
+
+
+class WatchStack(Stack):
+    """Budget, alarms and dashboard."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        spec: ClusterSpec,
+        budget: Budget,
+        key: kms.IKey,
+        file_system: MountableFileSystem,
+        env: Environment,
+    ) -> None:
+        super().__init__(scope, id, env=env, description=f"{spec.name}: budget, alarms and dashboard")
+        MonthlyBudget(self, "Budget", usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name))
+        view = ClusterDashboard(
+            self,
+            "Watch",
+            cluster_name=spec.cluster_name,
+            file_system_id=file_system.file_system.file_system_id,
+            emails=budget.emails,
+            min_nodes=sum(group.min for group in spec.nodes.values()),
+            bursting=spec.file_system.throughput == "bursting",
+            container_insights=bool(spec.logs.days),
+            # A key of somebody else's may not let CloudWatch publish: the topic then has SNS's own encryption.
+            encryption_key=None if spec.key.existing_arn else key,
+        )
+        CfnOutput(self, "DashboardName", value=view.dashboard.dashboard_name)

@@ -1,0 +1,85 @@
+"""What the AWS tests share: one jsii process, no account, no look-up, and each settings file synthesized once.
+
+The CDK's own validation runs in one test (test_validation.py): it costs seconds each time.
+"""
+
+# The environment has to be set before jsii starts Node.
+# ruff: noqa: E402
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ["CDK_VALIDATION"] = "false"
+os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20"
+PROJECT = Path(__file__).parents[2]
+_NODE = PROJECT / ".venv" / "bin"
+if _NODE.is_dir():
+    os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
+
+import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk.assertions import Template
+
+from stacks.build import Stacks, build
+from stacks.cluster_spec import ClusterSpec
+
+VARIANTS = Path(__file__).parent / "variants"
+CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
+FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
+
+
+class Built:
+    """One settings file, synthesized."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.app = App(context=CONTEXT, analytics_reporting=False)
+        self.stacks: Stacks = build(self.app, spec)
+        self.assembly = self.app.synth()
+        self.templates: dict[str, dict[str, Any]] = {
+            stack.stack_name.removeprefix(f"{spec.name}-"): stack.template for stack in self.assembly.stacks
+        }
+
+    def resources(self, kind: str, stack: str | None = None) -> list[dict[str, Any]]:
+        """Properties of all resources of one type."""
+        return [resource["Properties"] for resource in self.whole(kind, stack).values()]
+
+    def whole(self, kind: str, stack: str | None = None) -> dict[str, dict[str, Any]]:
+        """All resources of one type, by logical id."""
+        return {
+            name: {"Properties": {}, **resource}
+            for key, template in self.templates.items()
+            if stack in (None, key)
+            for name, resource in template.get("Resources", {}).items()
+            if resource["Type"] == kind
+        }
+
+    def template(self, stack: str) -> Template:
+        """For aws_cdk.assertions."""
+        return Template.from_json(self.templates[stack])
+
+
+@functools.cache
+def variant(name: str) -> Built:
+    return Built(ClusterSpec.load(FILES[name]))
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Built:
+    return variant("shipped")
+
+
+@pytest.fixture
+def stranger() -> tuple[Stack, ec2.Vpc]:
+    """Another team's stack in an app of theirs: no feature flag of ours, their own VPC."""
+    stack = Stack(App(analytics_reporting=False), "Theirs", env=Environment(region="eu-central-1"))
+    return stack, ec2.Vpc(stack, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"])
+
+
+def built(**settings: Any) -> Built:
+    """The shipped kind of cluster with some settings of one's own."""
+    return Built(ClusterSpec.model_validate({"retain": False, **settings}))
