@@ -67,7 +67,7 @@ python:
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@echo "setup: project environment (locked)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python $(INSTALL) -r requirements/project.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
@@ -80,12 +80,12 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 
 $(IMAGE)/.ready: trainer_image/requirements.lock | python
 	@echo "setup: the trainer image's environment (Paddle, about 600 MB)"
-	@$(PYTHON) -m venv $(IMAGE)
+	@$(PYTHON) -m venv --clear $(IMAGE)
 	@$(IMAGE)/bin/python $(INSTALL) -r trainer_image/requirements.lock
 	@touch $@
 
 $(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | python
 	@echo "setup: the AWS emulator's environment"
-	@$(PYTHON) -m venv $(EMULATOR)
+	@$(PYTHON) -m venv --clear $(EMULATOR)
 	@$(EMULATOR)/bin/python $(INSTALL) -r rehearsal/emulator/requirements.lock
 	@touch $@
