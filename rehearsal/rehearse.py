@@ -28,11 +28,12 @@ from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
 from rehearsal.pods.names import Names
-from rehearsal.pods.pod import Host, Pod, PodEnd
+from rehearsal.pods.pod import Host
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
 from rehearsal.training_progress import Pass, TrainingProgress
+from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -162,7 +163,7 @@ class Rehearsal:
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job, _ = _jobs(host.manifests)
         with self.screen.phase("split") as phase:
-            result = interruption.run(run_job(job, host, addresses, _Shown(phase, self.screen)))
+            result = interruption.run(run_job(job, host, addresses, PodScreen(phase, self.screen)))
             _succeeded(result, job, "the data could not be split")
             folder = _job_folder(job, host)
             data = json.loads(folder.data_manifest.read_text())
@@ -178,44 +179,22 @@ class Rehearsal:
         _, job = _jobs(host.manifests)
         progress = TrainingProgress(folder, job.completions)
 
-        async def train(phase: Phase) -> JobResult:
-            shown = asyncio.create_task(self._show_passes(progress, phase))
+        async def train(shown: TrainingScreen) -> JobResult:
+            following = asyncio.create_task(shown.follow())
             try:
-                return await run_job(job, host, addresses, _Shown(phase, self.screen))
+                return await run_job(job, host, addresses, shown)
             finally:
-                shown.cancel()
-                self._print_passes(progress)
+                following.cancel()
+                shown.show()
 
         with self.screen.phase("train") as phase:
-            result = interruption.run(train(phase))
-            _succeeded(result, job, "training failed", folder)
+            result = interruption.run(train(TrainingScreen(phase, self.screen, progress)))
+            _succeeded(result, job, "training failed")
             passes = tuple(progress.passes[number] for number in sorted(progress.passes))
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
-            again = f", {result.retries} pods replaced" if result.retries else ""
-            phase.result = (
-                f"{len(passes)} passes by {job.completions} trainers, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{again}"
-            )
+            phase.result = outcome(passes, job.completions, result.retries)
         return passes
-
-    async def _show_passes(self, progress: TrainingProgress, phase: Phase) -> None:
-        while True:
-            self._print_passes(progress)
-            phase.now(progress.waiting_for)
-            await asyncio.sleep(0.25)
-
-    def _print_passes(self, progress: TrainingProgress) -> None:
-        for one in progress.read():
-            losses = "  ".join(f"{trainer.loss:.4f}" for trainer in one.trainers)
-            again = f"  attempt {one.attempt}" if one.attempt > 1 else ""
-            self.screen.print(
-                Text.assemble(
-                    f"    pass {one.number}  loss ",
-                    (f"{one.loss:.4f}", "bold"),
-                    (f"  trainers {losses}", "dim"),
-                    f"  {one.records:,} records in {one.seconds:.1f} s{again}",
-                )
-            )
 
     def _check_records(self, passes: tuple[Pass, ...], shards: tuple[int, ...]) -> None:
         for one in passes:
@@ -230,21 +209,6 @@ class Rehearsal:
             baseline = f"{found.baseline_of}: {found.baseline:.3f}"
             phase.result = f"{found.metric} {found.value:.3f} on {found.records:,} held-back rows ({baseline})"
         return found
-
-
-class _Shown:
-    """A watcher that says what happens to the pods: starts on the moving line, failures in lines that stay."""
-
-    def __init__(self, phase: Phase, screen: Screen) -> None:
-        self._phase, self._screen = phase, screen
-
-    def pod_started(self, pod: Pod, index: int | None) -> None:
-        self._phase.now(f"{pod.facts.name} at {pod.facts.address}")
-
-    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
-        if not end.succeeded:
-            codes = ", ".join(str(code) for code in end.codes.values())
-            self._screen.print(Text(f"  pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow"))
 
 
 def _jobs(read: Manifests) -> tuple[Job, Job]:
@@ -267,7 +231,7 @@ def _variable(job: Job, name: str) -> str:
     return expand(values[name], {})
 
 
-def _succeeded(result: JobResult, job: Job, message: str, folder: JobFolder | None = None) -> None:
+def _succeeded(result: JobResult, job: Job, message: str) -> None:
     if result.succeeded:
         return
     culprit = result.culprit

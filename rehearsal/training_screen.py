@@ -1,0 +1,99 @@
+"""Training as it goes: a row for each pass, the supervisors' own words, and the pod that was lost or replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from rehearsal.pods.pod import Pod, PodEnd
+from rehearsal.screen import Phase, Screen
+from rehearsal.training_progress import Pass, TrainingProgress
+
+_SHOWN_ONE_BY_ONE = 4
+"""Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
+
+
+class PodScreen:
+    """A watcher that says what happens to a Job's pods: starts on the moving line, failures in lines that stay."""
+
+    def __init__(self, phase: Phase, screen: Screen) -> None:
+        self.phase, self.screen = phase, screen
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        self.phase.now(f"{pod.facts.name} starts at {pod.facts.address}")
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        if not end.succeeded:
+            codes = ", ".join(str(code) for code in end.codes.values())
+            self.screen.print(Text(f"  pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow"))
+
+
+class TrainingScreen(PodScreen):
+    """A watcher of the training Job that shows its passes as well, for as long as `follow()` runs."""
+
+    def __init__(self, phase: Phase, screen: Screen, progress: TrainingProgress) -> None:
+        super().__init__(phase, screen)
+        self._progress = progress
+        self._logs: list[Path] = []
+        self._read_to: dict[Path, int] = {}
+        self._last_words = ""
+        self._begun = False
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        super().pod_started(pod, index)
+        if index == 0:
+            self._logs.append(pod.log(pod.template.containers[0].name))
+
+    async def follow(self) -> None:
+        """Show what is new, again and again, until cancelled."""
+        while True:
+            self.show()
+            self.phase.now(self._progress.waiting_for)
+            await asyncio.sleep(0.2)
+
+    def show(self) -> None:
+        """Show what is new."""
+        for one in self._progress.read():
+            if not self._begun:
+                self._begun = True
+                self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
+            losses = _losses([trainer.loss for trainer in one.trainers])
+            self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
+        for line in self._supervisors_words():
+            self.screen.print(Text(f"  {line}", style="dim"))
+
+    def _row(self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = "") -> None:
+        self.screen.print(Text(f"  {number:>6}  {loss:>7}   {losses:<33}{records:>9}  {seconds:>7}", style=style))
+
+    def _supervisors_words(self) -> list[str]:
+        """What the first pod's supervisor, which speaks for all, wrote since the last look; each sentence once."""
+        words = []
+        for log in self._logs:
+            try:
+                with log.open("rb") as file:
+                    file.seek(self._read_to.get(log, 0))
+                    text = file.read()
+            except FileNotFoundError:
+                continue
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read_to[log] = self._read_to.get(log, 0) + len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                if line.startswith("[supervisor") and line != self._last_words:
+                    self._last_words = line
+                    words.append(line)
+        return words
+
+
+def _losses(losses: Sequence[float]) -> str:
+    if len(losses) <= _SHOWN_ONE_BY_ONE:
+        return "  ".join(f"{loss:.4f}" for loss in losses)
+    return f"{min(losses):.4f} to {max(losses):.4f}"
+
+
+def outcome(passes: Sequence[Pass], trainers: int, retries: int) -> str:
+    """A finished training in one line."""
+    replaced = f", {retries} pod{'s' if retries != 1 else ''} replaced" if retries else ""
+    return f"{len(passes)} passes by {trainers} trainers, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{replaced}"
