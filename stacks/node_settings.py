@@ -107,19 +107,13 @@ class NodeGroup(Settings):
             raise Refused("desired", self.desired, f"allowed is {{here}}min ({self.min}) to {{here}}max ({self.max})")
         for value in self.instance_types:
             if self.gpu and not GPU_TYPE.fullmatch(value):
-                raise Refused(
-                    "instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge or p5.48xlarge"
-                )
+                raise Refused("instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge")
             if not self.gpu and GPU_TYPE.fullmatch(value):
-                raise Refused(
-                    "instance_types", value, "it has GPUs that nothing would use: set {here}gpu true, or take another type"
-                )
+                raise Refused("instance_types", value, "its GPUs would lie idle: set {here}gpu true, or take another type")
         for field in ("placement_group", "efa"):
             if getattr(self, field) and len(self.availability_zones) != 1:
                 allowed = "it works within one zone: name exactly one in {here}availability_zones"
                 raise Refused(field, getattr(self, field), allowed)
         if self.auto_repair and self.kind == "self-managed":
-            raise Refused(
-                "auto_repair", True, "allowed with {here}kind managed; a self-managed group replaces what fails EC2's checks"
-            )
+            raise Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
         return self

@@ -137,7 +137,7 @@ def _nearest(spec: type[BaseModel], location: tuple[int | str, ...]) -> str:
     for part in location[:-1]:
         group = _resolved(group, definitions)
         inside = group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
-        group = inside or group.get("additionalProperties")
+        group = inside or group.get("additionalProperties") or next(iter(group.get("patternProperties", {}).values()), None)
     names = list(_resolved(group, definitions).get("properties", {}))
     if near := difflib.get_close_matches(str(location[-1]), names, n=1):
         return f": did you mean {near[0]}?"

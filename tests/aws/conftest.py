@@ -9,6 +9,7 @@ The CDK's own validation runs in one test (test_validation.py): it costs seconds
 import functools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,39 @@ class Built:
 
 
 @functools.cache
-def variant(name: str) -> Built:
+def _variant(name: str) -> Built:
     return Built(ClusterSpec.load(FILES[name]))
+
+
+def _built(**settings: Any) -> Built:
+    return Built(ClusterSpec.model_validate({"retain": False, **settings}))
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def variant() -> Callable[[str], Built]:
+    """A settings file of tests/aws/variants (or `shipped`), synthesized once."""
+    return _variant
+
+
+@pytest.fixture(scope="session")
+def built() -> Callable[..., Built]:
+    """Default settings but for some of one's own, `retain: false`."""
+    return _built
 
 
 @pytest.fixture(scope="session")
 def shipped() -> Built:
-    return variant("shipped")
+    return _variant("shipped")
+
+
+@pytest.fixture(params=list(FILES))
+def each_variant(request: pytest.FixtureRequest) -> Built:
+    return _variant(request.param)
 
 
 @pytest.fixture
@@ -78,8 +105,3 @@ def stranger() -> tuple[Stack, ec2.Vpc]:
     """Another team's stack in an app of theirs: no feature flag of ours, their own VPC."""
     stack = Stack(App(analytics_reporting=False), "Theirs", env=Environment(region="eu-central-1"))
     return stack, ec2.Vpc(stack, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"])
-
-
-def built(**settings: Any) -> Built:
-    """The shipped kind of cluster with some settings of one's own."""
-    return Built(ClusterSpec.model_validate({"retain": False, **settings}))
