@@ -1,0 +1,222 @@
+"""cluster.yaml: what is refused, and in which words."""
+
+# Sentences are data here.
+# ruff: noqa: E501
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacks.cluster_spec import ClusterSpec
+from stacks.settings import SettingError
+
+REFUSED = [
+    ("", "s.yaml is empty: allowed are `setting: value` lines"),
+    ("- a", "s.yaml is ['a']: allowed are `setting: value` lines"),
+    ("a: [", "s.yaml is not valid YAML: line 1: expected the node content, but found '<stream end>'"),
+    ("retain: true\nretain: false", "s.yaml is not valid YAML: line 2: retain is given twice"),
+    ("name: x", "s.yaml: retain is missing: it has no default"),
+    ("retain: maybe", "s.yaml: retain is maybe: allowed is true or false"),
+    ("retian: true", "s.yaml: retain is missing: it has no default"),
+    ("retain: false\nnetwrk: {}", "s.yaml: netwrk is not a setting: did you mean network?"),
+    ("retain: false\nnetwork: {natgateways: 3}", "s.yaml: network.natgateways is not a setting: did you mean nat_gateways?"),
+    (
+        "retain: false\nnodes: {workers: {desird: 3}}",
+        "s.yaml: nodes.workers.desird is not a setting: did you mean desired?",
+    ),
+    ("retain: false\nnetwork: 7", "s.yaml: network is 7: allowed is a group of settings"),
+    (
+        "retain: false\nname: My_Cluster",
+        "s.yaml: name is My_Cluster: allowed are lower-case letters, digits and hyphens, a letter first, no hyphen last",
+    ),
+    ("retain: false\nname: " + "a" * 41, "s.yaml: name is " + "a" * 41 + ": String should have at most 40 characters"),
+    (
+        "retain: false\nnetwork: {cidr: 10.0.0.0/8}",
+        "s.yaml: network.cidr is 10.0.0.0/8: allowed is a private IPv4 range from /16 to /24, such as 10.0.0.0/16",
+    ),
+    (
+        "retain: false\nnetwork: {cidr: 10.0.0.1/16}",
+        "s.yaml: network.cidr is 10.0.0.1/16: allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix",
+    ),
+    (
+        "retain: false\nnetwork: {cidr: 10.0.0.0/24}\nnodes: {workers: {max: 20}}",
+        "s.yaml: network.cidr is 10.0.0.0/24: its private subnet in us-west-2a has 59 addresses, and 10 nodes with their pods take "
+        "320: take a wider range or fewer nodes",
+    ),
+    (
+        "retain: false\ncluster: {service_cidr: 10.0.64.0/18}",
+        "s.yaml: cluster.service_cidr is 10.0.64.0/18: it overlaps network.cidr (10.0.0.0/16): take a range apart from it",
+    ),
+    (
+        "retain: false\nnetwork: {availability_zones: [us-west-2a]}",
+        "s.yaml: network.availability_zones is us-west-2a: EKS wants two at least; to keep nodes in one zone, set "
+        "nodes.<group>.availability_zones",
+    ),
+    (
+        "retain: false\nnetwork: {availability_zones: [us-west-2a, eu-west-1b]}",
+        "s.yaml: network.availability_zones is eu-west-1b: allowed are zones of region us-west-2, such as us-west-2a",
+    ),
+    (
+        "retain: false\nnetwork: {nat_gateways: 3}",
+        "s.yaml: network.nat_gateways is 3: allowed is 0, 1, or 2 (one for each of network.availability_zones)",
+    ),
+    (
+        "retain: false\nnetwork: {nat_gateways: 0}",
+        "s.yaml: network.nat_gateways is 0: without NAT nodes reach AWS by network.interface_endpoints alone: set them true",
+    ),
+    (
+        "retain: false\nnetwork: {flow_log_days: 8}",
+        "s.yaml: network.flow_log_days is 8: allowed is 0 or one of 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, "
+        "1096, 1827, 2192, 2557, 2922, 3288, 3653 (CloudWatch Logs)",
+    ),
+    (
+        "retain: false\nnodes: {workers: {desired: 9}}",
+        "s.yaml: nodes.workers.desired is 9: allowed is nodes.workers.min (1) to nodes.workers.max (6)",
+    ),
+    (
+        "retain: false\nnodes: {workers: {min: 7, desired: 7}}",
+        "s.yaml: nodes.workers.min is 7: allowed is 0 to nodes.workers.max (6)",
+    ),
+    ("retain: false\nnodes: {workers: {desired: many}}", "s.yaml: nodes.workers.desired is many: allowed is a whole number"),
+    (
+        "retain: false\nnodes: {workers: {gpu: true}}",
+        "s.yaml: nodes.workers.instance_types is m5.large: nodes.workers.gpu is true: allowed are NVIDIA types such as g5.xlarge",
+    ),
+    (
+        "retain: false\nnodes: {workers: {instance_types: [p5.48xlarge]}}",
+        "s.yaml: nodes.workers.instance_types is p5.48xlarge: its GPUs would lie idle: set nodes.workers.gpu true, or take "
+        "another type",
+    ),
+    (
+        "retain: false\nnodes: {workers: {instance_types: [m7g.large]}}",
+        "s.yaml: nodes.workers.instance_types is m7g.large: the trainer image is for x86-64, and this type is arm",
+    ),
+    (
+        "retain: false\nnodes: {workers: {efa: true}}",
+        "s.yaml: nodes.workers.efa is true: it works within one zone: name exactly one in nodes.workers.availability_zones",
+    ),
+    (
+        "retain: false\nnodes: {workers: {availability_zones: [us-west-2c]}}",
+        "s.yaml: nodes.workers.availability_zones is us-west-2c: allowed are network.availability_zones (us-west-2a, us-west-2b)",
+    ),
+    (
+        "retain: false\nnodes: {workers: {ssh: {key_pair: k, allowed_from: [0.0.0.0/0]}}}",
+        "s.yaml: nodes.workers.ssh.allowed_from is 0.0.0.0/0: SSH is never opened to everybody; name your own range, such as "
+        "10.0.0.0/16",
+    ),
+    (
+        "retain: false\nnodes: {workers: {kind: self-managed, auto_repair: true}}",
+        "s.yaml: nodes.workers.auto_repair is true: allowed with nodes.workers.kind managed only; an Auto Scaling group checks by "
+        "itself",
+    ),
+    (
+        "retain: false\nnodes: {workers: {kind: fargate}}",
+        "s.yaml: nodes.workers.kind is fargate: allowed is managed or self-managed",
+    ),
+    ("retain: false\nnodes: {}", "s.yaml: nodes has 0 entries: allowed is 1 or more"),
+    ("retain: false\ncluster: {version: 1.35}", 's.yaml: cluster.version is the number 1.35: write it in quotes, "1.35"'),
+    (
+        'retain: false\ncluster: {version: "1.29"}',
+        "s.yaml: cluster.version is 1.29: allowed is one of 1.34, 1.35, 1.36 (EKS standard support)",
+    ),
+    (
+        "retain: false\ncluster: {public_access_from: [0.0.0.0/0]}",
+        "s.yaml: cluster.public_access_from is 0.0.0.0/0: the endpoint is never opened to everybody; name your own range, such as "
+        "203.0.113.7/32",
+    ),
+    (
+        "retain: false\ncluster: {administrators: ['arn:aws:iam::000000000000:role/a'], readers: ['arn:aws:iam::000000000000:role/a']}",
+        "s.yaml: cluster.administrators is arn:aws:iam::000000000000:role/a: EKS takes one access entry for each: name it once among "
+        "cluster.administrators, deployers and readers",
+    ),
+    (
+        "retain: false\nfile_system: {throughput: provisioned}",
+        "s.yaml: file_system.provisioned_mib_per_second is empty: file_system.throughput is provisioned: name the MiB/s, 1 to 3414",
+    ),
+    (
+        "retain: false\nfile_system: {provisioned_mib_per_second: 5}",
+        "s.yaml: file_system.provisioned_mib_per_second is 5: allowed with file_system.throughput provisioned only, not elastic",
+    ),
+    (
+        "retain: false\nfile_system: {throughput: elastic, existing: {id: fs-01234567, security_group: sg-01234567}}",
+        "s.yaml: file_system.throughput is elastic: file_system.existing names a file system that is there already; leave one of the "
+        "two out",
+    ),
+    (
+        "retain: false\nbucket: {existing_name: theirs, keep_logs_days: 9}",
+        "s.yaml: bucket.keep_logs_days is 9: bucket.existing_name names a bucket that is there already; leave one of the two out",
+    ),
+    (
+        "retain: false\nregion: us-west-2\nkey: {existing_arn: 'arn:aws:kms:eu-west-1:000000000000:key/0-1'}",
+        "s.yaml: key.existing_arn is arn:aws:kms:eu-west-1:000000000000:key/0-1: allowed is a key in region us-west-2",
+    ),
+    (
+        "retain: false\ntags: {owner: me}",
+        "s.yaml: tags.owner is me: taken: project, cluster, owner, KubernetesCluster, Name and aws: are set by the project or AWS",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED])
+def test_refused_with_one_sentence_that_names_the_field(text: str, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError) as caught:
+        ClusterSpec.load(file)
+    assert str(caught.value).replace(f"{tmp_path}/", "") == sentence
+
+
+def test_an_existing_vpc_and_a_new_one_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    existing = "{id: vpc-01234567, cidr: 10.9.0.0/16, private_subnets: {us-west-2a: subnet-1, us-west-2b: subnet-2}}"
+    file.write_text(f"retain: false\nnetwork: {{nat_gateways: 1, existing: {existing}}}")
+    with pytest.raises(SettingError, match=r"network.nat_gateways is 1: network.existing names a VPC that is there already"):
+        ClusterSpec.load(file)
+
+
+def test_the_shortest_file_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("retain: true")
+    assert ClusterSpec.load(file).nodes["workers"].desired == 3
+
+
+def test_the_schema_for_editors_equals_the_model(project: Path) -> None:
+    """Update it with `python -m stacks.schema`."""
+    assert json.loads((project / "docs" / "cluster.schema.json").read_text()) == ClusterSpec.model_json_schema()
+
+
+def test_the_shipped_file_names_the_schema(project: Path) -> None:
+    first = (project / "cluster.yaml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=docs/cluster.schema.json"
+
+
+def test_every_field_is_described() -> None:
+    schema = ClusterSpec.model_json_schema()
+    groups = {"ClusterSpec": schema, **schema["$defs"]}
+    bare = [
+        f"{name}.{key}"
+        for name, group in groups.items()
+        for key, value in group["properties"].items()
+        if "description" not in value
+    ]
+    assert bare == []
+
+
+def test_reading_settings_needs_no_cdk(project: Path) -> None:
+    code = (
+        "import sys, stacks.cluster_spec; print([m for m in sys.modules if m.split('.')[0] in ('aws_cdk', 'jsii', 'constructs')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project).stdout.strip() == "[]"
+
+
+def test_the_app_says_it_in_one_line_and_exits_2(tmp_path: Path, project: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("retain: false\nnodes: {workers: {desired: 9}}")
+    environment = {**os.environ, "CDK_CONTEXT_JSON": json.dumps({"config": str(file)})}
+    ran = subprocess.run([sys.executable, "app.py"], capture_output=True, text=True, cwd=project, env=environment)
+    assert ran.returncode == 2
+    assert ran.stderr == "bad.yaml: nodes.workers.desired is 9: allowed is nodes.workers.min (1) to nodes.workers.max (6)\n"
