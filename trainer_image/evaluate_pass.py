@@ -29,8 +29,8 @@ def main() -> int:
         last = max((number for number in passes.numbers(node.folder) if node.folder.done(number).is_file()), default=None)
         if last is None:
             raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
-        passes.verify(node.folder, last)
         directory = node.folder.pass_dir(last)
+        passes.verify(directory)
         program = directory / (directory / "path.txt").read_text().strip()
         os.environ.update({"TRAINING_ROLE": "EVALUATOR", EVALUATED_PASS: str(last)})
         sys.argv = [str(program), *sys.argv[1:]]

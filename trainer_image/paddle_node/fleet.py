@@ -12,22 +12,20 @@ run goes on behind the newest complete pass; a program never trains on nothing.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import coordination, environment, passes, shard
+from paddle_node import coordination, environment, interruption, shard
 from paddle_node.agreement import Agreement
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.coordination import AttemptEnded
+from paddle_node.ending import leave
 from paddle_node.failure import Failure
 from paddle_node.network import Model, embedding, ids, label, number, pooled
 from paddle_node.shard import Reader, lines
@@ -70,6 +68,8 @@ class Job:
             )
         resume = environ.get(Variable.RESUME_PASS, "")
         self.resume_pass = int(resume) if resume else None
+        order = interruption.order(self.folder, self.node.seed, self.node.trainers)
+        self.interrupted = interruption.read(self.folder, self.resume_pass, order)
         self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))
         self.attempt = int(environ.get(Variable.ATTEMPT, "1"))
         self.evaluated_pass = int(environ.get(EVALUATED_PASS, "-1"))
@@ -119,16 +119,22 @@ class Job:
         with paddle.base.unique_name.guard():
             model = network()
             servers = ParameterServers(
-                model.loss,
-                optimizer or paddle.optimizer.Adam(learning_rate),
-                self.node.trainers,
-                None if self.resume_pass is None else self.folder.pass_dir(self.resume_pass),
+                model.loss, optimizer or paddle.optimizer.Adam(learning_rate), self.node.trainers, self.resume_from
             )
         if self.role == "PSERVER":
             servers.serve()
-            _leave(ExitCode.DONE)
-        _Training(self, servers, model, network, sample, batch, self._shard(reader)).run()
-        _leave(ExitCode.DONE)
+            leave(ExitCode.DONE)
+        from paddle_node.training import Training
+
+        Training(self, servers, model, network, sample, batch, self._shard(reader)).run()
+        leave(ExitCode.DONE)
+
+    @property
+    def resume_from(self) -> Path | None:
+        """The folder whose parameters this attempt begins with; None: new ones."""
+        if self.interrupted is not None:
+            return interruption.directory(self.folder)
+        return None if self.resume_pass is None else self.folder.pass_dir(self.resume_pass)
 
     @property
     def session(self) -> coordination.Session:
@@ -159,163 +165,13 @@ class Job:
             shutil.copy(agreement.file, directory / f"{agreement.name}.json")
 
 
-class _Training:
-    """A trainer's way through the passes."""
-
-    def __init__(
-        self, job: Job, servers: Any, model: Model, network: Callable[[], Model], sample: Sampler, batch: int, own: shard.Shard
-    ) -> None:
-        from paddle import static
-
-        from paddle_node.network import Feeder
-
-        self._job = job
-        self._session = job.session
-        self._folder = job.folder
-        self._servers = servers
-        self._model = model
-        self._network = network
-        self._sample = sample
-        self._batch = batch
-        self._shard = own
-        self._executor = static.Executor()
-        self._feeder = Feeder(servers.program)
-        self._first = self._session.trainer_id == 0
-
-    def run(self) -> None:
-        from paddle import static
-
-        self._executor.run(static.default_startup_program())
-        self._session.servers()
-        self._servers.connect()
-        self._session.barrier("connected")
-        begin = 0
-        if self._job.resume_pass is not None:
-            if self._first:
-                passes.verify(self._folder, self._job.resume_pass)
-                self._servers.load(self._folder.pass_dir(self._job.resume_pass))
-            begin = self._job.resume_pass + 1
-            self._session.barrier("loaded")
-        self._servers.pull()
-        for pass_number in range(begin, self._job.node.passes):
-            metrics = self._train(pass_number)
-            self._save(pass_number)
-            self._record(metrics)
-        if self._first:
-            self._export(self._job.node.passes - 1)
-        self._session.leave()
-        if self._first:
-            self._servers.stop()
-
-    def _train(self, pass_number: int) -> dict[str, Any]:
-        began = time.monotonic()
-        seed, trainer = self._job.node.seed, self._session.trainer_id
-        read = trained = 0
-        self._steps = 0
-        total = 0.0
-        for step, records in enumerate(_chunks(self._shard.shuffled(seed, pass_number, trainer), self._batch)):
-            read += len(records)
-            samples = [made for made in map(self._sampled, records) if made is not None]
-            if samples:
-                total += len(samples) * self._step(samples, pass_number, step)
-                trained += len(samples)
-            self._session.progress(pass_number, step)
-        self._shard.check(read)
-        if not trained:
-            raise Failure(ExitCode.BAD_DATA, f"{self._shard.name}: the program left out all {read} records; nothing was trained")
-        seconds = time.monotonic() - began
-        return {
-            "pass": pass_number,
-            "attempt": self._session.attempt,
-            "trainer": trainer,
-            "loss": round(total / trained, 6),
-            "records": read,
-            "skipped": read - trained,
-            "seconds": round(seconds, 3),
-            "time": round(time.time(), 3),
-        }
-
-    def _step(self, samples: list[Sample], number: int, step: int) -> float:
-        (loss,) = self._executor.run(self._servers.program, feed=self._feeder.feed(samples), fetch_list=[self._model.loss])
-        self._steps += 1
-        self._servers.pull()
-        value = float(loss)
-        if not math.isfinite(value):
-            raise Failure(
-                ExitCode.BAD_SETTING,
-                f"the loss is {value} in pass {number}, step {step}: training diverged; lower the learning rate",
-            )
-        return value
-
-    def _sampled(self, record: str) -> Sample | None:
-        try:
-            return self._sample(record)
-        except (ValueError, KeyError, IndexError) as error:
-            shown = record if len(record) <= 80 else f"{record[:80]}..."
-            raise Failure(ExitCode.BAD_DATA, f"{self._shard.name}: a record cannot be read ({error}): {shown!r}") from error
-
-    def _save(self, number: int) -> None:
-        """`done` exists when this returns, on every trainer."""
-        self._servers.flush()
-        self._servers.steps += sum(self._session.gather(f"pass {number} trained", self._steps))
-        if self._first:
-            directory = self._folder.pass_dir(number)
-            shutil.rmtree(directory, ignore_errors=True)
-            directory.mkdir(parents=True)
-            self._servers.save(directory)
-            self._job.keep_beside(directory)
-            node = self._job.node
-            passes.seal(self._folder, number, {"attempt": self._session.attempt, "run": node.run_id, "trainers": node.trainers})
-            passes.keep_newest(self._folder, node.keep_passes)
-        self._session.barrier(f"pass {number} saved")
-
-    def _record(self, metrics: dict[str, Any]) -> None:
-        file = self._folder.metrics(self._session.trainer_id)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as stream:
-            stream.write(json.dumps(metrics) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
-
-    def _export(self, number: int) -> None:
-        """The last pass as a model that plain Paddle loads: `output/inference/model.pdmodel`."""
-        from paddle_node.local_model import LARGEST_EXPORT, LocalModel, export_size
-
-        directory = self._folder.pass_dir(number)
-        size = export_size(directory)
-        if size > LARGEST_EXPORT:
-            print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
-            return
-        part = self._folder.output / ".inference"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        LocalModel(directory, self._network).export(part / "model")
-        self._job.keep_beside(part)
-        final = self._folder.output / "inference"
-        shutil.rmtree(final, ignore_errors=True)
-        part.rename(final)
-
-
-def _chunks(records: Iterator[str], size: int) -> Iterator[list[str]]:
-    while chunk := list(islice(records, size)):
-        yield chunk
-
-
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """One sentence for what ends a process on purpose; a traceback for a fault of the program itself."""
     if isinstance(error, Failure):
         print(error.sentence, file=sys.stderr)
-        _leave(error.code)
+        leave(error.code)
     if isinstance(error, AttemptEnded):
         print(f"this attempt is over: {error}", file=sys.stderr)
-        _leave(1)
+        leave(1)
     traceback.print_exception(kind, error, trace)
-    _leave(1)
-
-
-def _leave(code: int) -> NoReturn:
-    """Ends the process at once: Paddle's threads outlive an ordinary exit, and have been seen to crash it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    leave(1)

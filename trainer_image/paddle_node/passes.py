@@ -37,7 +37,7 @@ def newest_complete(folder: JobFolder) -> int | None:
 
     Checksums are left to `verify`: a supervisor asks this at each start of an attempt.
     """
-    return max((number for number in numbers(folder) if _fault(folder.pass_dir(number)) is None), default=None)
+    return max((number for number in numbers(folder) if fault(folder.pass_dir(number)) is None), default=None)
 
 
 def numbers(folder: JobFolder) -> list[int]:
@@ -70,11 +70,12 @@ def keep_newest(folder: JobFolder, count: int) -> list[int]:
 
 
 def seal(folder: JobFolder, number: int, facts: dict[str, Any]) -> None:
-    """Makes what lies in the pass's folder a complete pass: flush, list with checksums, flush, `done`, flush.
+    """Makes what lies in the pass's folder a complete pass; `facts` (attempt, run, ...) are kept in `done`."""
+    seal_directory(folder.pass_dir(number), {"pass": number, **facts})
 
-    `facts` (attempt, run, trainers) are kept in `done` for people and tools.
-    """
-    directory = folder.pass_dir(number)
+
+def seal_directory(directory: Path, facts: dict[str, Any]) -> None:
+    """Flush, list with checksums, flush, `done`, flush."""
     files = []
     for file in _files(directory):
         _flush(file)
@@ -82,23 +83,40 @@ def seal(folder: JobFolder, number: int, facts: dict[str, Any]) -> None:
     write_whole(directory / FILES, json.dumps(files, indent=1) + "\n")
     for child in sorted({file.parent for file in _files(directory)}, reverse=True):
         _flush(child)
-    write_whole(directory / DONE, json.dumps({"pass": number, **facts, "files": checksum(directory / FILES)}) + "\n")
-    _flush(folder.output)
+    write_whole(directory / DONE, json.dumps({**facts, "files": checksum(directory / FILES)}) + "\n")
+    _flush(directory.parent)
 
 
-def verify(folder: JobFolder, number: int) -> None:
+def verify(directory: Path) -> None:
     """Reads every byte of a pass against its list. Raises `DamagedPass` with a sentence."""
-    directory = folder.pass_dir(number)
-    fault = _fault(directory)
-    if fault is None:
+    found = fault(directory)
+    if found is None:
         if json.loads((directory / DONE).read_text())["files"] != checksum(directory / FILES):
-            fault = f"its list {FILES} was changed after it was saved"
+            found = f"its list {FILES} was changed after it was saved"
         else:
             changed = (f["name"] for f in _listed(directory) if checksum(directory / f["name"]) != f["checksum"])
             name = next(changed, None)
-            fault = f"{name} was changed after it was saved" if name else None
-    if fault is not None:
-        raise DamagedPass(f"{directory} cannot be loaded: {fault}; restore the file, or remove the whole pass")
+            found = f"{name} was changed after it was saved" if name else None
+    if found is not None:
+        raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
+
+
+def fault(directory: Path) -> str | None:
+    """Why a pass is not complete as far as names and sizes tell; None: it is."""
+    if not (directory / DONE).is_file():
+        return f"it has no {DONE}: it was not saved to the end"
+    try:
+        listed = _listed(directory)
+    except (OSError, ValueError):
+        return f"its list {FILES} is missing or cannot be read"
+    for entry in listed:
+        try:
+            size = (directory / entry["name"]).stat().st_size
+        except OSError:
+            return f"{entry['name']} is missing"
+        if size != entry["bytes"]:
+            return f"{entry['name']} has {size} bytes, and {entry['bytes']} were saved"
+    return None
 
 
 def checksum(file: Path) -> str:
@@ -122,24 +140,6 @@ def write_whole(file: Path, text: str) -> None:
         os.fsync(stream.fileno())
     part.replace(file)
     _flush(file.parent)
-
-
-def _fault(directory: Path) -> str | None:
-    """Why a pass is not complete as far as names and sizes tell; None: it is."""
-    if not (directory / DONE).is_file():
-        return f"it has no {DONE}: it was not saved to the end"
-    try:
-        listed = _listed(directory)
-    except (OSError, ValueError):
-        return f"its list {FILES} is missing or cannot be read"
-    for entry in listed:
-        try:
-            size = (directory / entry["name"]).stat().st_size
-        except OSError:
-            return f"{entry['name']} is missing"
-        if size != entry["bytes"]:
-            return f"{entry['name']} has {size} bytes, and {entry['bytes']} were saved"
-    return None
 
 
 def _listed(directory: Path) -> list[dict[str, Any]]:

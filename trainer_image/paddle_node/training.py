@@ -1,0 +1,229 @@
+"""A trainer's way through the passes.
+
+Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has
+arrived; `done` of the last pass exists before any trainer leaves; SIGTERM ends training at the next step with all
+that was trained so far on the volume.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from paddle import static
+
+from paddle_node import interruption, passes
+from paddle_node.contract import ExitCode
+from paddle_node.ending import leave
+from paddle_node.failure import Failure
+from paddle_node.interruption import Interruption, Position
+from paddle_node.local_model import LARGEST_EXPORT, LocalModel, export_size
+from paddle_node.network import Feeder, Model
+from paddle_node.parameter_servers import ParameterServers
+from paddle_node.shard import Shard
+
+if TYPE_CHECKING:
+    from paddle_node.fleet import Job
+
+Sample = Mapping[str, Any]
+
+
+class Training:
+    """One trainer in one attempt."""
+
+    def __init__(
+        self,
+        job: Job,
+        servers: ParameterServers,
+        model: Model,
+        network: Callable[[], Model],
+        sample: Callable[[str], Sample | None],
+        batch: int,
+        shard: Shard,
+    ) -> None:
+        self._job = job
+        self._session = job.session
+        self._folder = job.folder
+        self._servers = servers
+        self._model = model
+        self._network = network
+        self._sample = sample
+        self._batch = batch
+        self._shard = shard
+        self._executor = static.Executor()
+        self._feeder = Feeder(servers.program)
+        self._first = self._session.trainer_id == 0
+        self._told_to_stop = False
+
+    def run(self) -> None:
+        """From the newest complete pass, or the interrupted one behind it, to the last."""
+        signal.signal(signal.SIGTERM, self._stop)
+        self._executor.run(static.default_startup_program())
+        self._session.servers()
+        self._servers.connect()
+        self._session.barrier("connected")
+        if self._job.resume_from is not None:
+            if self._first:
+                passes.verify(self._job.resume_from)
+                self._servers.load(self._job.resume_from)
+            self._session.barrier("loaded")
+        self._servers.pull()
+        if self._job.resume_pass is not None:
+            self._record_what_a_crash_left_out(self._job.resume_pass)
+        last = self._job.node.passes - 1
+        begin = 0 if self._job.resume_pass is None else self._job.resume_pass + 1
+        position = Position()
+        if self._job.interrupted is not None:
+            position = self._job.interrupted.positions[self._session.trainer_id]
+        for number in range(begin, last + 1):
+            position, steps = self._train(number, position)
+            self._finish(number, position, steps)
+            position = Position()
+        if self._first:
+            self._export(last)
+        self._session.leave()
+        if self._first:
+            self._servers.stop()
+
+    def _stop(self, signal_number: int, frame: object) -> None:
+        self._told_to_stop = True
+
+    def _train(self, number: int, begin: Position) -> tuple[Position, int]:
+        """The records of a pass behind `begin`, to the end or to SIGTERM: where it came, and in how many steps."""
+        began = time.monotonic()
+        order = self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id)
+        read, trained, total, steps = begin.read, begin.trained, begin.total, 0
+        for records in _chunks(islice(order, begin.read, None), self._batch):
+            if self._told_to_stop:
+                break
+            samples = [made for made in map(self._sampled, records) if made is not None]
+            if samples:
+                total += len(samples) * self._step(samples, number, read)
+                steps += 1
+            read, trained = read + len(records), trained + len(samples)
+            self._session.progress(number, read // self._batch)
+        return Position(read, trained, total, begin.seconds + time.monotonic() - began), steps
+
+    def _step(self, samples: Sequence[Sample], number: int, read: int) -> float:
+        (loss,) = self._executor.run(self._servers.program, feed=self._feeder.feed(samples), fetch_list=[self._model.loss])
+        self._servers.pull()
+        value = float(loss)
+        if not math.isfinite(value):
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"the loss is {value} in pass {number}, behind {read} records: training diverged; lower the learning rate",
+            )
+        return value
+
+    def _sampled(self, record: str) -> Sample | None:
+        try:
+            return self._sample(record)
+        except (ValueError, KeyError, IndexError) as error:
+            shown = record if len(record) <= 80 else f"{record[:80]}..."
+            raise Failure(ExitCode.BAD_DATA, f"{self._shard.name}: a record cannot be read ({error}): {shown!r}") from error
+
+    def _finish(self, number: int, position: Position, steps: int) -> None:
+        """Saves the pass when all trainers are through it, or what there is of it when any was told to stop."""
+        self._servers.flush()
+        mine = {"steps": steps, "stop": self._told_to_stop, "position": asdict(position)}
+        everyone = self._session.gather(f"pass {number} trained", mine)
+        self._servers.steps += sum(each["steps"] for each in everyone)
+        positions = tuple(Position(**each["position"]) for each in everyone)
+        if any(each["stop"] for each in everyone):
+            self._interrupt(number, positions)
+        self._check(position)
+        self._save(number, positions)
+        self._record(number, position, self._session.attempt)
+
+    def _check(self, position: Position) -> None:
+        self._shard.check(position.read)
+        if not position.trained:
+            raise Failure(
+                ExitCode.BAD_DATA, f"{self._shard.name}: the program left out all {position.read} records: nothing was trained"
+            )
+
+    def _save(self, number: int, positions: Sequence[Position]) -> None:
+        """`done` exists when this returns, on every trainer."""
+        node = self._job.node
+        if self._first:
+            directory = self._folder.pass_dir(number)
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            self._servers.save(directory)
+            self._job.keep_beside(directory)
+            facts = {"attempt": self._session.attempt, "run": node.run_id, "trainers": [asdict(each) for each in positions]}
+            passes.seal(self._folder, number, facts)
+            interruption.discard(self._folder)
+            passes.keep_newest(self._folder, node.keep_passes)
+        self._session.barrier(f"pass {number} saved")
+
+    def _interrupt(self, number: int, positions: tuple[Position, ...]) -> None:
+        """SIGTERM: keeps the pass as far as it is, and ends the process. All trainers come here together."""
+        if self._first and any(position.read for position in positions):
+            interruption.discard(self._folder)
+            directory = interruption.directory(self._folder)
+            directory.mkdir(parents=True)
+            self._servers.save(directory)
+            self._job.keep_beside(directory)
+            order = interruption.order(self._folder, self._job.node.seed, self._session.trainers)
+            interruption.write(self._folder, Interruption(number, order, positions))
+        self._session.barrier(f"pass {number} interrupted")
+        read = positions[self._session.trainer_id].read
+        print(f"told to stop: pass {number} is kept behind {read} records of this shard", flush=True)
+        leave(ExitCode.TERMINATED)
+
+    def _record_what_a_crash_left_out(self, number: int) -> None:
+        """The pass was complete, and this trainer was gone before it could say so: `done` knows its part."""
+        done = json.loads(self._folder.done(number).read_text())
+        file = self._folder.metrics(self._session.trainer_id)
+        recorded = [json.loads(line)["pass"] for line in file.read_text().splitlines()] if file.is_file() else []
+        if number not in recorded and self._session.trainer_id < len(done["trainers"]):
+            self._record(number, Position(**done["trainers"][self._session.trainer_id]), done["attempt"])
+
+    def _record(self, number: int, position: Position, attempt: int) -> None:
+        metrics = {
+            "pass": number,
+            "attempt": attempt,
+            "trainer": self._session.trainer_id,
+            "loss": round(position.total / position.trained, 6),
+            "records": position.read,
+            "skipped": position.read - position.trained,
+            "seconds": round(position.seconds, 3),
+            "time": round(time.time(), 3),
+        }
+        file = self._folder.metrics(self._session.trainer_id)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as stream:
+            stream.write(json.dumps(metrics) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
+
+    def _export(self, number: int) -> None:
+        """The last pass as a model that plain Paddle loads: `output/inference/model.pdmodel`."""
+        directory = self._folder.pass_dir(number)
+        size = export_size(directory)
+        if size > LARGEST_EXPORT:
+            print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
+            return
+        part = self._folder.output / ".inference"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        LocalModel(directory, self._network).export(part / "model")
+        self._job.keep_beside(part)
+        final = self._folder.output / "inference"
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+
+
+def _chunks(records: Iterator[str], size: int) -> Iterator[list[str]]:
+    while chunk := list(islice(records, size)):
+        yield chunk
