@@ -41,7 +41,7 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs) -> list[k8s.EnvVar]:
     if data is None:
         raise ValueError("a job without data has no data job")
     return [
-        *variables.identity(job_name=job.name),
+        *variables.identity(job_name=job.name, namespace=job.namespace),
         variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
         variables.plain(Variable.OUT_DIR, variables.literal(f"{job.volume.mount_path}/{job.name}")),
         variables.plain(Variable.SPLIT_COUNT, data.shards or job.trainers),

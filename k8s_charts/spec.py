@@ -68,7 +68,10 @@ class TrainingJob(Settings):
         min_length=1,
         description="Which Paddle the image holds: fleet-ps, collective or paddle-0.x. Default: the mode's.",
     )
-    trainers: int = Field(description="How many pods train; with engine job each runs a parameter server and a trainer.")
+    trainers: int = Field(
+        json_schema_extra={"minimum": 1, "maximum": 10_000},
+        description="How many pods train; with engine job each runs a parameter server and a trainer.",
+    )
     parameter_servers: int | None = Field(
         default=None,
         ge=0,

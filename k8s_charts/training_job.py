@@ -51,7 +51,7 @@ def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
     by_index = job.discovery == "index"
     stage = job.data is not None and job.data.stage
     return [
-        *variables.identity(job_name=job.name),
+        *variables.identity(job_name=job.name, namespace=job.namespace),
         variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
         variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
         variables.plain(Variable.NIC, variables.literal(job.network_device)),

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -133,12 +133,19 @@ def _labels(value: dict[str, str]) -> dict[str, str]:
 T = TypeVar("T")
 Several = Annotated[tuple[T, ...], BeforeValidator(_frozen)]
 AsTuple = BeforeValidator(_frozen)
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-ServiceName = Annotated[str, AfterValidator(_service_name)]
+_NUMBER_OR_TEXT = WithJsonSchema({"type": ["string", "number"], "pattern": f"^{_QUANTITY.pattern}$"})
+
+
+def _name_schema(pattern: re.Pattern[str]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern.pattern}$", "maxLength": LABEL_LENGTH})
+
+
+DnsLabel = Annotated[str, AfterValidator(_dns_label), _name_schema(_LABEL)]
+ServiceName = Annotated[str, AfterValidator(_service_name), _name_schema(_SERVICE)]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
-Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cores)]
-Amount = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity)]
-Memory = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_memory)]
+Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cores), _NUMBER_OR_TEXT]
+Amount = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity), _NUMBER_OR_TEXT]
+Memory = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_memory), _NUMBER_OR_TEXT]
 Text = Annotated[str, AfterValidator(_text)]
 Folder = Annotated[str, AfterValidator(_text), AfterValidator(_folder)]
 FolderBelow = Annotated[str, AfterValidator(_text), AfterValidator(_below)]

@@ -34,10 +34,10 @@ def field(name: Variable, path: str) -> k8s.EnvVar:
     )
 
 
-def identity(*, job_name: str) -> list[k8s.EnvVar]:
+def identity(*, job_name: str, namespace: str) -> list[k8s.EnvVar]:
     """The run identity: job name, run id, Job object, pod.
 
-    The last three come from labels that the Job controller sets, because the object's name carries a hash of this very template.
+    Run id and Job object come from labels that the Job controller sets, because the object's name carries a hash of this very template.
     """
     return [
         plain(Variable.JOB_NAME, job_name),
@@ -45,5 +45,5 @@ def identity(*, job_name: str) -> list[k8s.EnvVar]:
         field(Variable.JOB_OBJECT, "metadata.labels['batch.kubernetes.io/job-name']"),
         field(Variable.POD_NAME, "metadata.name"),
         field(Variable.POD_IP, "status.podIP"),
-        field(Variable.JOB_NAMESPACE, "metadata.namespace"),
+        plain(Variable.JOB_NAMESPACE, namespace),
     ]

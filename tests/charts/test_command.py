@@ -47,6 +47,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+@pytest.mark.slow
 def test_without_a_cluster_the_manifests_hold_placeholders_and_say_so(clone: Path) -> None:
     done = run("paddle-aws", "manifests", folder=clone)
     assert done.returncode == 0, done.stderr
@@ -55,6 +56,7 @@ def test_without_a_cluster_the_manifests_hold_placeholders_and_say_so(clone: Pat
     assert b"placeholder.invalid/" in b"".join(files(clone / "dist").values())
 
 
+@pytest.mark.slow
 def test_a_cluster_without_an_image_is_one_sentence(clone: Path) -> None:
     (clone / "outputs.json").write_text(json.dumps(DEPLOYED))
     done = run("paddle-aws", "manifests", folder=clone)
@@ -72,6 +74,7 @@ def test_bad_input_is_one_sentence_and_leaves_the_last_manifests(clone: Path) ->
     assert files(clone / "dist") == {"0000-paddle-namespace.k8s.yaml": b"old"}
 
 
+@pytest.mark.slow
 def test_cdk8s_synth_gives_the_same_bytes(clone: Path) -> None:
     (clone / "outputs.json").write_text(json.dumps(DEPLOYED))
     (clone / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))

@@ -18,7 +18,8 @@ from k8s_charts.spec import TrainingJob
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
-CASES = {path.stem: path for path in [PROJECT / "job.yaml", *sorted((HERE / "jobs").glob("*.yaml"))]}
+FILES = [PROJECT / "job.yaml", *(HERE / "jobs").glob("*.yaml"), *(PROJECT / "examples").glob("[pt]*/*.yaml")]
+CASES = {path.stem: path for path in sorted(FILES)}
 
 
 def _manifests(path: Path, outputs: ClusterOutputs, image: str, folder: Path) -> str:
@@ -40,6 +41,7 @@ def test_no_golden_file_is_left_over() -> None:
     assert {path.stem for path in (HERE / "golden").glob("*.yaml")} == set(CASES)
 
 
+@pytest.mark.slow
 def test_the_same_job_gives_the_same_bytes_in_another_process(outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from k8s_charts.documents import write;"

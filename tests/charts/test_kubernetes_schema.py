@@ -8,6 +8,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+CUSTOM = ("PaddleJob", "PodGroup")
+"""Kinds that Kubernetes has no schema for: PaddleJob's is ours (test_paddle_job.py), PodGroup's is Volcano's."""
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 
 
@@ -15,6 +17,8 @@ GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_strict_schema(path: Path, version: str) -> None:
     for document in yaml.safe_load_all(path.read_text()):
+        if document["kind"] in CUSTOM:
+            continue
         assert kubernetes_validate.validate(document, version, strict=True) == version
 
 

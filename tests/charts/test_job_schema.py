@@ -1,0 +1,55 @@
+"""docs/job.schema.json is what editors check job.yaml with: it has to say what the settings say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from k8s_charts import schema
+from k8s_charts.errors import JobError
+from k8s_charts.spec import TrainingJob
+
+MINIMAL = {"name": "x", "trainers": 1, "data": {"source": "a.tsv"}}
+
+
+def test_the_file_is_the_schema_of_the_settings(project: Path) -> None:
+    assert (project / schema.FILE).read_text(encoding="utf-8") == schema.text(), "python -m k8s_charts.schema writes it anew"
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    found = json.loads(schema.text())
+    jsonschema.Draft202012Validator.check_schema(found)
+    return jsonschema.Draft202012Validator(found)
+
+
+def test_every_job_file_passes(validator: jsonschema.Draft202012Validator, project: Path) -> None:
+    files = [project / "job.yaml", *(project / "examples").rglob("job*.yaml"), *(project / "examples/paddlejob").glob("*.yaml")]
+    for path in [*files, *(project / "tests/charts/jobs").glob("*.yaml")]:
+        validator.validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"resources": {"cpu": 2}},
+        {"ports": {"host_ports": [30001]}},
+        {"environment": {"A": "no"}},
+        {"data": {"source": "s", "shuffle_seed": None}},
+    ],
+)
+def test_what_a_job_may_say_an_editor_allows(validator: jsonschema.Draft202012Validator, settings: dict[str, Any]) -> None:
+    validator.validate({**MINIMAL, **settings})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"trainer": 3}, {"trainers": 0}, {"name": "Words"}, {"passes": "5"}, {"mode": "ring"}, {"environment": {"A": 1}}]
+)
+def test_what_a_job_may_not_say_an_editor_marks(validator: jsonschema.Draft202012Validator, settings: dict[str, Any]) -> None:
+    assert not validator.is_valid({**MINIMAL, **settings})
+    with pytest.raises(JobError):
+        TrainingJob.parse({**MINIMAL, **settings})

@@ -1,0 +1,212 @@
+"""Our output for the tutorials' jobs against the manifests that the tutorials print, field by field.
+
+Every field of theirs is in ours with the same value, or is named here with the reason why not; every field of ours that
+theirs lacks is covered by a named reason too. A difference that is named and not there any more fails as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from k8s_charts.documents import documents
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+HERE = Path(__file__).parent
+Fields = dict[str, Any]
+
+
+class Tutorial(NamedTuple):
+    printed: str
+    """File with the tutorial's manifests."""
+    example: str
+    """Our job file for it."""
+    host_ports: dict[str, int]
+    trainer_count: str | None
+    """TRAINER_COUNT, where the document sets it."""
+
+
+TUTORIALS = {
+    "000": Tutorial("000.yaml", "kubernetes-on-aws.yaml", {f"jobport{i}": 7164 + i for i in range(4)}, "3"),
+    "003": Tutorial("003.yaml", "distributed-training.yaml", {}, None),
+    "004": Tutorial("004.yaml", "aws-recommendation.yaml", {"jobport": 30001}, None),
+}
+
+# Fields of the tutorials that differ in ours: pattern of the path -> (our value; ABSENT, or a function of the job and theirs, why).
+ABSENT = object()
+DIFFERENT: dict[str, tuple[Any, str]] = {
+    r"Job.*/spec/template/metadata/name": (ABSENT, "a Job names its pods itself: the field has no effect"),
+    r"Job.*/containers/[^/]+/image": ("IMAGE", "the tutorials' images cannot be pulled any more; ours is the pushed one, by digest"),
+    r"Job.*/containers/[^/]+/imagePullPolicy": ("IfNotPresent", "a digest never changes, so asking the registry again is waste"),
+    r"Job:train/.*/command": (["/usr/local/bin/start.sh"], "`bin/bash` is a relative path, and /root is closed to a user without privilege"),
+    r"Job:data/metadata/name": ("paddle-cluster-job-data", "`paddle-data` would be one name for the data of all jobs"),
+    r"Job:data/.*/env/OUT_DIR": ("/home/jobpath/paddle-cluster-job", "one mount path in all pods of a job, and a path that is mounted at all"),
+    r"Job:data/.*/hostNetwork": (ABSENT, "003: splitting files needs no network of the node"),
+    r"Job.*/volumes/(efs|nfs|jobpath)/.*": (ABSENT, "the volume is called `job`, and is always behind a claim: pods have no hostPath"),
+    r"Job.*/volumeMounts/(efs|nfs|jobpath)/mountPath": (ABSENT, "same mount under the volume's new name (checked below)"),
+    r"PersistentVolume(Claim)?/metadata/name": ("NAME", "`efsvol` would be one volume for the whole cluster, and any claim could bind it"),
+    r"PersistentVolume/spec/capacity/storage": ("50Gi", "NFS has no size: one number serves volume and claim"),
+    r"PersistentVolume/spec/nfs/server": ("fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com", "EFS_DNS_NAME is the deployed file system"),
+    r"Job:train/.*/env/JOB_NAMESPACE": ("paddle-tutorial", "host ports need a privileged namespace, which `default` must not become"),
+}  # fmt: skip
+
+# Fields of ours that no tutorial has, and why.
+ADDED: dict[str, str] = {
+    r"Job.*/metadata/namespace|PersistentVolumeClaim/metadata/namespace": "said, not left to kubectl's context",
+    r".*/metadata/labels/.*": "services, policies and people select by them",
+    r"Job.*/(spec|template/spec)/(activeDeadlineSeconds|ttlSecondsAfterFinished|backoffLimit|podFailurePolicy|podReplacementPolicy)": "a job ends, by itself and with a reason",
+    r"Job:data/spec/(parallelism|completions)": "one pod, said",
+    r"Job:train/spec/completionMode": "NonIndexed is what the tutorials' jobs are, said",
+    r"Job:train/spec/template/metadata/annotations/.*": "which data job the shards come from",
+    r"Job.*/securityContext.*|Job.*/automountServiceAccountToken|Job.*/serviceAccountName|Job.*/enableServiceLinks": "least privilege; pod-list takes an account that may list pods",
+    r"Job:train/.*/imagePullPolicy": "a digest never changes",
+    r"Job.*/resources": "a pod without requests and limits starves its neighbours",
+    r"Job.*/terminationGracePeriodSeconds|Job.*/terminationMessagePolicy": "time to save, and last words",
+    r"Job.*/workingDir|Job.*/volumes/(home|temporary|shared-memory|job)/.*|Job.*/volumeMounts/(home|temporary|shared-memory|job)/mountPath": "writable places on a read-only root",
+    r"Job:train/.*/(livenessProbe|startupProbe)": "a hung trainer is replaced",
+    r"Job:train/.*/topologySpreadConstraints|Job.*/tolerations": "spread over hosts; spot nodes are tolerated",
+    r"Job:train/.*/env/(PADDLE_NODE_[A-Z_]+|POD_NAME|POD_IP)": "the run's identity and what the scripts guessed",
+    r"Job:train/.*/env/TRAINER_COUNT": "003 and 004 leave threads to Paddle's default, which is 1",
+    r"Job:train/.*/ports/(control|jobport[0-9])/.*|Job:train/.*/ports/jobport/protocol": "documentation of the ports in use; on the host only where the document has them",
+    r"Job:data/.*/command": "the image has two entry points",
+    r"Job:data/.*/env/.*": "what the data job's image had built in: source, format, hold-out",
+    r"PersistentVolume/spec/(claimRef|persistentVolumeReclaimPolicy|storageClassName|volumeMode|mountOptions)": "a claim that can bind this volume only; the tutorial's own mount options and noresvport",
+    r"PersistentVolumeClaim/spec/(storageClassName|volumeMode|volumeName)": "this volume only, and no default storage class",
+}  # fmt: skip
+
+# Lists whose items have a name are compared by it, in any order.
+NAMED = {"env", "ports", "volumeMounts", "volumes", "containers"}
+# Compared as a whole: their inner structure is ours alone.
+WHOLE = {"command", "securityContext", "resources", "livenessProbe", "startupProbe", "topologySpreadConstraints", "tolerations",
+         "podFailurePolicy", "claimRef", "accessModes", "mountOptions"}  # fmt: skip
+
+
+def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    key = path.rpartition("/")[2]
+    if key in NAMED and isinstance(value, list):
+        for item in value:
+            rest = {k: v for k, v in item.items() if k != "name"}
+            if key == "env":
+                yield f"{path}/{item['name']}", rest.get("value", rest.get("valueFrom"))
+            else:
+                yield from fields(rest, f"{path}/{item['name']}")
+    elif isinstance(value, dict) and key not in WHOLE:
+        for name, below in value.items():
+            yield from fields(below, f"{path}/{name}")
+    else:
+        yield path, value
+
+
+def by_kind(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    kinds: dict[str, dict[str, Any]] = {}
+    for document in found:
+        kind = document["kind"]
+        if kind == "Job":
+            container = document["spec"]["template"]["spec"]["containers"][0]
+            kind = "Job:data" if "data" in container["name"] else "Job:train"
+            # One name for the data job's container, so that its fields meet.
+            container["name"] = "paddle-data" if kind == "Job:data" else "trainer"
+        kinds[kind] = document
+    return kinds
+
+
+def compare(theirs: Fields, ours: Fields, used: set[str]) -> list[str]:
+    """What differs without a reason. Reasons that were needed go to `used`."""
+    faults = []
+    for path, value in theirs.items():
+        if path in ours and ours[path] == value:
+            continue
+        reason = next((pattern for pattern in DIFFERENT if re.fullmatch(pattern, path)), None)
+        if reason is None:
+            faults.append(f"{path} is {value!r} in the tutorial and {ours.get(path, 'absent')!r} in ours")
+            continue
+        used.add(reason)
+        wanted = DIFFERENT[reason][0]
+        if wanted is ABSENT and path in ours:
+            faults.append(f"{path} is named as absent, and is {ours[path]!r}")
+        if wanted is not ABSENT and wanted not in ("IMAGE", "NAME") and ours.get(path) != wanted:
+            faults.append(f"{path} is {ours.get(path)!r}, and named as {wanted!r}")
+    for path, value in ours.items():
+        if path not in theirs:
+            reason = next((pattern for pattern in ADDED if re.fullmatch(pattern, path)), None)
+            if reason is None:
+                faults.append(f"{path} is {value!r} in ours, and no reason is named")
+            else:
+                used.add(reason)
+    return faults
+
+
+@pytest.fixture(scope="module")
+def compared(
+    outputs: ClusterOutputs, image: str, project: Path
+) -> Callable[[str], tuple[list[str], set[str], dict[str, dict[str, Any]]]]:
+    def run(case: str) -> tuple[list[str], set[str], dict[str, dict[str, Any]]]:
+        tutorial = TUTORIALS[case]
+        printed = by_kind(list(yaml.safe_load_all((HERE / "tutorials" / tutorial.printed).read_text())))
+        job = TrainingJob.load(project / "examples" / "tutorials" / tutorial.example)
+        made = by_kind(documents(job, outputs, image))
+        used: set[str] = set()
+        faults = []
+        for kind, document in printed.items():
+            if kind == "Job:data" and "Job:data" not in made:
+                faults.append("no data job")
+                continue
+            theirs = dict(fields(document, kind))
+            faults += compare(theirs, dict(fields(made[kind], kind)), used)
+        return faults, used, made
+
+    return run
+
+
+@pytest.mark.parametrize("case", TUTORIALS)
+def test_every_field_is_the_tutorials_or_has_a_reason(case: str, compared: Callable[[str], Any]) -> None:
+    faults, _, _ = compared(case)
+    assert faults == []
+
+
+def test_no_reason_is_stale(compared: Callable[[str], Any]) -> None:
+    used = set().union(*(compared(case)[1] for case in TUTORIALS))
+    assert (set(DIFFERENT) | set(ADDED)) - used == set()
+
+
+@pytest.mark.parametrize("case", TUTORIALS)
+def test_the_environment_is_the_tutorials_name_by_name(case: str, compared: Callable[[str], Any]) -> None:
+    tutorial = TUTORIALS[case]
+    printed = by_kind(list(yaml.safe_load_all((HERE / "tutorials" / tutorial.printed).read_text())))
+    made = compared(case)[2]
+    theirs = {v["name"]: v["value"] for v in printed["Job:train"]["spec"]["template"]["spec"]["containers"][0]["env"]}
+    container = made["Job:train"]["spec"]["template"]["spec"]["containers"][0]
+    ours = {v["name"]: v.get("value") for v in container["env"]}
+    namespace = made["Job:train"]["metadata"]["namespace"]
+    assert {name: ours[name] for name in theirs} == {**theirs, "JOB_NAMESPACE": namespace}
+    assert tutorial.trainer_count in (ours["TRAINER_COUNT"], None)
+    # And the mount is where JOB_PATH says, whatever the volume is called.
+    assert {m["name"]: m["mountPath"] for m in container["volumeMounts"]}["job"] == ours["JOB_PATH"]
+
+
+@pytest.mark.parametrize("case", TUTORIALS)
+def test_host_ports_are_the_documents_own(case: str, compared: Callable[[str], Any]) -> None:
+    container = compared(case)[2]["Job:train"]["spec"]["template"]["spec"]["containers"][0]
+    assert {p["name"]: p["hostPort"] for p in container["ports"] if "hostPort" in p} == TUTORIALS[case].host_ports
+
+
+def test_host_ports_have_a_privileged_namespace_of_their_own(compared: Callable[[str], Any]) -> None:
+    namespace = compared("000")[2]["Namespace"]["metadata"]
+    assert namespace["name"] == "paddle-tutorial"
+    assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_pod_list_may_read_pods_of_its_namespace_and_nothing_else(compared: Callable[[str], Any]) -> None:
+    made = compared("000")[2]
+    assert made["Role"]["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    account = made["Role"]["metadata"]["name"]
+    assert made["RoleBinding"]["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+    assert made["RoleBinding"]["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "paddle-tutorial"}]
+    pod = made["Job:train"]["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (account, True)
+    assert made["Job:data"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
