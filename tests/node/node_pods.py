@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from paddle_node.contract import JobFolder
@@ -26,6 +27,7 @@ class Pods:
         run: str = "run-1",
         stand_in: dict | None = None,
         program: Path | None = None,
+        api=None,
         interpreter: str = sys.executable,
         **variables: str,
     ):
@@ -37,6 +39,8 @@ class Pods:
         self.stand_in = {"passes": 2, "steps": 4, "seconds": 0.05, **(stand_in or {})}
         self.program = program or Path(__file__).with_name("stand_in_pod.py")
         self.interpreter = interpreter
+        self.api = api
+        self._replaced: Counter[int] = Counter()
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
         self._lives = itertools.count()
         self._all: list[subprocess.Popen[bytes]] = []
@@ -50,7 +54,11 @@ class Pods:
             (shard / "part-00000").write_text("a record\n")
 
     def address(self, index: int) -> str:
-        return f"{self._network}.{index + 1}"
+        """With pod-list, a replacement gets a new address, as it would in a cluster."""
+        return f"{self._network}.{index + 1 + 20 * self._replaced[index]}"
+
+    def pod_name(self, index: int) -> str:
+        return f"{self.job}-{index}-{'abcdefgh'[self._replaced[index]]}"
 
     def environment(self, index: int) -> dict[str, str]:
         return {
@@ -60,7 +68,7 @@ class Pods:
             "TRAIN_CONFIG_DIR": "quick_start",
             "CONF_PADDLE_GRADIENT_NUM": str(self.count),
             "JOB_COMPLETION_INDEX": str(index),
-            "POD_NAME": f"{self.job}-{index}-abcde",
+            "POD_NAME": self.pod_name(index),
             "POD_IP": self.address(index),
             "PADDLE_NODE_RUN_ID": self.run,
             "PADDLE_NODE_SERVICE": self.job,
@@ -69,7 +77,18 @@ class Pods:
             "PADDLE_NODE_GRACE": "5",
             "PADDLE_NODE_HOSTS": str(self.hosts),
             "STAND_IN": json.dumps(self.stand_in),
+            **(self._pod_list() if self.api else {}),
             **{f"PADDLE_NODE_{name}": value for name, value in self.variables.items()},
+        }
+
+    def _pod_list(self) -> dict[str, str]:
+        # What the tutorials' manifests say, and no more: no index, no service, no run id.
+        return {
+            "PADDLE_NODE_DISCOVERY": "pod-list",
+            "JOB_COMPLETION_INDEX": "",
+            "PADDLE_NODE_RUN_ID": "",
+            "PADDLE_NODE_SERVICE": "",
+            **self.api.environment,
         }
 
     def name(self, index: int) -> None:
@@ -87,6 +106,11 @@ class Pods:
             life = self.scratch / f"pod-{index}-{next(self._lives)}"
             root = life / "root"
             (root / "home/paddle").mkdir(parents=True)
+            if self.api:
+                if index in self.pods:
+                    self._replaced[index] += 1
+                self.api.lay_account(root)
+                self.api.put(self.pod_name(index), self.address(index), job=self.job, uid=self.run)
             environment = {**self.environment(index), "PADDLE_NODE_ROOT": ""}
             home = life / "root"
             environment["PADDLE_NODE_ROOT"] = str(home)
@@ -109,6 +133,8 @@ class Pods:
         """kill -9 of PID 1: the container and all in it is gone."""
         self.pods[index].kill()
         self.pods[index].wait()
+        if self.api:
+            self.api.put(self.pod_name(index), self.address(index), phase="Failed", job=self.job, uid=self.run)
 
     def terminate(self, *indexes: int) -> None:
         for index in indexes or range(self.count):

@@ -3,9 +3,13 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
+from api_server import ApiServer
 from node_pods import runs
+
+IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
 
 
 def test_three_pods_train_and_exit_with_0(job):
@@ -164,3 +168,37 @@ def test_sigterm_while_waiting_for_peers(job):
     time.sleep(0.5)
     pods.terminate(0, 1)
     assert pods.codes() == [143, 143]
+
+
+@pytest.fixture
+def api():
+    server = ApiServer()
+    yield server
+    server.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
+    # The replacement's address is the highest: every id behind the dead pod's changes, the coordinator's included.
+    pods = job(stand_in={"passes": 3, "steps": 10}, api=api)
+    pods.start()
+    pods.wait_for(0, r"\[trainer \d\] pass 0")
+    pods.kill(index)
+    time.sleep(0.5)
+    pods.start(index)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+    assert "[trainer 2] pass 2" in pods.log(index)
+
+
+@pytest.mark.slow
+def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
+    # With the image's own Python, whose Kubernetes client has a version of its own.
+    pods = job(stand_in={"passes": 3, "steps": 10}, api=api, interpreter=str(IMAGE_PYTHON))
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    os.kill(pods.child(1, "server"), signal.SIGKILL)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+    assert "[trainer 0] pass 2" in pods.log(0)

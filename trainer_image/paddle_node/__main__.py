@@ -37,7 +37,8 @@ def main(
             raise SettingError(f"{contract.Variable.RUNTIME} is {error}") from None
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
-        return asyncio.run(Supervisor(node, runtime, discovery.of(node), _stage).run())
+        found = discovery.of(node, lambda text: _report(node, text))
+        return asyncio.run(Supervisor(node, runtime, found, _stage).run())
     except Failure as failure:
         children.say("supervisor", failure.sentence)
         last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
@@ -63,7 +64,7 @@ def _stage(node: NodeEnvironment) -> None:
 
 
 def _report(node: NodeEnvironment, text: str) -> None:
-    children.say(f"supervisor {node.trainer_id}", text)
+    children.say(f"supervisor {'?' if node.index is None else node.index}", text)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from paddle_node import background
 from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
-from paddle_node.failure import Failure
 
 
 class Discovery(Protocol):
@@ -29,6 +28,16 @@ class Discovery(Protocol):
 
     def name_of(self, trainer_id: int) -> str:
         """How messages call a peer, one that is missing included."""
+
+    @property
+    def view(self) -> str:
+        """Equal on all pods that agree on who is who."""
+
+    def moved(self) -> bool:
+        """Whether the pods are others than at the last `identify`, so that ids must be given anew."""
+
+    def rest(self) -> None:
+        """Nobody is waited for: no requests until the next question."""
 
 
 class ByIndex:
@@ -50,12 +59,25 @@ class ByIndex:
         name = f"{self._node.job_object}-{trainer_id}"
         return f"{name}.{self._node.service}" if self._node.service else name
 
+    @property
+    def view(self) -> str:
+        return "index"
 
-def of(node: NodeEnvironment) -> Discovery:
-    """The discovery that the environment asks for."""
+    def moved(self) -> bool:
+        """Never: a replaced pod has its predecessor's index."""
+        return False
+
+    def rest(self) -> None:
+        """There are no requests."""
+
+
+def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+    """The discovery that the environment asks for. Raises `Failure` where it cannot work."""
     if node.discovery == "pod-list":
-        # Imports the Kubernetes client, which costs a second: only who asks for it pays.
-        raise Failure(2, f"{Variable.DISCOVERY} is 'pod-list': it is not there yet; use index")
+        # The Kubernetes client takes a third of a second to import: only who asks for it pays.
+        from paddle_node.pod_list import PodList
+
+        return PodList(node, say)
     return ByIndex(node)
 
 

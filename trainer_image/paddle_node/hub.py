@@ -81,6 +81,7 @@ class Hub:
         self,
         node: NodeEnvironment,
         record: Record,
+        view: str,
         name_of: Callable[[int], str],
         newest_complete: Callable[[], int | None],
         clean: Callable[[], None],
@@ -89,6 +90,7 @@ class Hub:
         self.state = State.GATHERING
         self._node = node
         self._record = record
+        self._view = view
         self._name_of = name_of
         self._newest_complete = newest_complete
         self._clean = clean
@@ -125,7 +127,7 @@ class Hub:
         self._ticker = asyncio.create_task(self._tick())
 
     async def close(self) -> None:
-        """After the job's end: gives the others a moment to hear of it, then stops to listen."""
+        """Stops to serve; after the job's end, the others get a moment to hear of it first."""
         deadline = time.monotonic() + FAREWELL
         while self.state is State.FINISHED and len(self._members) > 0 and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
@@ -133,6 +135,11 @@ class Hub:
             self._ticker.cancel()
         if self._server is not None:
             self._server.close()
+        async with self._volume:
+            pass  # What is being written is written to the end.
+        for member in list(self._members.values()):
+            member.writer.close()
+        self._members.clear()
 
     def fail(self, failure: Failure) -> None:
         """Ends the job for everybody."""
@@ -153,6 +160,10 @@ class Hub:
             writer.close()
 
     async def _serve_member(self, hello: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if hello.get("view") != self._view and hello.get("run") == self._node.run_id:
+            # One of us has not heard of the latest pods yet: that settles by itself.
+            _send(writer, {"later": "this pod sees other pods than the pod of trainer 0"})
+            return
         refusal = self._refusal(hello)
         if refusal is not None:
             self._say(f"a supervisor at {hello.get('address')} was refused: {refusal[1]}")
@@ -319,7 +330,6 @@ class Hub:
         """Ends the attempt everywhere."""
         if self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
             return
-        self._say(f"attempt {self._attempt} ends: {cause}")
         self._enter(State.ENDING)
         self._concluding = True
         self._broadcast({"end": self._attempt, "cause": cause})

@@ -35,6 +35,16 @@ class _Seen:
     record: dict[str, Any]
 
 
+class TakenOver(Failure):
+    """Somebody else holds the lease now. `same_run`: a newer pod of this very run, which is its good right."""
+
+    def __init__(self, folder: Path, run: str, same_run: bool) -> None:
+        super().__init__(
+            ExitCode.FOLDER_IN_USE, f"the lease on {folder.parent.parent} was taken over by run {run}: this pod ends"
+        )
+        self.same_run = same_run
+
+
 class Lease:
     """Held from `acquire` until `release`; `beat` must be called every `interval` seconds."""
 
@@ -47,16 +57,14 @@ class Lease:
         self._beats = 0
 
     def beat(self) -> None:
-        """Says that the holder lives. Raises `Failure` when somebody else has taken the lease over.
+        """Says that the holder lives. Raises `TakenOver` when somebody else holds the lease now.
 
         A volume that takes no write is not a lost lease: the next beat tries again.
         """
         newest = _newest(self._folder)
         if newest is not None and (newest.number, newest.record.get("boot", self._boot_id)) != (self._number, self._boot_id):
-            raise Failure(
-                ExitCode.FOLDER_IN_USE,
-                f"the lease on {self._folder.parent.parent} was taken over by run {newest.record.get('run', '?')}: this run ends",
-            )
+            run = str(newest.record.get("run", "?"))
+            raise TakenOver(self._folder, run, run == self._run_id)
         self._beats += 1
         try:
             self._write({"beats": self._beats})
@@ -93,7 +101,7 @@ def acquire(
             newest = _newest(folder)
             if newest is not None and not _free(newest, run_id):
                 say(
-                    f"run {newest.record.get('run', '?')} holds {folder.parent.parent}: waiting up to {expiry:.0f} s for a sign of life"
+                    f"run {newest.record.get('run', '?')} holds {folder.parent.parent}: waiting {expiry:.0f} s for a sign of life"
                 )
                 _outwait(folder, newest, expiry, sleep)
             lease = Lease(folder, run_id, boot_id, expiry, newest.number + 1 if newest is not None else 1)

@@ -38,6 +38,8 @@ RETRY = (0.05, 0.5)
 """Seconds between two tries to reach the coordinator: first and longest. The longest is part of the start-up time."""
 ASK_VOLUME = 5.0
 """Seconds between two looks for the run's outcome while the coordinator is away."""
+LOOK = 0.5
+"""Seconds between two looks whether the pods are others now (pod-list); a look asks nobody."""
 SERVER_PROBE = 0.05
 """Seconds between two tries to connect to a pserver of one's own."""
 LEAVE_DEADLINE = 5.0
@@ -75,7 +77,10 @@ class Supervisor:
         self._hub: Hub | None = None
         self._lease: lease.Lease | None = None
         self._link: Link | None = None
-        self._staged = False
+        self._staging = self._staged = False
+        self._beating: asyncio.Task[None] | None = None
+        self._moved = False
+        """The ids that this pod knows are no longer true."""
         self._attempt: Attempt | None = None
         self._coordinator = ""
         self._processes: list[Process] = []
@@ -101,33 +106,47 @@ class Supervisor:
             await self._children.end()
             if self._link is not None:
                 await self._link.close()
-            if self._hub is not None:
-                await self._hub.close()
-            if self._lease is not None:
-                await background.call(self._lease.release)
+            await self._step_down()
             for child in self._running:
                 await background.call(child.drain)
 
     async def _live(self) -> int:
-        self._node = await self._unless_terminated(self._discovery.identify())
-        node = self._node
-        known = await self._unless_terminated(background.call(lambda: attempts.outcome(node.folder, node.run_id)))
-        if known is not None:
-            self._say(f"run {node.run_id} has ended: {known.sentence}")
-            return self._told(known.code, known.sentence)
-        self._start_standby()
-        if node.trainer_id == 0:
-            await self._coordinate()
-        self._spawn(self._stage_data())
+        while True:
+            before = self._node.index
+            self._node = node = await self._unless_terminated(self._discovery.identify())
+            known = await self._unless_terminated(self._outcome())
+            if known is not None:
+                self._say(f"run {node.run_id} has ended")
+                return self._told(known.code, known.sentence)
+            self._start_standby()
+            if node.trainer_id == 0:
+                await self._coordinate()
+            if before != node.index or not self._staging:
+                self._staging = True
+                self._staged = False
+                self._spawn(self._stage_data())
+            code = await self._serve_one_view()
+            if code is not None:
+                return code
+            self._say("the pods of this job are others now: ids are given anew")
+            await self._step_down()
+
+    async def _serve_one_view(self) -> int | None:
+        """The pod's life as one trainer id: in index mode all of it. None when ids must be given anew."""
         while True:
             self._link = await self._connect()
+            if self._link is None:
+                return None
             code = await self._follow(self._link)
             if code is not None:
                 return code
+            await self._link.close()
             await self._end_processes()
             if self._terminated.is_set():
                 return ExitCode.TERMINATED
             self._start_standby()
+            if self._moved:
+                return None
 
     async def _coordinate(self) -> None:
         """Takes the lease on the folder and serves the other supervisors."""
@@ -136,11 +155,12 @@ class Supervisor:
         self._lease = await self._unless_terminated(
             background.call(lambda: lease.acquire(state, node.run_id, self._boot, node.lease, self._say))
         )
-        self._spawn(self._keep_lease(self._lease))
+        self._beating = self._spawn(self._keep_lease(self._lease))
         record = await background.call(lambda: Record(node.folder, node.run_id))
         hub = Hub(
             node,
             record,
+            self._discovery.view,
             self._discovery.name_of,
             lambda: passes.newest_complete(node.folder),
             lambda: self._clean(passes.discard_incomplete(node.folder)),
@@ -153,6 +173,23 @@ class Supervisor:
         if exhausted is not None:
             hub.fail(Failure(exhausted.code, exhausted.sentence))
 
+    async def _step_down(self) -> None:
+        """Serves nobody any more, and lets the folder's next keeper in."""
+        if self._beating is not None:
+            self._beating.cancel()
+            self._beating = None
+        if self._hub is not None:
+            await self._hub.close()
+            self._hub = None
+        if self._lease is not None:
+            await background.call(self._lease.release)
+            self._lease = None
+
+    async def _outcome(self) -> attempts.Outcome | None:
+        """How this run ended, where it has."""
+        node = self._node
+        return await background.call(lambda: attempts.outcome(node.folder, node.run_id))
+
     def _clean(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._say(f"pass {number} was not complete and is removed")
@@ -162,30 +199,38 @@ class Supervisor:
             await asyncio.sleep(held.interval)
             try:
                 await background.call(held.beat)
-            except Failure as failure:
+            except lease.TakenOver as failure:
                 self._lease = None
+                if failure.same_run and self._discovery.moved():
+                    return  # Ids were given anew, and another pod heard of it first.
                 self._events.put_nowait(("failure", failure))
                 return
 
     async def _stage_data(self) -> None:
+        node = self._node
         try:
-            await background.call(lambda: self._stage(self._node))
-            self._events.put_nowait(("staged", None))
+            await background.call(lambda: self._stage(node))
+            self._events.put_nowait(("staged", node.index))
         except Failure as failure:
             self._events.put_nowait(("failure", failure))
 
     # The coordinator.
 
-    async def _connect(self) -> Link:
-        """Reaches the coordinator, however often its pod is replaced. Raises `Failure` at the deadline."""
+    async def _connect(self) -> Link | None:
+        """Reaches the coordinator, however often its pod is replaced; None when ids must be given anew.
+
+        Raises `Failure` at the deadline.
+        """
         node = self._node
         began = reminded = asked = time.monotonic()
         pause, longest = RETRY
+        self._moved = False
         hello = {
             "hello": "supervisor",
             "run": node.run_id,
             "index": node.trainer_id,
             "boot": self._boot,
+            "view": self._discovery.view,
             "name": self._discovery.name_of(node.trainer_id),
             "address": node.pod_ip,
             "trainers": node.trainers,
@@ -197,6 +242,8 @@ class Supervisor:
                 return await self._unless_terminated(Link.open(address, node.control_port, hello, hear))
             except OSError as error:
                 why = str(error.strerror or error)
+            if self._discovery.moved():
+                return None
             now = time.monotonic()
             if now - began > node.peer_deadline:
                 raise Failure(
@@ -209,7 +256,7 @@ class Supervisor:
                 self._say(f"waiting for {self._discovery.name_of(0)} since {now - began:.0f} s: {why}")
             if now - asked > ASK_VOLUME:
                 asked = now
-                known = await background.call(lambda: attempts.outcome(node.folder, node.run_id))
+                known = await self._outcome()
                 if known is not None:
                     raise Failure(known.code, known.sentence)
             await self._unless_terminated(asyncio.sleep(pause))
@@ -223,21 +270,24 @@ class Supervisor:
 
     async def _follow(self, link: Link) -> int | None:
         """Carries out what the coordinator says. The exit code; None when the coordinator was lost."""
-        while not self._events.empty():
-            kind, value = self._events.get_nowait()
-            if kind == "staged":
-                self._staged = True
-            elif kind == "failure":
-                link.send({"fatal": 1, "code": value.code, "sentence": value.sentence})
+        self._drop_stale_events()
         if self._staged:
             link.send({"ready": 0})
         if self._terminated.is_set():
             raise _Terminated
+        later = False
         while True:
-            kind, value = await self._events.get()
+            try:
+                kind, value = await asyncio.wait_for(self._events.get(), LOOK)
+            except TimeoutError:
+                if self._state is State.WAITING and self._discovery.moved():
+                    self._moved = True
+                    return None
+                continue
             if kind == "staged":
-                self._staged = True
-                link.send({"ready": 0})
+                if value == self._node.index:
+                    self._staged = True
+                    link.send({"ready": 0})
             elif kind == "failure":
                 if value.code == ExitCode.FOLDER_IN_USE:
                     raise value
@@ -262,11 +312,27 @@ class Supervisor:
                     link.send({"serving": 1, "attempt": value})
             elif kind == "hub":
                 if value is None:
-                    self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
+                    if not later:
+                        self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
                     return None
+                if "later" in value:
+                    # Another pod's news is older or younger than ours: both settle within moments.
+                    later = True
+                    await asyncio.sleep(RETRY[1])
+                    continue
                 code = await self._obey(link, value)
                 if code is not None:
                     return code
+
+    def _drop_stale_events(self) -> None:
+        """What an earlier link or attempt left in the queue means nothing to a new link; the rest does."""
+        kept: list[tuple[str, Any]] = []
+        while not self._events.empty():
+            kind, value = self._events.get_nowait()
+            if kind in ("staged", "failure"):
+                kept.append((kind, value))
+        for event in kept:
+            self._events.put_nowait(event)
 
     async def _obey(self, link: Link, message: Message) -> int | None:
         kind = next(iter(message), "")
@@ -303,6 +369,7 @@ class Supervisor:
     # The processes of an attempt.
 
     def _start(self, link: Link, attempt: Attempt, peers: Sequence[Peer]) -> None:
+        self._discovery.rest()
         self._attempt = attempt
         self._coordinator = peers[0].endpoint(self._node.control_port)
         self._left = False
@@ -474,10 +541,11 @@ class Supervisor:
                     self._say(f"{self._node.home} takes no status for the health probe: {error.strerror or error}")
             await asyncio.sleep(BEAT)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _say(self, text: str) -> None:
         index = self._node.index

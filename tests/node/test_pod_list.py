@@ -1,0 +1,213 @@
+"""Discovery by the API server, over real HTTPS: exactly N, in numeric order, whatever the server does."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from api_server import ApiServer
+from paddle_node import environment
+from paddle_node.failure import Failure
+from paddle_node.pod_list import PodList
+
+
+@pytest.fixture
+def api():
+    server = ApiServer()
+    yield server
+    server.close()
+
+
+def discovery(api, root, name="pod-b", address="10.0.0.10", authority="ca.pem", deadline="5", **variables):
+    api.lay_account(root, authority)
+    node = environment.parse(
+        {
+            "JOB_NAME": "job",
+            "TRAIN_CONFIG_DIR": "quick_start",
+            "CONF_PADDLE_GRADIENT_NUM": "3",
+            "PADDLE_NODE_DISCOVERY": "pod-list",
+            "PADDLE_NODE_PEER_DEADLINE": deadline,
+            "PADDLE_NODE_ROOT": str(root),
+            "POD_NAME": name,
+            "POD_IP": address,
+            **api.environment,
+            **variables,
+        }
+    )
+    return PodList(node, lambda text: None)
+
+
+def three(api, **more):
+    api.put("pod-a", "10.0.0.9", **more)
+    api.put("pod-b", "10.0.0.10", **more)
+    api.put("pod-c", "10.0.0.100", **more)
+
+
+def identified(found):
+    async def ask():
+        node = await found.identify()
+        return node, await found.coordinator()
+
+    try:
+        return asyncio.run(ask())
+    finally:
+        found.rest()
+
+
+def test_ids_follow_the_addresses_as_numbers(api, tmp_path):
+    three(api)
+    node, coordinator = identified(discovery(api, tmp_path))
+    assert (node.trainer_id, coordinator) == (1, "10.0.0.9")
+    assert node.run_id == "run-1"
+
+
+def test_ipv6(tmp_path):
+    api = ApiServer("::1")
+    for name, address in (("pod-a", "fd00::10"), ("pod-b", "fd00::9"), ("pod-c", "fd00::a:0")):
+        api.put(name, address)
+    node, coordinator = identified(discovery(api, tmp_path, "pod-a", "fd00::10"))
+    api.close()
+    assert (node.trainer_id, coordinator) == (1, "fd00::9")
+
+
+def test_waits_for_exactly_n_and_asks_once(api, tmp_path):
+    api.put("pod-a", "10.0.0.9")
+    api.put("pod-b", "10.0.0.10")
+    api.put("pod-c", "", phase="Pending")
+    threading.Timer(0.6, lambda: api.put("pod-c", "10.0.0.8")).start()
+    began = time.monotonic()
+    node, _ = identified(discovery(api, tmp_path))
+    assert node.trainer_id == 2
+    assert 0.5 < time.monotonic() - began < 1.0
+    assert api.requests == {"list": 1, "watch": 1}
+
+
+def test_pods_that_ended_or_will_end_or_are_another_runs_do_not_count(api, tmp_path):
+    three(api)
+    api.put("failed", "10.0.0.1", phase="Failed")
+    api.put("succeeded", "10.0.0.2", phase="Succeeded")
+    api.put("leaving", "10.0.0.3", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"})
+    api.put("earlier", "10.0.0.4", uid="run-0")
+    api.put("other", "10.0.0.5", job="other-job")
+    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
+
+
+def test_more_than_n_is_not_n(api, tmp_path):
+    three(api)
+    api.put("pod-d", "10.0.0.11")
+    threading.Timer(0.5, lambda: api.delete("pod-a")).start()
+    assert identified(discovery(api, tmp_path))[0].trainer_id == 0
+
+
+def test_the_missing_pod_is_named_with_kubernetes_own_reason(api, tmp_path):
+    api.put("pod-a", "10.0.0.9")
+    api.put("pod-b", "10.0.0.10")
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
+    api.put("pod-c", "", phase="Pending", status={"conditions": [condition]})
+    with pytest.raises(Failure) as failure:
+        identified(discovery(api, tmp_path, deadline="0.5"))
+    assert failure.value.code == 69
+    assert failure.value.sentence.startswith(
+        "2 of 3 pods of job-name=job in namespace default run: pod-a, pod-b; "
+        "waiting: pod-c (Unschedulable: 0/2 nodes are available) after 1 s"
+    )
+
+
+def test_a_wrong_job_name_is_suspected(api, tmp_path):
+    with pytest.raises(Failure, match=r"this pod \(pod-b\) is not among the 0 pods of job-name=job"):
+        identified(discovery(api, tmp_path, deadline="0.5"))
+
+
+def test_403_says_which_role_is_missing(api, tmp_path):
+    api.forbidden = True
+    with pytest.raises(Failure) as failure:
+        identified(discovery(api, tmp_path))
+    assert failure.value.code == 77
+    assert 'RoleBinding there to a Role with apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]' in str(
+        failure.value
+    )
+
+
+def test_401_is_the_token(api, tmp_path):
+    found = discovery(api, tmp_path)
+    (tmp_path / "var/run/secrets/kubernetes.io/serviceaccount/token").write_text("an old token")
+    with pytest.raises(Failure, match="401 Unauthorized") as failure:
+        identified(found)
+    assert failure.value.code == 77
+
+
+def test_no_account_at_all(api, tmp_path):
+    with pytest.raises(Failure, match="automountServiceAccountToken: true") as failure:
+        discovery(api, tmp_path, KUBERNETES_SERVICE_HOST="")
+    assert failure.value.code == 2
+
+
+def test_a_certificate_of_another_authority_is_not_trusted(api, tmp_path):
+    three(api)
+    with pytest.raises(Failure, match="its certificate is not signed by the mounted CA"):
+        identified(discovery(api, tmp_path, authority="other-ca.pem", deadline="0.6"))
+    assert not api.requests
+
+
+@pytest.mark.parametrize("faults", [[500, 503], [429, 429], ["cut"], [410]])
+def test_a_server_in_trouble_is_asked_again(api, tmp_path, faults):
+    three(api)
+    api.faults = list(faults)
+    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
+    assert api.requests["list"] == len(faults) + 1
+
+
+@pytest.mark.slow
+def test_a_slow_server(api, tmp_path):
+    three(api)
+    api.faults = ["slow"]
+    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
+
+
+def test_a_cut_watch_goes_on_where_it_was(api, tmp_path):
+    api.put("pod-a", "10.0.0.9")
+    api.put("pod-b", "10.0.0.10")
+    threading.Timer(0.4, api.cut_watches).start()
+    threading.Timer(0.5, lambda: api.put("pod-c", "10.0.0.8")).start()
+    assert identified(discovery(api, tmp_path))[0].trainer_id == 2
+    assert api.requests == {"list": 1, "watch": 2}
+
+
+def test_a_watch_that_fell_behind_lists_again(api, tmp_path):
+    api.put("pod-a", "10.0.0.9")
+    api.put("pod-b", "10.0.0.10")
+
+    def fall_behind():
+        api.put("pod-x", "10.0.0.7", phase="Failed")
+        api.put("pod-c", "10.0.0.8")
+        api.forget_events()
+        api.faults = ["cut"]
+
+    # The server has forgotten what came after the version that this pod goes on from: 410.
+    api.faults = [None, "cut"]
+    threading.Timer(0.05, fall_behind).start()
+    assert identified(discovery(api, tmp_path))[0].trainer_id == 2
+    assert api.requests["list"] == 2
+
+
+def test_a_replaced_pod_moves_the_ids_and_resting_asks_nothing(api, tmp_path):
+    three(api)
+    found = discovery(api, tmp_path)
+
+    async def live():
+        await found.identify()
+        assert not found.moved()
+        found.rest()
+        await asyncio.sleep(0.3)
+        asked = dict(api.requests)
+        api.put("pod-a", "10.0.0.9", phase="Failed")
+        await asyncio.sleep(0.3)
+        assert api.requests == asked
+        assert not found.moved()
+        api.put("pod-e", "10.0.0.200")
+        await asyncio.sleep(0.5)
+        assert found.moved()
+        return await found.identify()
+
+    assert asyncio.run(live()).trainer_id == 0
+    found.rest()
