@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 from rehearsal.cloud import Cloud
 
-
 _WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 
 

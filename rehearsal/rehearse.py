@@ -29,6 +29,7 @@ from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
 from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
+from rehearsal.retained import Retained
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
@@ -75,7 +76,7 @@ class Rehearsal:
             self._check_records(passes, shards)
             evaluation = self._measure(host, addresses)
             plot.loss(passes, f"{job.name}: loss by pass", self.dist / "loss.png")
-            retained = self._destroy(cloud, before)
+            retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
         return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png", retained)
 
     # The account.
@@ -121,13 +122,15 @@ class Rehearsal:
             raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
         return local
 
-    def _destroy(self, cloud: Cloud, before: Inventory) -> tuple[Resource, ...]:
+    def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
         with self.screen.phase("destroy") as self._phase:
+            retained = Retained.of(cloud, stacks)
             cloud.destroy(self.config)
             left = Inventory.difference(before, cloud.inventory())
-            if left:
-                raise Failed(f"destroy left {len(left)} resources behind", "\n".join(str(resource) for resource in left))
-            self._phase.result = "cdk destroy --all: every service's inventory is as before the deploy"
+            if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
+                raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
+            but = f" but for {len(left)} that retain keeps" if left else ""
+            self._phase.result = f"cdk destroy --all: every service's inventory is as before{but}"
         self._phase = None
         return tuple(left)
 

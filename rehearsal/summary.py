@@ -18,7 +18,8 @@ def summary(results: Results, phases: list[Phase], seconds: float) -> Renderable
     """Everything to print after a rehearsal that went well."""
     folder = results.folder
     tree = output_tree(folder, results.job.program.folder, len(results.shards), _shown(folder.root))
-    return Group(Text(), tree, Text(), _records(results), Text(), _headline(results, phases, seconds))
+    kept = [Text(f"kept  {resource}", style="dim") for resource in results.retained]
+    return Group(Text(), tree, Text(), _records(results), Text(), *kept, _headline(results, phases, seconds))
 
 
 def _records(results: Results) -> Table:
@@ -51,7 +52,8 @@ def _headline(results: Results, phases: list[Phase], seconds: float) -> Panel:
     )
     grid.add_row("loss", f"{results.passes[0].loss:.4f} -> {results.passes[-1].loss:.4f}, drawn in {_shown(results.plot)}")
     grid.add_row("time", ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases) + f": {seconds:.0f} s in all")
-    grid.add_row("account", "as it was before the deploy")
+    kept = f", but for {len(results.retained)} resources that `retain: true` keeps" if results.retained else ""
+    grid.add_row("account", f"as it was before the deploy{kept}")
     return Panel(grid, title=f"{results.job.name}: trained and gone again", border_style="green", title_align="left")
 
 
