@@ -63,6 +63,7 @@ class Pods:
     def environment(self, index: int) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(__file__).parents[2] / "trainer_image"),
             "JOB_NAME": self.job,
             "JOB_PATH": str(self.volume / "jobs"),
             "TRAIN_CONFIG_DIR": "quick_start",
