@@ -90,7 +90,7 @@ def seal_directory(directory: Path, facts: dict[str, Any]) -> None:
 def verify(directory: Path) -> None:
     """Reads every byte of a pass against its list. Raises `DamagedPass` with a sentence."""
     found = fault(directory)
-    if found is None:
+    if found is None and _ours(directory):
         if json.loads((directory / DONE).read_text())["files"] != checksum(directory / FILES):
             found = f"its list {FILES} was changed after it was saved"
         else:
@@ -105,6 +105,8 @@ def fault(directory: Path) -> str | None:
     """Why a pass is not complete as far as names and sizes tell; None: it is."""
     if not (directory / DONE).is_file():
         return f"it has no {DONE}: it was not saved to the end"
+    if not _ours(directory):
+        return None
     try:
         listed = _listed(directory)
     except (OSError, ValueError):
@@ -140,6 +142,11 @@ def write_whole(file: Path, text: str) -> None:
         os.fsync(stream.fileno())
     part.replace(file)
     _flush(file.parent)
+
+
+def _ours(directory: Path) -> bool:
+    """Whether `done` is of this module. Paddle 0.x writes an empty one, last of all, and no list."""
+    return (directory / DONE).stat().st_size > 0
 
 
 def _listed(directory: Path) -> list[dict[str, Any]]:

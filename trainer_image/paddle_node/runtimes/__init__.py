@@ -47,6 +47,14 @@ class Runtime(Protocol):
     def name(self) -> str:
         """As PADDLE_NODE_RUNTIME spells it."""
 
+    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
+        """Processes worth starting while peers are still missing; none where nothing can be done ahead.
+
+        Each imports what is slow to import and then reads ONE line from its standard input: the JSON object
+        {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process. It ends
+        with 0 when its input ends first. An attempt without a standby starts `Process.argv` itself.
+        """
+
     def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
         """All processes of this pod in one attempt, servers first."""
 

@@ -7,17 +7,13 @@ order and the end of the pservers are `paddle_node.fleet`'s, by way of the super
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddle_node.runtimes import Process
+from paddle_node.runtimes import Process, python_program
 
 if TYPE_CHECKING:
     from paddle_node.environment import Attempt, NodeEnvironment, Peer
-
-PROGRAM = "train.py"
 
 
 class FleetPs:
@@ -25,27 +21,41 @@ class FleetPs:
 
     name = "fleet-ps"
 
+    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
+        """Both have Paddle imported when the last pod comes."""
+        server, trainer = node.folder.server_log(node.trainer_id), node.folder.train_log(node.trainer_id)
+        return (
+            python_program.standby(node, "server", server, ("paddle", "paddle_node.parameter_servers")),
+            python_program.standby(node, "trainer", trainer, ("paddle", "paddle_node.training")),
+        )
+
     def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
         """The pserver, and the trainer beside it: the trainer waits for all pservers by itself."""
         del attempt  # The supervisor puts it into each child's environment.
-        base = {**node.environ, **_common(node, peers)}
         me = peers[node.trainer_id]
-        argv = (sys.executable, "-m", "paddle_node.program", str(node.program / PROGRAM), *node.arguments)
+        base = {
+            **python_program.environ(node),
+            "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),
+            "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(_trainer_port(node)) for peer in peers),
+            "PADDLE_TRAINERS_NUM": str(len(peers)),
+            "POD_IP": me.address,
+            # Paddle's own wait for the pservers knows no deadline: the supervisors wait instead.
+            "FLAGS_LAUNCH_BARRIER": "0",
+        }
         server = Process(
             role="server",
-            argv=argv,
-            environ=base | {"TRAINING_ROLE": "PSERVER", "POD_IP": me.address, "PADDLE_PORT": str(node.port)},
+            argv=python_program.argv(node),
+            environ={**base, "TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
             log=node.folder.server_log(node.trainer_id),
             working_directory=node.home,
             ports=(node.port,),
         )
         trainer = Process(
             role="trainer",
-            argv=argv,
-            environ=base
-            | {
+            argv=python_program.argv(node),
+            environ={
+                **base,
                 "TRAINING_ROLE": "TRAINER",
-                "POD_IP": me.address,
                 "PADDLE_PORT": str(_trainer_port(node)),
                 "PADDLE_TRAINER_ID": str(me.index),
             },
@@ -55,29 +65,9 @@ class FleetPs:
         return (server, trainer)
 
 
-def _common(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
-    return {
-        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(_trainer_port(node)) for peer in peers),
-        "PADDLE_TRAINERS_NUM": str(len(peers)),
-        # Paddle's own wait for the pservers knows no deadline: the supervisors wait instead.
-        "FLAGS_LAUNCH_BARRIER": "0",
-        "OMP_NUM_THREADS": str(node.threads),
-        "PYTHONPATH": _python_path(node),
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
 def _trainer_port(node: NodeEnvironment) -> int:
     """Nothing listens there: in 2.6.2 a trainer's endpoint is only its name, and must differ from every pserver's."""
     return node.port + 1
-
-
-def _python_path(node: NodeEnvironment) -> str:
-    """The folder that holds `paddle_node` first: a user's program imports it from wherever the program lies."""
-    ours = str(Path(__file__).resolve().parents[2])
-    theirs = node.environ.get("PYTHONPATH", "")
-    return f"{ours}:{theirs}" if theirs else ours
 
 
 RUNTIME = FleetPs()

@@ -1,0 +1,45 @@
+"""What the runtimes whose users write `train.py` have in common: how that program is started.
+
+Promises: no shell; the user's arguments untouched; `paddle_node` importable from wherever the program lies.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddle_node.runtimes import Process, Role
+
+if TYPE_CHECKING:
+    from paddle_node.environment import NodeEnvironment
+
+PROGRAM = "train.py"
+
+
+def argv(node: NodeEnvironment) -> tuple[str, ...]:
+    """The user's program."""
+    return (sys.executable, "-m", "paddle_node.program", str(node.program / PROGRAM), *node.arguments)
+
+
+def environ(node: NodeEnvironment) -> dict[str, str]:
+    """The container's own environment, and what holds for every Python process of Paddle."""
+    ours = str(Path(__file__).resolve().parents[2])
+    theirs = node.environ.get("PYTHONPATH", "")
+    return {
+        **node.environ,
+        "OMP_NUM_THREADS": str(node.threads),
+        "PYTHONPATH": f"{ours}:{theirs}" if theirs else ours,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def standby(node: NodeEnvironment, role: Role, log: Path, modules: tuple[str, ...]) -> Process:
+    """A process that becomes `argv(node)` when its line comes."""
+    return Process(
+        role=role,
+        argv=(sys.executable, "-m", "paddle_node.standby", *modules),
+        environ=environ(node),
+        log=log,
+        working_directory=node.home,
+    )
