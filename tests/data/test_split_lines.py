@@ -6,6 +6,7 @@ import gzip
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xxhash
@@ -17,18 +18,31 @@ from paddle_node.failure import Failure
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" "))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    lines=st.lists(LINE, min_size=6, max_size=60),
-    newline_at_end=st.booleans(),
-    packed=st.booleans(),
-    shards=st.integers(1, 4),
-    hold_out=st.sampled_from([0.0, 0.1, 0.3]),
-    seed=st.sampled_from(["", "7"]),
-)
-def test_every_record_goes_to_exactly_one_place(
-    small_pieces: None, lines: list[bytes], newline_at_end: bool, packed: bool, shards: int, hold_out: float, seed: str
-) -> None:
+CASES = {
+    "lines": st.lists(LINE, min_size=6, max_size=60),
+    "newline_at_end": st.booleans(),
+    "packed": st.booleans(),
+    "shards": st.integers(1, 4),
+    "hold_out": st.sampled_from([0.0, 0.1, 0.3]),
+    "seed": st.sampled_from(["", "7"]),
+}
+RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+
+
+@settings(max_examples=10, **RELAXED)
+@given(**CASES)
+def test_every_record_goes_to_exactly_one_place(small_pieces: None, **case: Any) -> None:
+    check(**case)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, **RELAXED)
+@given(**CASES)
+def test_every_record_goes_to_exactly_one_place_many_times(small_pieces: None, **case: Any) -> None:
+    check(**case)
+
+
+def check(lines: list[bytes], newline_at_end: bool, packed: bool, shards: int, hold_out: float, seed: str) -> None:
     if not newline_at_end and lines[-1] == b"":
         newline_at_end = True  # A missing last newline of an empty line is no line at all.
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +76,7 @@ def lines_file(path: Path, count: int, prefix: str = "record") -> Path:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path, small_pieces: None) -> None:
-    source = lines_file(tmp_path / "in.txt", 200)
+    source = lines_file(tmp_path / "in.txt", 60)
     outputs = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         job = Job(tmp_path / name)
@@ -73,15 +87,15 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
 
 
 def test_a_shuffle_spreads_a_sorted_source_evenly(tmp_path: Path, small_pieces: None) -> None:
-    """Each label must reach each shard: of 600 sorted lines, a fair shuffle puts 33 of each label into each, give or take."""
+    """Each label must reach each shard: of 240 sorted lines, a fair shuffle puts 13 of each label into each, give or take."""
     source = tmp_path / "sorted.txt"
-    source.write_text("".join(f"{label}\t{number}\n" for label in "abcdef" for number in range(100)))
+    source.write_text("".join(f"{label}\t{number}\n" for label in "abcdef" for number in range(40)))
     job = Job(tmp_path / "job")
     job.split(source, SHUFFLE_SEED=3)
     for index in range(3):
         labels = Counter(line[:1] for line in job.shard(index).splitlines())
         assert len(labels) == 6
-        assert all(15 <= count <= 55 for count in labels.values()), labels
+        assert all(5 <= count <= 25 for count in labels.values()), labels
 
 
 def test_running_again_changes_nothing(job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

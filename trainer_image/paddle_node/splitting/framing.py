@@ -14,7 +14,7 @@ from typing import IO, Protocol
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 
-BATCH = 1 << 20
+BATCH = 1 << 18
 """Bytes of records in memory at a time."""
 LONGEST = 16 << 20
 """Bytes of one record: more would not fit the memory that a shuffle may use."""

@@ -28,9 +28,9 @@ from paddle_node.splitting.part_file import PartFile
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.units import BLOCK, Unit
 
-LEAF = 24 << 20
+LEAF = 12 << 20
 """Bytes that a leaf may take in memory; also what a step gathers before it writes."""
-PER_RECORD = 64
+PER_RECORD = 80
 """What Python adds to a record's own bytes."""
 MOST_BUCKETS = 256
 TOGETHER = 10_000

@@ -76,15 +76,35 @@ def _zip(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _tar(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
-    with tarfile.open(path, "r|*") as archive:
-        for entry in archive:
-            if not entry.isfile():
-                continue  # Folders, and links that may lead anywhere.
-            stream = archive.extractfile(entry)
-            if stream is None:
-                continue
-            with stream:
-                yield _inside(entry.name, name), stream
+    with cast(IO[bytes], gzip.open(path, "rb")) if _kind(path) == "tar.gz" else path.open("rb") as raw:
+        whole = _Remembered(raw)
+        with tarfile.open(fileobj=cast(IO[bytes], whole), mode="r|") as archive:
+            for entry in archive:
+                if not entry.isfile():
+                    continue  # Folders, and links that may lead anywhere.
+                stream = archive.extractfile(entry)
+                if stream is None:
+                    continue
+                with stream:
+                    yield _inside(entry.name, name), stream
+        # tarfile takes the end of the file between two members for the end of the archive, which blocks of zeros mark.
+        while whole.read(BLOCK):
+            pass
+        if whole.last.strip(b"\0"):
+            raise tarfile.ReadError("the mark at its end is missing")
+
+
+class _Remembered:
+    """A stream that knows the last bytes read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.last = b""
+
+    def read(self, amount: int) -> bytes:
+        block = self._stream.read(amount)
+        self.last = (self.last + block)[-tarfile.BLOCKSIZE :]
+        return block
 
 
 def _inside(member: str, archive: str) -> str:

@@ -1,0 +1,233 @@
+"""A split that is killed, that several pods share, that meets a full volume: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job_folder import Job
+from paddle_node import data_manifest
+from paddle_node.splitting import commit, steps
+
+# The data job with pieces so small that a few kilobytes take many steps, and so slow that it can be killed in each.
+SLOWED = """
+import sys, time
+from paddle_node import split
+from paddle_node.splitting import counting, shares, shuffle, steps, units
+counting.MARK = units.MARK = 256
+counting.SEGMENT = 1024
+shares.PART = 1024
+shuffle.LEAF = 4000
+shuffle.MOST_BUCKETS = 4
+units.TOGETHER = 1024
+steps.EXPIRY = 1.5
+perform = steps.Steps._perform
+def slow(self, step):
+    print("step", step.name, flush=True)
+    time.sleep(0.005)
+    return perform(self, step)
+steps.Steps._perform = slow
+sys.exit(split.main())
+"""
+IMAGE = Path(__file__).parents[2] / "trainer_image"
+
+
+def start(job: Job, source: Path, **more: object) -> subprocess.Popen[str]:
+    environ = os.environ | {"PYTHONPATH": str(IMAGE)} | job.environment(source, **more)
+    return subprocess.Popen(
+        [sys.executable, "-c", SLOWED], env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name in "abc":
+        (folder / name).write_text("".join(f"{name} line {number}\n" for number in range(300)))
+    return folder
+
+
+@pytest.fixture
+def expected(tmp_path: Path, source: Path) -> dict[str, bytes]:
+    """What an undisturbed run writes."""
+    job = Job(tmp_path / "undisturbed")
+    with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    return job.everything()
+
+
+@pytest.mark.slow
+def test_killed_at_any_step_it_goes_on_and_ends_with_the_same_bytes(job: Job, source: Path, expected: dict[str, bytes]) -> None:
+    kills, done = 0, []
+    for _ in range(200):
+        with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1) as process:
+            assert process.stdout
+            fresh = []
+            for line in process.stdout:
+                if line.startswith("step "):
+                    fresh.append(line.split()[1])
+                if len(fresh) == 4:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+                    break
+        done += fresh
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0
+    assert kills > 5, "the test must have interrupted it often"
+    assert job.everything() == expected
+    # A kill may hit steps in hand (there are up to four threads): only those run again.
+    assert len(done) - len(set(done)) <= 4 * kills
+
+
+@pytest.mark.slow
+def test_three_pods_share_a_split_and_the_last_completes_the_manifest(job: Job, source: Path, expected: dict[str, bytes]) -> None:
+    pods = [start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=3, JOB_COMPLETION_INDEX=index) for index in range(3)]
+    outputs = [pod.communicate()[0] for pod in pods]
+    assert [pod.returncode for pod in pods] == [0, 0, 0], outputs
+    assert job.everything() == expected
+    steps_of = [[line for line in output.splitlines() if line.startswith("step ")] for output in outputs]
+    assert all(steps_of), "each pod must have had a part in it"
+    done = [step for each in steps_of for step in each]
+    assert len(done) == len(set(done)), "no step was done twice"
+    assert sum("step commit" in output for output in outputs) == 1
+
+
+@pytest.mark.slow
+def test_a_pod_that_dies_for_good_is_done_without(job: Job, source: Path, expected: dict[str, bytes]) -> None:
+    dying = start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=2, JOB_COMPLETION_INDEX=1)
+    assert dying.stdout
+    dying.stdout.readline()
+    dying.kill()
+    dying.wait()
+    dying.stdout.close()
+    claims = list(next((job.folder.root / ".split").iterdir()).glob("claims/*"))
+    assert claims, "it must have died with a step in hand"
+    started = time.monotonic()
+    with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=2, JOB_COMPLETION_INDEX=0) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert time.monotonic() - started > 1, "a claim is honoured until its pod has been silent long enough"
+    assert job.everything() == expected
+
+
+@pytest.mark.slow
+def test_sigterm_ends_it_at_once_and_the_next_run_goes_on(job: Job, source: Path, expected: dict[str, bytes]) -> None:
+    with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1) as process:
+        assert process.stdout
+        for _ in range(5):
+            process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 143
+        assert "told to stop; the next run goes on from here" in process.stdout.read()
+    with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert job.everything() == expected
+
+
+@pytest.mark.slow
+def test_killed_in_the_exchange_of_old_and_new_there_is_never_a_manifest_that_lies(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is a row of renames: stopped before each of them, the next run finishes what was begun."""
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("".join(f"old {number}\n" for number in range(12)))
+    new.write_text("".join(f"new {number}\n" for number in range(12)))
+    undisturbed = Job(tmp_path / "undisturbed")
+    undisturbed.split(new, 2, HOLD_OUT=0.2)
+
+    class Killed(BaseException):
+        pass
+
+    rename, replace = Path.rename, Path.replace
+    for victim in range(100):
+        monkeypatch.undo()
+        job.split(old, 4, HOLD_OUT=0.1)
+        renames = 0
+
+        def counted(move, victim=victim):
+            def wrapper(path: Path, to: Path) -> Path:
+                nonlocal renames
+                in_commit = "old" in to.parts or to.parent.parent == job.folder.root or to.parent == job.folder.root
+                if in_commit and (renames := renames + 1) > victim:
+                    raise Killed
+                return move(path, to)
+
+            return wrapper
+
+        monkeypatch.setattr(Path, "rename", counted(rename))
+        monkeypatch.setattr(Path, "replace", counted(replace))
+        try:
+            job.split(new, 2, HOLD_OUT=0.2)
+        except Killed:
+            monkeypatch.undo()
+            manifest = data_manifest.read(job.folder.data_manifest)
+            assert manifest is None, "in the middle of the exchange nothing may look complete"
+            job.split(new, 2, HOLD_OUT=0.2)
+            assert job.everything() == undisturbed.everything()
+        else:
+            break
+    assert victim >= 7, "old shards, new shards, held-out rows and the manifest all are renames"
+
+
+@pytest.fixture
+def small_volume(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 2 MiB."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(mount)], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["", "1"])
+def test_a_full_volume_leaves_the_previous_split_intact(small_volume: Path, tmp_path: Path, seed: str) -> None:
+    job = Job(small_volume / "job")
+    small, large = tmp_path / "small.txt", tmp_path / "large.txt"
+    small.write_text("small line\n" * 20_000)
+    large.write_text("large line\n" * 300_000)
+    assert job.run(small, SHUFFLE_SEED=seed).returncode == 0
+    before, manifest = job.everything(), job.folder.data_manifest.read_bytes()
+
+    result = job.run(large, SHUFFLE_SEED=seed)
+    assert result.returncode == 74
+    assert result.stderr == (
+        f"split: the volume of {job.folder.root} is full: nothing that was complete before has changed; make room and run again\n"
+    )
+    kept = {name: content for name, content in job.everything().items() if not name.startswith(".split/")}
+    assert kept == before
+    assert job.folder.data_manifest.read_bytes() == manifest
+
+    # With room it goes on.
+    subprocess.run(["mount", "-o", "remount,size=30m", str(small_volume)], check=True)
+    result = job.run(large, SHUFFLE_SEED=seed)
+    assert result.returncode == 0, result.stderr
+    assert sum(job.shard(index).count(b"\n") for index in range(3)) == 300_000
+    assert not commit.work_root(job.folder).exists()
+
+
+def test_another_split_with_other_settings_at_work_is_left_alone(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("1\n2\n3\n")
+    pods = job.folder.root / ".split" / "0123456789abcdef" / "pods"
+    pods.mkdir(parents=True)
+    (pods / "pod-0").touch()
+    result = job.run(tmp_path / "in.txt")
+    assert result.returncode == 73
+    assert "another split with other settings works in" in result.stderr
+    assert pods.exists()
+    silent = time.time() - steps.EXPIRY - 1
+    os.utime(pods / "pod-0", (silent, silent))
+    assert job.run(tmp_path / "in.txt").returncode == 0
+    assert not pods.exists()

@@ -1,0 +1,235 @@
+"""Folders, patterns and archives; whole files as records; a reader of the user's own."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from job_folder import Job
+from paddle_node.failure import Failure
+
+
+def lines_of(job: Job, shards: int = 2) -> list[bytes]:
+    return b"".join(job.shard(index) for index in range(shards)).splitlines()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two plain files (the first without a last newline), one compressed, one that hides."""
+    root = tmp_path / "source"
+    (root / "deep").mkdir(parents=True)
+    (root / "a.txt").write_bytes(b"a1\na2")
+    (root / "b.txt.gz").write_bytes(gzip.compress(b"b1\nb2\n"))
+    (root / "deep" / "c.txt").write_bytes(b"c1\n")
+    (root / ".DS_Store").write_bytes(b"no data\n")
+    return root
+
+
+def test_a_folder_is_read_in_the_order_of_its_names(job: Job, folder: Path) -> None:
+    manifest = job.split(folder, 2)
+    assert lines_of(job) == [b"a1", b"a2", b"b1", b"b2", b"c1"]
+    assert manifest.source.etag.startswith("sha256:")
+
+
+def test_a_pattern(job: Job, folder: Path) -> None:
+    job.split(f"{folder}/*.txt*", 2)
+    assert lines_of(job) == [b"a1", b"a2", b"b1", b"b2"]
+    job.split(f"{folder}/**/c.txt", 1)
+    assert job.shard(0) == b"c1\n"
+
+
+def test_a_file_that_joins_the_folder_is_noticed(job: Job, folder: Path) -> None:
+    job.split(folder, 2)
+    (folder / "z.txt").write_text("z1\n")
+    job.split(folder, 2)
+    assert lines_of(job)[-1] == b"z1"
+
+
+def make_zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("inside")
+        archive.writestr("inside/one.txt", "1\n2")
+        archive.writestr("two.txt", "3\n")
+
+
+def make_tar(path: Path, mode: str = "w:gz") -> None:
+    with tarfile.open(path, mode) as archive:
+        for name, content in (("inside/one.txt", b"1\n2"), ("two.txt", b"3\n")):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+
+
+# Names on the web often say nothing: what a file is, its content tells.
+@pytest.mark.parametrize("name", ["data.zip", "download"])
+def test_zip(job: Job, tmp_path: Path, name: str) -> None:
+    make_zip(tmp_path / name)
+    job.split(tmp_path / name, 2)
+    assert lines_of(job) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(("name", "mode"), [("data.tar.gz", "w:gz"), ("download", "w:gz"), ("data.tar", "w")])
+def test_tar(job: Job, tmp_path: Path, name: str, mode: str) -> None:
+    make_tar(tmp_path / name, mode)
+    job.split(tmp_path / name, 2)
+    assert lines_of(job) == [b"1", b"2", b"3"]
+
+
+def damaged_gzip(path: Path) -> None:
+    path.write_bytes(gzip.compress(b"line\n" * 10_000)[:-20])
+
+
+def damaged_tar_gz(path: Path) -> None:
+    make_tar(path)
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def tar_cut_between_members(path: Path) -> None:
+    make_tar(path, "w")
+    path.write_bytes(path.read_bytes()[:1024])
+
+
+def damaged_zip(path: Path) -> None:
+    make_zip(path)
+    content = bytearray(path.read_bytes())
+    content[80] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [damaged_gzip, damaged_tar_gz, tar_cut_between_members, damaged_zip])
+def test_a_damaged_archive_is_no_short_one(job: Job, tmp_path: Path, damage) -> None:
+    damage(tmp_path / "in")
+    with pytest.raises(Failure, match="in is damaged or cut short: ") as caught:
+        job.split(tmp_path / "in", 2)
+    assert caught.value.code == 65
+    assert not job.folder.data_manifest.exists()
+    assert not job.folder.shard(0).exists()
+
+
+def test_a_member_may_not_leave_its_archive(job: Job, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+        archive.writestr("../../etc/cron.d/x", "1\n")
+    with pytest.raises(Failure, match=r"has a member named '../../etc/cron.d/x', which leads out of it"):
+        job.split(tmp_path / "in.zip", 1, DATA_FORMAT="files")
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])
+def test_nothing_there(job: Job, tmp_path: Path, name: str) -> None:
+    with pytest.raises(Failure, match="is no file, no folder, and no pattern that matches one in this container") as caught:
+        job.split(tmp_path / name)
+    assert caught.value.code == 2
+
+
+def test_a_source_that_changes_while_it_is_read(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("1\n2\n3\n")
+    from paddle_node.splitting import parts
+
+    really = parts.write
+
+    def change(*arguments):
+        result = really(*arguments)
+        source.write_text("4\n5\n6\n7\n")
+        return result
+
+    monkeypatch.setattr(parts, "write", change)
+    with pytest.raises(Failure, match=r"in.txt of .* changed while it was being split: run the split again"):
+        job.split(source)
+    assert not job.folder.data_manifest.exists()
+
+
+class TestWholeFiles:
+    """DATA_FORMAT=files."""
+
+    def test_each_file_is_a_record_and_keeps_its_name_and_bytes(self, job: Job, folder: Path) -> None:
+        manifest = job.split(folder, 2, DATA_FORMAT="files")
+        assert [[file.name for file in shard.files] for shard in manifest.shards] == [["a.txt"], ["b.txt.gz", "deep/c.txt"]]
+        assert (job.folder.shard(1) / "b.txt.gz").read_bytes() == (folder / "b.txt.gz").read_bytes()
+
+    def test_members_of_archives(self, job: Job, tmp_path: Path) -> None:
+        make_tar(tmp_path / "in.tar.gz")
+        manifest = job.split(tmp_path / "in.tar.gz", 2, DATA_FORMAT="files")
+        assert [[file.name for file in shard.files] for shard in manifest.shards] == [["inside/one.txt"], ["two.txt"]]
+
+    def test_shuffled_and_held_out(self, job: Job, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.mkdir()
+        for number in range(50):
+            (source / f"{number:02d}").write_text(str(number))
+        manifest = job.split(source, 3, DATA_FORMAT="files", HOLD_OUT=0.1, SHUFFLE_SEED=1)
+        found = [file.name for files in (manifest.held_out, *(shard.files for shard in manifest.shards)) for file in files]
+        assert sorted(found) == [f"{number:02d}" for number in range(50)]
+        assert found != sorted(found)
+        assert len(manifest.held_out) == 5
+        assert {path.name for path in job.folder.held_out.iterdir()} == {file.name for file in manifest.held_out}
+
+
+READER = """
+def blocks(stream, name):
+    for block in stream.read().split(b"--"):
+        yield block.strip() + b"--"
+
+def text(stream, name):
+    yield "no bytes"
+
+def breaks(stream, name):
+    yield b"1"
+    raise KeyError("column 7")
+"""
+
+
+class TestUserReader:
+    """DATA_FORMAT=module:function."""
+
+    @pytest.fixture
+    def program(self, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
+        """Each test its own module: Python keeps what it has imported."""
+        module = f"reader_{abs(hash(request.node.name))}"
+        folder = tmp_path / "programs" / "mine"
+        folder.mkdir(parents=True)
+        (folder / f"{module}.py").write_text(READER)
+        return folder, module
+
+    @pytest.mark.parametrize("seed", ["", "5"])
+    def test_records_of_several_lines_stay_whole(
+        self, job: Job, tmp_path: Path, program: tuple[Path, str], small_pieces: None, seed: str
+    ) -> None:
+        records = [f"record {number}\nof two lines" for number in range(40)]
+        (tmp_path / "in.gz").write_bytes(gzip.compress("--".join(records).encode()))
+        manifest = job.split(
+            tmp_path / "in.gz", 3, DATA_FORMAT=f"{program[1]}:blocks", PROGRAM_FROM=program[0], SHUFFLE_SEED=seed, HOLD_OUT=0.1
+        )
+        found = [job.held_out(), *(job.shard(index) for index in range(3))]
+        everything = [record for piece in found for record in piece.decode().split("--")[:-1]]
+        assert sorted(everything) == sorted(records)
+        assert manifest.records == 36
+        if not seed:
+            assert [record for record in records if record in everything[4:]] == everything[4:]
+
+    @pytest.mark.parametrize(
+        ("function", "code", "sentence"),
+        [
+            ("nothing", 2, "has no function nothing"),
+            ("text", 65, "the record reader failed on in.txt: TypeError: it yielded a str, records are bytes"),
+            ("breaks", 65, r"the record reader failed on in.txt: KeyError: 'column 7' \(.*reader_\d+.py:11\)"),
+        ],
+    )
+    def test_its_faults_are_told(
+        self, job: Job, tmp_path: Path, program: tuple[Path, str], function: str, code: int, sentence: str
+    ) -> None:
+        (tmp_path / "in.txt").write_text("1--2--3")
+        with pytest.raises(Failure, match=sentence) as caught:
+            job.split(tmp_path / "in.txt", DATA_FORMAT=f"{program[1]}:{function}", PROGRAM_FROM=program[0])
+        assert caught.value.code == code
+
+    def test_no_such_module(self, job: Job, tmp_path: Path, program: tuple[Path, str]) -> None:
+        (tmp_path / "in.txt").write_text("1")
+        with pytest.raises(Failure, match=r"DATA_FORMAT is 'absent:x', but .*/mine has no module absent"):
+            job.split(tmp_path / "in.txt", DATA_FORMAT="absent:x", PROGRAM_FROM=program[0])
