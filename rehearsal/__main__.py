@@ -63,6 +63,7 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
             except KeyboardInterrupt:
                 state.empty()
                 raise
+            state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
         return 0
     except (JobError, SettingError) as error:

@@ -143,7 +143,6 @@ class Cloud:
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
         outputs_file.parent.mkdir(parents=True, exist_ok=True)
-        self._synthesized = None
         self.cdk(
             "deploy",
             "--all",
@@ -154,20 +153,24 @@ class Cloud:
             *options,
             config=config,
         )
-        self._synthesized = _settings(config)
 
     def destroy(self, config: Path, *options: str) -> None:
-        """`cdk destroy --all --force`; of what deploy() synthesized from the same settings, if it did."""
-        if self._synthesized == _settings(config):
-            self._cdk(self.project, "destroy", "--all", "--force", *options, "--app", str(self.state / "cdk.out"))
-        else:
-            self.cdk("destroy", "--all", "--force", *options, config=config)
+        """`cdk destroy --all --force`."""
+        self.cdk("destroy", "--all", "--force", *options, config=config)
 
     def cdk(self, command: str, *arguments: str, config: Path) -> list[str]:
-        """Any cdk command on the project's app with the settings of `config`; returns its output's lines."""
-        return self._cdk(
-            self.project, command, *arguments, "--output", str(self.state / "cdk.out"), "--context", f"config={config.resolve()}"
-        )
+        """Any cdk command on the project's app with the settings of `config`; returns its output's lines.
+
+        The app is synthesized once for the same settings: a second command takes what the first one made.
+        """
+        settings = (config.resolve(), config.read_bytes())
+        assembly = str(self.state / "cdk.out")
+        if self._synthesized == settings:
+            return self._cdk(self.project, command, *arguments, "--app", assembly)
+        self._synthesized = None
+        lines = self._cdk(self.project, command, *arguments, "--output", assembly, "--context", f"config={settings[0]}")
+        self._synthesized = settings
+        return lines
 
     def inventory(self) -> Inventory:
         """Everything that lies in the account now."""
@@ -247,10 +250,6 @@ def _end(process: subprocess.Popen[Any]) -> None:
     # The leader is gone; what it left in its group is not wanted either.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _settings(config: Path) -> tuple[Path, bytes]:
-    return config.resolve(), config.read_bytes()
 
 
 def _without_proxy(name: str) -> str:

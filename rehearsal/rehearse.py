@@ -109,7 +109,7 @@ class Rehearsal:
         with self.screen.phase("upload") as phase:
             address = _variable(_jobs(host.manifests)[0], Variable.DATA_SOURCE)
             account.upload(cloud, source, address)
-            phase.result = f"{source.name} to {address.rsplit('/', 1)[0]}/"
+            phase.result = f"{source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
 
     def _local_data(self, job: TrainingJob) -> Path | None:
         """The file to upload; None where the data job reads a place of its own."""
@@ -241,9 +241,12 @@ def _succeeded(result: JobResult, job: Job, message: str) -> None:
     if culprit is None:
         raise Failed(f"{message}: Job {job.name} {result.reason}")
     container = culprit.failed_container
-    log = last_lines(culprit.logs[container])
+    log = culprit.logs[container]
     code = culprit.codes[container]
-    raise Failed(f"{message}: Job {job.name} {result.reason}: pod {culprit.name} ended with code {code}", log)
+    raise Failed(
+        f"{message}: Job {job.name} {result.reason}: pod {culprit.name} ended with code {code}; the end of {_shown(log)}:",
+        last_lines(log),
+    )
 
 
 def _output(outputs: Path, key: str) -> str:

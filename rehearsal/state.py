@@ -70,10 +70,14 @@ class State:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._lock.close()
 
-    def empty(self) -> None:
-        """Remove everything but the lock."""
+    def tidy(self) -> None:
+        """After a rehearsal that went well: the volume and the logs are worth a look, the rest is not."""
+        self.empty(but=frozenset({self.volume.name, self.logs.name}))
+
+    def empty(self, but: frozenset[str] = frozenset()) -> None:
+        """Remove everything but the lock and `but`."""
         for entry in self.folder.iterdir():
-            if entry.name == "lock":
+            if entry.name == "lock" or entry.name in but:
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
