@@ -132,6 +132,8 @@ class SharedFileSystem(MountableFileSystem):
             out_of_infrequent_access_policy=(efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None),
             enable_automatic_backups=automatic_backups,
             file_system_policy=_policy(require_tls),
+            # Else the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
+            allow_anonymous_access=True,
             removal_policy=removal_policy,
         )
         file_system.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")

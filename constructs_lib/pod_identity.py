@@ -34,7 +34,6 @@ class PodIdentity(Construct):
 
     Attributes:
         role: the role; grant to the construct itself: `bucket.grant_read(identity)`.
-        policy: where grants go; depend on it if you need them at once.
     """
 
     def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, namespace: str, service_account: str) -> None:
@@ -46,8 +45,8 @@ class PodIdentity(Construct):
             description=f"Pods of {namespace}/{service_account} in {Stack.of(self).stack_name}",
         )
         self.role = role
-        # A managed policy: inline ones cannot be reviewed on their own.
-        self.policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=f"What {namespace}/{service_account} may do")
+        self._purpose = f"What {namespace}/{service_account} may do"
+        self._policy: iam.ManagedPolicy | None = None
         self.association = eks.CfnPodIdentityAssociation(
             self,
             "Resource",
@@ -59,5 +58,7 @@ class PodIdentity(Construct):
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
-        """Grants become statements of the managed policy."""
-        return self.policy.grant_principal
+        """Grants become statements of a managed policy: inline ones cannot be reviewed on their own."""
+        if self._policy is None:
+            self._policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description=self._purpose)
+        return self._policy.grant_principal

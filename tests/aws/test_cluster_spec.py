@@ -213,6 +213,7 @@ def test_reading_settings_needs_no_cdk(project: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project).stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_app_says_it_in_one_line_and_exits_2(tmp_path: Path, project: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("retain: false\nnodes: {workers: {desired: 9}}")

@@ -1,0 +1,133 @@
+"""The control plane: who reaches it, and what it leaves behind."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk.assertions import Template
+
+from constructs_lib.access_entry import AccessLevel
+from constructs_lib.cluster import TrainingCluster
+from constructs_lib.pod_identity import PodIdentity
+
+
+def test_the_endpoint_is_private_unless_ranges_are_named(shipped: Any, variant: Any) -> None:
+    (cluster,) = shipped.resources("AWS::EKS::Cluster")
+    access = cluster["ResourcesVpcConfig"]
+    assert (access["EndpointPrivateAccess"], access["EndpointPublicAccess"]) == (True, False)
+    (cluster,) = variant("self-managed").resources("AWS::EKS::Cluster")
+    access = cluster["ResourcesVpcConfig"]
+    assert (access["EndpointPrivateAccess"], access["PublicAccessCidrs"]) == (True, ["203.0.113.7/32"])
+
+
+def test_access_is_by_entries_and_nobody_is_administrator_unnamed(shipped: Any) -> None:
+    (cluster,) = shipped.resources("AWS::EKS::Cluster")
+    assert cluster["AccessConfig"] == {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": False}
+
+
+def test_secrets_are_sealed_and_every_log_written(shipped: Any) -> None:
+    (cluster,) = shipped.resources("AWS::EKS::Cluster")
+    assert cluster["EncryptionConfig"][0]["Resources"] == ["secrets"]
+    kinds = {each["Type"] for each in cluster["Logging"]["ClusterLogging"]["EnabledTypes"]}
+    assert kinds == {"api", "audit", "authenticator", "controllerManager", "scheduler"}
+
+
+def test_logs_end_with_the_cluster(shipped: Any, built: Any) -> None:
+    """EKS would make the group itself and leave it: ours is there first and goes last."""
+    ((name, group),) = shipped.whole("AWS::Logs::LogGroup", "cluster").items()
+    assert group["Properties"]["LogGroupName"] == "/aws/eks/paddle/cluster"
+    assert (group["DeletionPolicy"], group["Properties"]["RetentionInDays"]) == ("Delete", 90)
+    (cluster,) = shipped.whole("AWS::EKS::Cluster").values()
+    assert name in cluster["DependsOn"]
+    (silent,) = built(cluster={"log_days": 0}).resources("AWS::EKS::Cluster")
+    assert "Logging" not in silent
+
+
+def test_no_function_and_no_custom_resource(each_variant: Any) -> None:
+    for stack in ("access", "network", "cluster", "nodes", "watch"):
+        types = [r["Type"] for r in each_variant.templates.get(stack, {}).get("Resources", {}).values()]
+        assert [t for t in types if t.startswith(("Custom::", "AWS::Lambda", "AWS::CloudFormation::CustomResource"))] == []
+
+
+def test_the_cluster_lies_in_two_zones(each_variant: Any) -> None:
+    for cluster in each_variant.resources("AWS::EKS::Cluster"):
+        assert len(cluster["ResourcesVpcConfig"]["SubnetIds"]) == len(each_variant.spec.network.zones) >= 2
+
+
+def test_daemons_come_with_the_cluster_and_network_policy_is_on(shipped: Any) -> None:
+    addons = {addon["AddonName"]: addon for addon in shipped.resources("AWS::EKS::Addon", "cluster")}
+    assert set(addons) == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
+    assert json.loads(addons["vpc-cni"]["ConfigurationValues"]) == {"enableNetworkPolicy": "true"}
+    assert all("AddonVersion" not in addon for addon in addons.values())
+
+
+def test_a_version_of_an_addon_can_be_named(variant: Any) -> None:
+    (addon,) = [a for a in variant("self-managed").resources("AWS::EKS::Addon") if a["AddonName"] == "coredns"]
+    assert addon["AddonVersion"] == "v1.12.1-eksbuild.2"
+
+
+def test_the_oidc_provider_is_a_native_resource(variant: Any, shipped: Any) -> None:
+    assert len(variant("self-managed").resources("AWS::IAM::OIDCProvider")) == 1
+    assert shipped.resources("AWS::IAM::OIDCProvider") == []
+
+
+def test_levels_of_access(variant: Any) -> None:
+    entries = variant("self-managed").resources("AWS::EKS::AccessEntry", "cluster")
+    seen = {}
+    for entry in entries:
+        arn = entry["PrincipalArn"]
+        who = arn.rpartition("/")[2] if isinstance(arn, str) else json.dumps(arn)
+        (policy,) = entry["AccessPolicies"]
+        name = json.dumps(policy["PolicyArn"]).rpartition("/")[2].split('"')[0]
+        seen[who] = (name, policy["AccessScope"])
+    everywhere, in_paddle = {"Type": "cluster"}, {"Type": "namespace", "Namespaces": ["paddle"]}
+    assert seen["admin"] == ("AmazonEKSClusterAdminPolicy", everywhere)
+    assert seen["deploy"] == ("AmazonEKSEditPolicy", in_paddle)
+    assert seen["auditor"] == ("AmazonEKSViewPolicy", everywhere)
+    # And the roles of the three teams.
+    assert len(seen) == 6
+
+
+def test_only_the_data_jobs_account_gets_rights(shipped: Any) -> None:
+    (association,) = shipped.resources("AWS::EKS::PodIdentityAssociation")
+    assert (association["Namespace"], association["ServiceAccount"]) == ("paddle", "paddle-data")
+    role = shipped.templates["cluster"]["Resources"][association["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert set(trust["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
+    (policy,) = [p for p in shipped.resources("AWS::IAM::ManagedPolicy", "cluster") if "paddle-data" in p["Description"]]
+    actions = [action for statement in policy["PolicyDocument"]["Statement"] for action in statement["Action"]]
+    assert [a for a in actions if not a.startswith(("s3:Get", "s3:List", "kms:De"))] == []
+
+
+def test_the_endpoint_has_a_name_beside_the_apex(shipped: Any) -> None:
+    (record,) = shipped.resources("AWS::Route53::RecordSet")
+    assert (record["Name"], record["Type"]) == ("api.paddle.", "CNAME")
+    assert json.dumps(record["ResourceRecords"]).count("Fn::Split") == 1
+
+
+def test_an_existing_cluster_gets_entries_and_no_more(variant: Any) -> None:
+    lodger = variant("borrowed-cluster")
+    assert lodger.resources("AWS::EKS::Cluster") == []
+    assert {entry["ClusterName"] for entry in lodger.resources("AWS::EKS::AccessEntry")} == {"shared"}
+    (record,) = lodger.resources("AWS::Route53::RecordSet")
+    assert record["HostedZoneId"] == "Z0123456789ABCDEFGHIJ"
+
+
+def test_in_a_strangers_stack(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    stack, vpc = stranger
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs", oidc_provider=True)
+    cluster.grant_access("Me", "arn:aws:iam::000000000000:role/me", AccessLevel.ADMINISTER)
+    PodIdentity(stack, "Pods", cluster=cluster.cluster, namespace="n", service_account="a")
+    template = Template.from_stack(stack)
+    template.has_resource_properties("AWS::EKS::Cluster", {"ResourcesVpcConfig": {"EndpointPublicAccess": False}})
+    template.resource_count_is("AWS::Lambda::Function", 0)
+
+
+def test_one_zone_is_refused(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    stack, vpc = stranger
+    one = ec2.SubnetSelection(availability_zones=["eu-central-1a"])
+    with pytest.raises(ValueError, match="is in 1 availability zone: EKS wants subnets in two at least"):
+        TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs", vpc_subnets=one)

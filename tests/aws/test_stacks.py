@@ -1,0 +1,118 @@
+"""The stacks as a whole: lifetimes, outputs, tags, and what a person reads at synth."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.removal import fate
+
+LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
+
+
+def test_a_stack_leans_on_longer_lives_only(each_variant: Any) -> None:
+    for stack in each_variant.assembly.stacks:
+        own = stack.stack_name.rpartition("-")[2]
+        for dependency in stack.dependencies:
+            if (other := dependency.id.rpartition("-")[2]) in LIVES:
+                assert LIVES.index(other) < LIVES.index(own), f"{own} leans on {other}"
+
+
+def test_data_knows_nothing_of_compute(shipped: Any) -> None:
+    (storage,) = [s for s in shipped.assembly.stacks if s.stack_name == "paddle-storage"]
+    assert {d.id for d in storage.dependencies if not d.id.endswith("assets")} == {"paddle-access", "paddle-network"}
+
+
+def test_outputs_are_what_charts_and_people_read(shipped: Any) -> None:
+    outputs = {
+        stack: {name for name in template["Outputs"] if not name.startswith("Exports")}
+        for stack, template in shipped.templates.items()
+    }
+    people = {f"{team}{what}" for team in ("Operator", "Trainer", "Reader") for what in ("Group", "RoleArn")}
+    assert outputs == {
+        "access": {"OperatorPolicyArn", *people},
+        "network": {"VpcId", "ZoneId", "ZoneName"},
+        "storage": {"KeyArn", "BucketName", "FileSystemId", "FileSystemDnsName", "AccessPointId", "RepositoryUri"},
+        "cluster": {"ClusterName", "ClusterEndpoint", "EndpointDnsName", "Region", "KubeconfigCommand"},
+        "nodes": {"NodeGroupNames", "TunnelCommand"},
+    }
+
+
+def test_names_of_outputs_are_the_same_in_every_variant(each_variant: Any) -> None:
+    names = {
+        name
+        for template in each_variant.templates.values()
+        for name in template.get("Outputs", {})
+        if not name.startswith("Exports")
+    }
+    assert {"FileSystemId", "AccessPointId", "BucketName", "ClusterName", "KubeconfigCommand", "RepositoryUri"} <= names
+
+
+# Types that CloudFormation gives no tags, or that are no thing of their own.
+UNTAGGED = {
+    *("AWS::EC2::Route", "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::VPCGatewayAttachment", "AWS::KMS::Alias"),
+    *("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress", "AWS::EFS::MountTarget", "AWS::S3::BucketPolicy"),
+    *("AWS::IAM::ManagedPolicy", "AWS::IAM::Group", "AWS::IAM::InstanceProfile", "AWS::Route53::RecordSet"),
+    *("AWS::SNS::Subscription", "AWS::SNS::TopicPolicy", "AWS::CloudWatch::Dashboard", "AWS::Budgets::Budget"),
+    *("Custom::EmptyBucket", "AWS::CDK::Metadata"),
+}
+
+
+def test_everything_carries_the_four_tags(each_variant: Any) -> None:
+    wanted = {"project", "cluster", "owner", "KubernetesCluster"}
+    for template in each_variant.templates.values():
+        for name, resource in template.get("Resources", {}).items():
+            # The CDK's own marker in a cluster's stack is a bare resource: no tag reaches it.
+            if resource["Type"] in UNTAGGED or "KubectlReadyBarrier" in name:
+                continue
+            text = json.dumps({k: v for k, v in resource["Properties"].items() if "Tag" in k})
+            assert all(f'"{tag}"' in text for tag in wanted), (resource["Type"], name)
+
+
+def test_tags_of_ones_own(built: Any) -> None:
+    (vpc,) = built(tags={"cost-center": "42"}).resources("AWS::EC2::VPC")
+    assert {"Key": "cost-center", "Value": "42"} in vpc["Tags"]
+
+
+def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -> None:
+    assert not (project / "cdk.context.json").exists()
+    files = {path.name for path in Path(shipped.assembly.directory).iterdir()}
+    assert "missing" not in json.loads((Path(shipped.assembly.directory) / "manifest.json").read_text())
+    assert [name for name in files if name.startswith("asset.")] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            {"retain": False},
+            "paddle: retain is false: a destroy deletes everything, file system, bucket, key "
+            "and image repository with all they hold",
+        ),
+        (
+            {"retain": True},
+            "paddle: retain is true: a destroy keeps file system, bucket, key and image repository, with all they hold; "
+            "everything else goes",
+        ),
+        (
+            {"bucket": {"existing_name": "theirs"}, "file_system": {"backup": True}},
+            "paddle: retain is false: a destroy deletes everything, file system, key and image repository with all they hold, "
+            "but for its backups",
+        ),
+    ],
+)
+def test_one_line_says_what_a_destroy_keeps_and_loses(built: Any, settings: dict[str, Any], line: str) -> None:
+    assert fate(built(**settings).spec) == line
+
+
+def test_adding_a_group_touches_nothing_else(built: Any) -> None:
+    one = built(nodes={"workers": {}})
+    two = built(nodes={"workers": {}, "more": {}})
+    for stack in ("access", "network", "storage", "cluster"):
+        assert one.templates[stack] == two.templates[stack]
+    shared = set(one.templates["nodes"]["Resources"])
+    assert shared < set(two.templates["nodes"]["Resources"])
+    groups = two.whole("AWS::EKS::Nodegroup")
+    for name, group in one.whole("AWS::EKS::Nodegroup").items():
+        assert groups[name] == group

@@ -1,0 +1,221 @@
+"""Key, bucket, file system, repository: closed, and either kept or gone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk.assertions import Template
+
+from constructs_lib.bucket import DataBucket
+from constructs_lib.bucket_emptier import HANDLER
+from constructs_lib.file_system import SharedFileSystem
+from constructs_lib.image_repository import ImageRepository
+from constructs_lib.key import EncryptionKey
+
+
+def test_the_key_rotates_and_has_a_name(shipped: Any) -> None:
+    (key,) = shipped.resources("AWS::KMS::Key")
+    assert key["EnableKeyRotation"] is True
+    assert shipped.resources("AWS::KMS::Alias")[0]["AliasName"] == "alias/paddle"
+
+
+def test_services_use_the_key_for_this_account_alone(shipped: Any) -> None:
+    (key,) = shipped.resources("AWS::KMS::Key")
+    root, *services = key["KeyPolicy"]["Statement"]
+    assert "root" in json.dumps(root["Principal"])
+    assert {s["Sid"] for s in services} == {"LogGroups", "NodeVolumes", "NodeVolumeGrants", "Alarms"}
+    for statement in services:
+        assert "AWS::AccountId" in json.dumps(statement["Condition"]), statement["Sid"]
+
+
+def test_an_existing_key_is_used_and_not_made(variant: Any) -> None:
+    existing = variant("existing")
+    assert existing.resources("AWS::KMS::Key") == []
+    (repository,) = existing.resources("AWS::ECR::Repository")
+    assert repository["EncryptionConfiguration"]["KmsKey"] == existing.spec.key.existing_arn
+    # Its policy is not ours: Auto Scaling might not be able to open disks that it seals.
+    (template,) = existing.resources("AWS::EC2::LaunchTemplate")
+    assert "KmsKeyId" not in template["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]
+
+
+def test_both_buckets_are_closed(shipped: Any) -> None:
+    buckets = shipped.resources("AWS::S3::Bucket")
+    assert len(buckets) == 2
+    for bucket in buckets:
+        assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+        assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+        assert bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    for policy in shipped.resources("AWS::S3::BucketPolicy"):
+        denied = [s["Condition"] for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+        assert {"Bool": {"aws:SecureTransport": "false"}} in denied
+        assert {"NumericLessThan": {"s3:TlsVersion": 1.2}} in denied
+
+
+def test_data_is_sealed_with_the_key_and_each_access_logged(shipped: Any) -> None:
+    (bucket,) = [b for b in shipped.resources("AWS::S3::Bucket") if "LoggingConfiguration" in b]
+    (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    assert rule["BucketKeyEnabled"] is True
+    assert bucket["LifecycleConfiguration"]["Rules"][0]["NoncurrentVersionExpiration"]["NoncurrentDays"] == 30
+
+
+@pytest.mark.parametrize(("retain", "policy"), [(True, "Retain"), (False, "Delete")])
+def test_one_setting_decides_what_outlives_a_destroy(built: Any, retain: bool, policy: str) -> None:
+    cluster = built(retain=retain)
+    for kind in ("KMS::Key", "S3::Bucket", "EFS::FileSystem", "ECR::Repository"):
+        for name, resource in cluster.whole(f"AWS::{kind}").items():
+            assert resource["DeletionPolicy"] == policy, name
+    emptied = cluster.whole("Custom::EmptyBucket")
+    assert len(emptied) == (0 if retain else 2)
+    assert len(cluster.resources("AWS::Lambda::Function")) == (0 if retain else 1)
+    (repository,) = cluster.resources("AWS::ECR::Repository")
+    assert repository.get("EmptyOnDelete", False) is not retain
+
+
+def test_the_emptier_may_touch_its_two_buckets_and_runs_before_they_lose_their_policy(shipped: Any) -> None:
+    emptied = shipped.whole("Custom::EmptyBucket")
+    policies = shipped.whole("AWS::S3::BucketPolicy")
+    for resource in emptied.values():
+        assert set(resource["DependsOn"]) & set(policies)
+    (function,) = shipped.resources("AWS::Lambda::Function")
+    assert function["Code"]["ZipFile"] == HANDLER.read_text()
+    assert len(function["Code"]["ZipFile"]) <= 4096
+    policy = shipped.whole("AWS::IAM::ManagedPolicy", "storage")
+    assert "'Resource': '*'" not in str(policy)
+
+
+def test_the_file_system_opens_2049_to_its_client_group_alone(each_variant: Any) -> None:
+    rules = [
+        rule
+        for kind in ("AWS::EC2::SecurityGroupIngress",)
+        for rule in each_variant.resources(kind)
+        if (rule.get("FromPort"), rule.get("ToPort")) == (2049, 2049)
+    ]
+    assert len(rules) == 1
+    assert "SourceSecurityGroupId" in rules[0]
+    assert not {"CidrIp", "CidrIpv6", "SourcePrefixListId"} & set(rules[0])
+    for group in each_variant.resources("AWS::EC2::SecurityGroup", "storage"):
+        assert "SecurityGroupIngress" not in group
+        # The placeholder of a group that lets nothing out.
+        assert [rule["CidrIp"] for rule in group.get("SecurityGroupEgress", [])] in ([], ["255.255.255.255/32"])
+
+
+def test_every_node_carries_the_client_group(each_variant: Any) -> None:
+    templates = each_variant.resources("AWS::EC2::LaunchTemplate")
+    assert len(templates) == len(each_variant.spec.nodes)
+    for template in templates:
+        data = template["LaunchTemplateData"]
+        groups = data.get("SecurityGroupIds") or data["NetworkInterfaces"][0]["Groups"]
+        assert "FileSystemClients" in json.dumps(groups)
+
+
+def test_the_file_system_is_sealed_and_mounted_over_tls_by_mount_targets(shipped: Any) -> None:
+    (file_system,) = shipped.resources("AWS::EFS::FileSystem")
+    assert (file_system["Encrypted"], file_system["ThroughputMode"]) == (True, "elastic")
+    assert "KmsKeyId" in file_system
+    allow, deny = file_system["FileSystemPolicy"]["Statement"]
+    assert allow["Action"] == ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
+    assert allow["Condition"] == {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+    assert (deny["Effect"], deny["Action"]) == ("Deny", "*")
+    assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_one_mount_target_in_each_zone(each_variant: Any) -> None:
+    existing = each_variant.spec.file_system.existing
+    wanted = len(existing.zones_without_mount_target) if existing else len(each_variant.spec.network.zones)
+    assert len(each_variant.resources("AWS::EFS::MountTarget")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "mibps"),
+    [
+        ({"throughput": "elastic"}, "elastic", None),
+        ({"throughput": "bursting"}, "bursting", None),
+        ({"throughput": "provisioned", "provisioned_mib_per_second": 64}, "provisioned", 64),
+    ],
+)
+def test_throughput_modes(built: Any, settings: dict[str, Any], mode: str, mibps: int | None) -> None:
+    (file_system,) = built(file_system=settings).resources("AWS::EFS::FileSystem")
+    assert (file_system["ThroughputMode"], file_system.get("ProvisionedThroughputInMibps")) == (mode, mibps)
+
+
+@pytest.mark.parametrize(
+    ("retain", "backup", "status"), [(True, None, "ENABLED"), (False, None, "DISABLED"), (False, True, "ENABLED")]
+)
+def test_backups_go_with_retain_unless_said_otherwise(built: Any, retain: bool, backup: bool | None, status: str) -> None:
+    (file_system,) = built(retain=retain, file_system={"backup": backup}).resources("AWS::EFS::FileSystem")
+    assert file_system.get("BackupPolicy", {"Status": "DISABLED"})["Status"] == status
+
+
+def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
+    plain = variant("self-managed")
+    (file_system,) = plain.resources("AWS::EFS::FileSystem")
+    assert [s["Effect"] for s in file_system["FileSystemPolicy"]["Statement"]] == ["Allow"]
+    said = (Path(plain.assembly.directory) / "self-storage.metadata.json").read_text()
+    assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
+
+
+def test_infrequent_access_can_be_off(built: Any) -> None:
+    (file_system,) = built(file_system={"infrequent_access_after_days": 0}).resources("AWS::EFS::FileSystem")
+    assert "LifecyclePolicies" not in file_system
+
+
+def test_the_access_point_is_the_images_user(shipped: Any) -> None:
+    (point,) = shipped.resources("AWS::EFS::AccessPoint")
+    assert point["PosixUser"] == {"Uid": "1000", "Gid": "1000"}
+    assert point["RootDirectory"] == {
+        "Path": "/paddle",
+        "CreationInfo": {"OwnerUid": "1000", "OwnerGid": "1000", "Permissions": "0750"},
+    }
+
+
+def test_an_existing_file_system_gets_what_it_lacks(variant: Any) -> None:
+    existing = variant("existing")
+    assert existing.resources("AWS::EFS::FileSystem") == []
+    (target,) = existing.resources("AWS::EFS::MountTarget")
+    assert target["SubnetId"] == "subnet-0123456789abcdef1"
+    (rule,) = existing.resources("AWS::EC2::SecurityGroupIngress", "storage")
+    assert rule["GroupId"] == "sg-0123456789abcdef0"
+    assert existing.resources("AWS::EFS::AccessPoint")[0]["FileSystemId"] == "fs-0123456789abcdef0"
+    assert existing.resources("AWS::S3::Bucket") == []
+
+
+def test_the_repository_scans_and_never_moves_a_tag(shipped: Any) -> None:
+    (repository,) = shipped.resources("AWS::ECR::Repository")
+    assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
+    assert repository["ImageTagMutability"] == "IMMUTABLE"
+    assert repository["EncryptionConfiguration"]["EncryptionType"] == "KMS"
+    assert "imageCountMoreThan" in repository["LifecyclePolicy"]["LifecyclePolicyText"]
+
+
+def test_in_a_strangers_stack(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    stack, vpc = stranger
+    shared = SharedFileSystem(stack, "Data", vpc=vpc)
+    role = iam.Role(stack, "Theirs", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
+    shared.grant_read_write(role)
+    key = EncryptionKey(stack, "Key")
+    DataBucket(stack, "Bucket", encryption_key=key).grant_read(role)
+    DataBucket(stack, "Scratch", removal_policy=RemovalPolicy.DESTROY)
+    ImageRepository(stack, "Images").grant_pull(role)
+    ec2.Instance(
+        stack,
+        "Machine",
+        vpc=vpc,
+        instance_type=ec2.InstanceType("t3.micro"),
+        machine_image=ec2.MachineImage.generic_linux({"eu-central-1": "ami-0"}),
+        security_group=shared.client_security_group,
+    ).node.add_dependency(shared.mount_targets)
+    template = Template.from_stack(stack)
+    template.has_resource_properties("AWS::EFS::FileSystem", {"Encrypted": True, "ThroughputMode": "elastic"})
+    (machine,) = template.find_resources("AWS::EC2::Instance").values()
+    targets = template.find_resources("AWS::EFS::MountTarget")
+    assert set(targets) <= set(machine["DependsOn"])
+    # Retained unless somebody says otherwise, and then emptied by one function alone.
+    template.has_resource("AWS::EFS::FileSystem", {"DeletionPolicy": "Retain"})
+    template.resource_count_is("AWS::Lambda::Function", 1)
+    template.resource_count_is("Custom::EmptyBucket", 2)
+    assert "AccessControl" not in json.dumps(template.find_resources("AWS::S3::Bucket"))

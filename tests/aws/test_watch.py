@@ -1,0 +1,50 @@
+"""Budget, alarms and dashboard: on by one setting."""
+
+import json
+from typing import Any
+
+
+def test_off_unless_asked_for(shipped: Any) -> None:
+    assert "watch" not in shipped.templates
+
+
+def test_the_budget_counts_what_carries_this_clusters_tag(variant: Any) -> None:
+    (budget,) = variant("self-managed").resources("AWS::Budgets::Budget")
+    assert budget["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
+    assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:cluster$self"]}
+    told = {
+        (n["Notification"]["NotificationType"], n["Notification"]["Threshold"], n["Subscribers"][0]["Address"])
+        for n in budget["NotificationsWithSubscribers"]
+    }
+    assert told == {
+        ("ACTUAL", 80, "ops@example.com"),
+        ("ACTUAL", 100, "ops@example.com"),
+        ("FORECASTED", 100, "ops@example.com"),
+    }
+
+
+def test_alarms_reach_a_person(variant: Any) -> None:
+    own = variant("self-managed")
+    alarms = {a["MetricName"]: a for a in own.resources("AWS::CloudWatch::Alarm")}
+    assert set(alarms) == {"PercentIOLimit", "BurstCreditBalance", "cluster_node_count", "cluster_failed_node_count"}
+    assert alarms["cluster_node_count"]["Threshold"] == 1
+    assert all(a["AlarmActions"] for a in alarms.values())
+    (subscription,) = own.resources("AWS::SNS::Subscription")
+    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
+
+
+def test_credits_and_nodes_are_watched_where_there_are_any(built: Any) -> None:
+    plain = built(budget={"monthly_usd": 10, "emails": ["a@b.de"]})
+    assert [a["MetricName"] for a in plain.resources("AWS::CloudWatch::Alarm")] == ["PercentIOLimit"]
+
+
+def test_the_topic_is_sealed(variant: Any) -> None:
+    (topic,) = variant("self-managed").resources("AWS::SNS::Topic")
+    assert "KmsMasterKeyId" in topic
+
+
+def test_one_dashboard_shows_them(variant: Any) -> None:
+    (dashboard,) = variant("self-managed").resources("AWS::CloudWatch::Dashboard")
+    body = json.dumps(dashboard["DashboardBody"])
+    for metric in ("TotalIOBytes", "BurstCreditBalance", "cluster_failed_node_count"):
+        assert metric in body
