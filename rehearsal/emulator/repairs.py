@@ -25,6 +25,7 @@ def apply() -> None:
     _handlers("AWS::S3::Bucket")["delete"] = _bucket_delete
     provisioners._STACK_TAG_PROPERTY["AWS::S3::Bucket"] = ("Tags", "list")
     s3._resolve_sse_write_headers = _with_default_key(s3._resolve_sse_write_headers)
+    _wrap("AWS::EC2::VPC", after=_vpc_attributes)
     _wrap("AWS::EKS::Cluster", before=_cluster_checked, after=_cluster_completed)
     _handlers("AWS::EKS::Cluster")["delete"] = _cluster_delete
     _wrap("AWS::EKS::Nodegroup", before=_nodegroup_checked, after=_nodegroup_completed)
@@ -132,6 +133,14 @@ def _bucket_delete(physical_id: str, props: Properties) -> None:
             raise ValueError(
                 f"The bucket {physical_id} you tried to delete is not empty. (Service: S3, Status Code: {status}, {code})"
             )
+
+
+# EC2.
+
+
+def _vpc_attributes(physical_id: str, old: Properties, new: Properties) -> dict[str, Any]:
+    """Fn::GetAtt CidrBlock: MiniStack has the VPC's defaults only."""
+    return {"CidrBlock": ec2._vpcs[physical_id]["CidrBlock"]}
 
 
 # EKS.

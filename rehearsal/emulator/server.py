@@ -119,6 +119,7 @@ def main() -> int:
     sys.path.insert(0, str(Path(__file__).parent))
 
     import dependencies
+    import drift_readers
     import patience
     import repairs
     import resource_types
@@ -130,6 +131,7 @@ def main() -> int:
     repairs.apply()
     resource_types.register()
     dependencies.apply()
+    drift_readers.apply()
     patience.apply()
 
     config = Config()

@@ -20,6 +20,8 @@ NOT_RESOURCES: Mapping[tuple[str, str], str] = {
     ("cloudformation", "_change_sets"): "history: goes with its stack",
     ("cloudformation", "_stack_events"): "history: AWS keeps a deleted stack's events for 90 days",
     ("cloudtrail", "_events"): "history",
+    ("cloudwatch", "_alarm_history"): "history",
+    ("cloudwatch", "_metrics"): "measurements: AWS keeps them for 15 months",
     ("ecr", "_images"): "one list a repository, which counts itself",
     ("iam", "_aws_managed_attachment_counts"): "a counter",
     ("kms", "_alias_dates"): "a date of the alias, which counts itself",
@@ -28,6 +30,15 @@ NOT_RESOURCES: Mapping[tuple[str, str], str] = {
     ("ssm", "_parameter_history"): "history",
 }
 """Stores that hold no thing of their own."""
+
+PARTS: Mapping[tuple[str, str], str] = {
+    ("ecr", "_lifecycle_policies"): "_repositories",
+    ("ecr", "_repo_policies"): "_repositories",
+    ("efs", "_backup_policies"): "_file_systems",
+    ("efs", "_lifecycle_configs"): "_file_systems",
+    ("route53", "_records"): "_zones",
+}
+"""Stores of settings, and the store of what they are settings of: they count where that is gone, as a leftover would."""
 
 NAMES = {"cloudwatch_logs": "logs", "cloudwatch": "cloudwatch", "lambda_svc": "lambda", "alb": "elb"}
 """A module's service, where the module is not called like it."""
@@ -68,7 +79,7 @@ def resources() -> list[tuple[str, str, str]]:
                 found += [
                     (NAMES.get(service, service), _kind(attribute), _identifier(key, region))
                     for key, value in list(store._data.items())
-                    if _exists(service, attribute, key, value)
+                    if _exists(service, attribute, key, value) and not _part(service, attribute, key, module)
                 ]
     return sorted(set(found))
 
@@ -85,6 +96,11 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
     if service == "s3" and isinstance(key[-1], tuple):
         return bool(value) and not str(key[-1][0]).startswith(STAGING)
     return True
+
+
+def _part(service: str, attribute: str, key: Any, module: Any) -> bool:
+    whole = "_buckets" if service == "s3" and attribute.startswith("_bucket_") else PARTS.get((service, attribute))
+    return whole is not None and key in getattr(module, whole)._data
 
 
 def _kind(attribute: str) -> str:

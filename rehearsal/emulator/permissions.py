@@ -1,0 +1,575 @@
+"""The role that CloudFormation executes a stack with: what it may not do fails the stack, by the action's name.
+
+MiniStack takes a stack's role and forgets it. Promises, where `Cloud(enforce=True)` asks for it: before a resource is made, changed
+or deleted, each action that AWS's own handler of the type would need is put to the policies of the stack's role, on the
+resource's ARN; which actions those are comes from AWS's resource schemas (the `handlers.*.permissions` that cfn-lint brings
+along), not from us. The schemas list every action of every property: TRIGGERS says which property an action is for, and an
+action without an entry is always needed. A type without a schema or an ARN here is refused by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from ministack.core import iam_evaluator
+from ministack.core.responses import get_account_id, get_region
+from ministack.services import cloudformation
+from ministack.services.cloudformation import provisioners, stacks
+
+Properties = Mapping[str, Any]
+
+READ = re.compile(r"^[a-z0-9-]+:(Describe|Get|List|View|BatchGet)")
+
+NEVER: tuple[str, ...] = ()
+"""Needed for nothing that a property of the template asks for (moves between accounts, other services' features)."""
+
+TAGS = ("Tags", "FileSystemTags", "AccessPointTags", "HostedZoneTags", "ResourceTags")
+
+TRIGGERS: Mapping[str, tuple[str, ...]] = {
+    # Tags.
+    "autoscaling:CreateOrUpdateTags": TAGS,
+    "autoscaling:DeleteTags": TAGS,
+    "budgets:TagResource": TAGS,
+    "budgets:UntagResource": TAGS,
+    "cloudwatch:TagResource": TAGS,
+    "cloudwatch:UntagResource": TAGS,
+    "ec2:CreateTags": (*TAGS, "TagSpecifications"),
+    "ec2:DeleteTags": NEVER,
+    "ecr:TagResource": TAGS,
+    "ecr:UntagResource": NEVER,
+    "eks:TagResource": TAGS,
+    "eks:UntagResource": NEVER,
+    "elasticfilesystem:DeleteTags": NEVER,
+    "elasticfilesystem:TagResource": TAGS,
+    "elasticfilesystem:UntagResource": NEVER,
+    "iam:TagInstanceProfile": NEVER,
+    "iam:TagOpenIDConnectProvider": TAGS,
+    "iam:TagRole": TAGS,
+    "iam:UntagOpenIDConnectProvider": NEVER,
+    "iam:UntagRole": NEVER,
+    "kms:TagResource": TAGS,
+    "kms:UntagResource": NEVER,
+    "lambda:TagResource": TAGS,
+    "lambda:UntagResource": NEVER,
+    "logs:TagResource": TAGS,
+    "logs:UntagResource": NEVER,
+    "route53:ChangeTagsForResource": TAGS,
+    "s3:PutBucketTagging": TAGS,
+    "s3:TagResource": TAGS,
+    "s3:UntagResource": NEVER,
+    "sns:TagResource": TAGS,
+    "sns:UntagResource": NEVER,
+    "ssm:AddTagsToResource": TAGS,
+    "ssm:RemoveTagsFromResource": NEVER,
+    # EC2.
+    "ec2:AcceptAddressTransfer": ("TransferAddress",),
+    "ec2:AssignPrivateNatGatewayAddress": NEVER,
+    "ec2:AssociateAddress": ("InstanceId",),
+    "ec2:AssociateNatGatewayAddress": NEVER,
+    "ec2:AssociateSubnetCidrBlock": ("Ipv6CidrBlock",),
+    "ec2:AttachInternetGateway": ("InternetGatewayId",),
+    "ec2:AttachVpnGateway": ("VpnGatewayId",),
+    "ec2:AuthorizeSecurityGroupEgress": ("SecurityGroupEgress", "GroupId"),
+    "ec2:AuthorizeSecurityGroupIngress": ("SecurityGroupIngress", "GroupId"),
+    "ec2:CreateVpcEncryptionControl": ("VpcEncryptionControl",),
+    "ec2:DetachInternetGateway": ("InternetGatewayId",),
+    "ec2:DetachVpnGateway": ("VpnGatewayId",),
+    "ec2:DisassociateAddress": ("InstanceId",),
+    "ec2:DisassociateNatGatewayAddress": NEVER,
+    "ec2:DisassociateSubnetCidrBlock": ("Ipv6CidrBlock",),
+    "ec2:ImportKeyPair": ("PublicKeyMaterial",),
+    "ec2:ModifySubnetAttribute": ("MapPublicIpOnLaunch", "AssignIpv6AddressOnCreation", "PrivateDnsNameOptionsOnLaunch"),
+    "ec2:ModifyVpcAttribute": ("EnableDnsHostnames", "EnableDnsSupport"),
+    "ec2:ModifyVpcTenancy": ("InstanceTenancy",),
+    "ec2:ReplaceRouteTableAssociation": NEVER,
+    "ec2:RevokeSecurityGroupEgress": ("SecurityGroupEgress", "GroupId"),
+    "ec2:RevokeSecurityGroupIngress": ("SecurityGroupIngress", "GroupId"),
+    "ec2:UnassignPrivateNatGatewayAddress": NEVER,
+    "ec2:UpdateSecurityGroupRuleDescriptionsEgress": NEVER,
+    "ec2:UpdateSecurityGroupRuleDescriptionsIngress": NEVER,
+    "AWS::EKS::Nodegroup ec2:CreateTags": NEVER,
+    "AWS::EKS::Nodegroup ec2:RunInstances": ("LaunchTemplate",),
+    "vpc-lattice:CreateServiceNetworkVpcEndpointAssociation": ("ServiceNetworkArn",),
+    "vpc-lattice:DeregisterTargets": NEVER,
+    "vpc-lattice:RegisterTargets": NEVER,
+    "vpce:AllowMultiRegion": ("ServiceRegion",),
+    "logs:CreateLogDelivery": ("DeliverCrossAccountRole",),
+    "logs:DeleteLogDelivery": ("DeliverCrossAccountRole",),
+    "AWS::EC2::FlowLog iam:CreateServiceLinkedRole": NEVER,
+    "AWS::EC2::FlowLog s3:PutBucketPolicy": NEVER,
+    # Auto Scaling.
+    "autoscaling:DeleteLifecycleHook": ("LifecycleHookSpecificationList",),
+    "autoscaling:DeleteNotificationConfiguration": ("NotificationConfigurations",),
+    "autoscaling:EnableMetricsCollection": ("MetricsCollection",),
+    "autoscaling:DisableMetricsCollection": ("MetricsCollection",),
+    "autoscaling:PutLifecycleHook": ("LifecycleHookSpecificationList",),
+    "autoscaling:PutNotificationConfiguration": ("NotificationConfigurations",),
+    "autoscaling:StartInstanceRefresh": NEVER,
+    "autoscaling:CancelInstanceRefresh": NEVER,
+    "autoscaling:SuspendProcesses": NEVER,
+    "autoscaling:ResumeProcesses": NEVER,
+    "AWS::AutoScaling::AutoScalingGroup cloudwatch:PutMetricAlarm": NEVER,
+    "AWS::AutoScaling::AutoScalingGroup iam:PassRole": ("ServiceLinkedRoleARN",),
+    # ECR, EFS, EKS.
+    "ecr:DeleteLifecyclePolicy": NEVER,
+    "ecr:DeleteRepositoryPolicy": NEVER,
+    "ecr:PutImageScanningConfiguration": ("ImageScanningConfiguration",),
+    "ecr:PutImageTagMutability": ("ImageTagMutability",),
+    "ecr:PutLifecyclePolicy": ("LifecyclePolicy",),
+    "ecr:SetRepositoryPolicy": ("RepositoryPolicyText",),
+    "elasticfilesystem:CreateReplicationConfiguration": ("ReplicationConfiguration",),
+    "elasticfilesystem:DeleteFileSystemPolicy": NEVER,
+    "elasticfilesystem:DeleteReplicationConfiguration": ("ReplicationConfiguration",),
+    "elasticfilesystem:PutBackupPolicy": ("BackupPolicy",),
+    "elasticfilesystem:PutFileSystemPolicy": ("FileSystemPolicy",),
+    "elasticfilesystem:PutLifecycleConfiguration": ("LifecyclePolicies",),
+    "elasticfilesystem:UpdateFileSystem": ("ThroughputMode", "ProvisionedThroughputInMibps"),
+    "elasticfilesystem:UpdateFileSystemProtection": ("FileSystemProtection",),
+    "AWS::EFS::FileSystem iam:PassRole": ("ReplicationConfiguration",),
+    "eks:ActivateCertificateAuthority": NEVER,
+    "eks:AssociateAccessPolicy": ("AccessPolicies",),
+    "eks:DisassociateAccessPolicy": ("AccessPolicies",),
+    "AWS::EKS::Addon eks:CreatePodIdentityAssociation": ("PodIdentityAssociations",),
+    "AWS::EKS::Addon eks:DeletePodIdentityAssociation": ("PodIdentityAssociations",),
+    "AWS::EKS::Addon eks:UpdatePodIdentityAssociation": ("PodIdentityAssociations",),
+    "AWS::EKS::Cluster eks:CreateAccessEntry": NEVER,
+    "AWS::EKS::Cluster iam:PassRole": ("RoleArn",),
+    "eks:UpdateClusterConfig": ("ResourcesVpcConfig", "Logging", "AccessConfig", "UpgradePolicy", "DeletionProtection"),
+    "eks:UpdateClusterVersion": ("Version",),
+    "eks:UpdateNodegroupConfig": ("ScalingConfig", "Labels", "Taints", "UpdateConfig", "NodeRepairConfig"),
+    "eks:UpdateNodegroupVersion": ("Version", "ReleaseVersion", "LaunchTemplate"),
+    # EKS manages the instance profile of Auto Mode's nodes; node groups bring their own role.
+    "AWS::EKS::Cluster iam:CreateInstanceProfile": ("ComputeConfig",),
+    "AWS::EKS::Cluster iam:AddRoleToInstanceProfile": ("ComputeConfig",),
+    "AWS::EKS::Cluster iam:DeleteInstanceProfile": ("ComputeConfig",),
+    "AWS::EKS::Cluster iam:RemoveRoleFromInstanceProfile": ("ComputeConfig",),
+    # IAM.
+    "iam:AttachGroupPolicy": ("Groups", "ManagedPolicyArns"),
+    "iam:AttachRolePolicy": ("Roles", "ManagedPolicyArns"),
+    "iam:AttachUserPolicy": ("Users",),
+    "iam:DetachGroupPolicy": ("Groups", "ManagedPolicyArns"),
+    "iam:DetachRolePolicy": ("Roles", "ManagedPolicyArns"),
+    "iam:DetachUserPolicy": ("Users",),
+    "iam:DeleteGroupPolicy": ("Policies", "Groups"),
+    "iam:DeleteRolePolicy": ("Policies", "Roles"),
+    "iam:DeleteUserPolicy": ("Users",),
+    "iam:PutGroupPolicy": ("Policies", "Groups"),
+    "iam:PutRolePolicy": ("Policies", "Roles"),
+    "iam:PutUserPolicy": ("Users",),
+    "iam:CreatePolicyVersion": ("PolicyDocument",),
+    "iam:DeletePolicyVersion": NEVER,
+    "iam:DeleteRolePermissionsBoundary": ("PermissionsBoundary",),
+    "iam:PutRolePermissionsBoundary": ("PermissionsBoundary",),
+    "iam:UpdateAssumeRolePolicy": ("AssumeRolePolicyDocument",),
+    "iam:UpdateGroup": ("GroupName", "Path"),
+    "iam:UpdateRole": ("Description", "MaxSessionDuration"),
+    "iam:UpdateRoleDescription": NEVER,
+    # KMS, and the key of another type's property.
+    "kms:CreateGrant": ("KmsKeyId", "EncryptionConfiguration", "EncryptionConfig", "KmsKeyArn"),
+    "kms:Decrypt": ("KmsKeyArn",),
+    "kms:DisableKey": ("Enabled",),
+    "kms:DisableKeyRotation": ("EnableKeyRotation",),
+    "kms:EnableKey": ("Enabled",),
+    "kms:EnableKeyRotation": ("EnableKeyRotation",),
+    "kms:Encrypt": ("KmsKeyArn",),
+    "kms:GenerateDataKey": ("KmsKeyArn",),
+    "kms:GenerateDataKeyWithoutPlaintext": ("KmsKeyId",),
+    "AWS::KMS::Key kms:PutKeyPolicy": ("KeyPolicy",),
+    "kms:RetireGrant": ("EncryptionConfiguration",),
+    "kms:UpdateKeyDescription": ("Description",),
+    # Lambda.
+    "lambda:AssociateRuntimeAlias": NEVER,
+    "lambda:DeleteFunctionCodeSigningConfig": NEVER,
+    "lambda:DeleteFunctionConcurrency": NEVER,
+    "lambda:PassCapacityProvider": ("CapacityProviderConfig",),
+    "lambda:PublishVersion": NEVER,
+    "lambda:PutFunctionCodeSigningConfig": ("CodeSigningConfigArn",),
+    "lambda:PutFunctionConcurrency": ("ReservedConcurrentExecutions",),
+    "lambda:PutFunctionRecursionConfig": ("RecursiveLoop",),
+    "lambda:PutFunctionScalingConfig": ("FunctionScalingConfig",),
+    "lambda:PutRuntimeManagementConfig": ("RuntimeManagementConfig",),
+    "lambda:UpdateFunctionCode": ("Code",),
+    # Logs.
+    "AWS::Logs::LogGroup logs:CreateLogDelivery": NEVER,
+    "firehose:TagDeliveryStream": NEVER,
+    "logs:AssociateKmsKey": ("KmsKeyId",),
+    "logs:DeleteDataProtectionPolicy": ("DataProtectionPolicy",),
+    "logs:DeleteIndexPolicy": NEVER,
+    "logs:DeleteResourcePolicy": ("ResourcePolicyDocument",),
+    "logs:DeleteRetentionPolicy": NEVER,
+    "logs:DisassociateKmsKey": ("KmsKeyId",),
+    "logs:PutBearerTokenAuthentication": ("BearerTokenAuthenticationEnabled",),
+    "logs:PutDataProtectionPolicy": ("DataProtectionPolicy",),
+    "logs:PutIndexPolicy": ("FieldIndexPolicies",),
+    "logs:PutLogGroupDeletionProtection": ("DeletionProtectionEnabled",),
+    "logs:PutResourcePolicy": ("ResourcePolicyDocument", "PolicyDocument"),
+    "logs:PutRetentionPolicy": ("RetentionInDays",),
+    "s3:REST.PUT.OBJECT": NEVER,
+    # Route 53.
+    "route53:AssociateVPCWithHostedZone": ("VPCs",),
+    "route53:CreateQueryLoggingConfig": ("QueryLoggingConfig",),
+    "route53:DeleteQueryLoggingConfig": ("QueryLoggingConfig",),
+    "route53:DisassociateVPCFromHostedZone": NEVER,
+    "route53:UpdateHostedZoneComment": ("HostedZoneConfig",),
+    "route53:UpdateHostedZoneFeatures": ("HostedZoneFeatures",),
+    # S3.
+    "AWS::S3::Bucket iam:PassRole": ("ReplicationConfiguration",),
+    "s3:CreateBucketMetadataTableConfiguration": ("MetadataTableConfiguration",),
+    "s3:DeleteBucketAnalyticsConfiguration": NEVER,
+    "s3:DeleteBucketCors": NEVER,
+    "s3:DeleteBucketEncryption": NEVER,
+    "s3:DeleteBucketLifecycle": NEVER,
+    "s3:DeleteBucketMetadataTableConfiguration": NEVER,
+    "s3:DeleteBucketMetricsConfiguration": NEVER,
+    "s3:DeleteBucketReplication": NEVER,
+    "s3:DeleteBucketWebsite": NEVER,
+    "s3:DeleteObject": NEVER,
+    "s3:PutAccelerateConfiguration": ("AccelerateConfiguration",),
+    "s3:PutAnalyticsConfiguration": ("AnalyticsConfigurations",),
+    "s3:PutBucketAbac": ("AbacStatus",),
+    "s3:PutBucketAcl": ("AccessControl",),
+    "s3:PutBucketCORS": ("CorsConfiguration",),
+    "s3:PutBucketLogging": ("LoggingConfiguration",),
+    "s3:PutBucketNotification": ("NotificationConfiguration",),
+    "s3:PutBucketObjectLockConfiguration": ("ObjectLockConfiguration",),
+    "s3:PutBucketOwnershipControls": ("OwnershipControls",),
+    "s3:PutBucketPublicAccessBlock": ("PublicAccessBlockConfiguration",),
+    "s3:PutBucketReplication": ("ReplicationConfiguration",),
+    "s3:PutBucketVersioning": ("VersioningConfiguration",),
+    "s3:PutBucketWebsite": ("WebsiteConfiguration",),
+    "s3:PutEncryptionConfiguration": ("BucketEncryption",),
+    "s3:PutIntelligentTieringConfiguration": ("IntelligentTieringConfigurations",),
+    "s3:PutInventoryConfiguration": ("InventoryConfigurations",),
+    "s3:PutLifecycleConfiguration": ("LifecycleConfiguration",),
+    "s3:PutMetricsConfiguration": ("MetricsConfigurations",),
+    "s3:PutObjectAcl": NEVER,
+    "s3:PutObjectLockConfiguration": ("ObjectLockConfiguration",),
+    "s3:PutReplicationConfiguration": ("ReplicationConfiguration",),
+    "s3:UpdateBucketMetadataAnnotationTableConfiguration": NEVER,
+    "s3:UpdateBucketMetadataInventoryTableConfiguration": NEVER,
+    "s3:UpdateBucketMetadataJournalTableConfiguration": NEVER,
+    # SNS, SSM.
+    "AWS::SNS::Topic iam:PassRole": ("DeliveryStatusLogging",),
+    "AWS::SNS::Subscription iam:PassRole": ("SubscriptionRoleArn",),
+    "sns:PutDataProtectionPolicy": ("DataProtectionPolicy",),
+    "AWS::SNS::Topic sns:Subscribe": ("Subscription",),
+    "sns:Unsubscribe": ("Subscription", "TopicArn"),
+    "AWS::EC2::KeyPair ssm:PutParameter": ("KeyName",),
+    "AWS::EC2::KeyPair ssm:DeleteParameter": ("KeyName",),
+}
+
+INVISIBLE = ("AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle", "AWS::CloudFormation::WaitCondition")
+"""Types that call no service."""
+
+PASSED_TO: Mapping[str, str] = {
+    "AWS::EKS::Cluster": "eks.amazonaws.com",
+    "AWS::EKS::Nodegroup": "eks.amazonaws.com",
+    "AWS::EKS::Addon": "pods.eks.amazonaws.com",
+    "AWS::EKS::PodIdentityAssociation": "pods.eks.amazonaws.com",
+    "AWS::Lambda::Function": "lambda.amazonaws.com",
+    "AWS::EC2::FlowLog": "vpc-flow-logs.amazonaws.com",
+    "AWS::IAM::InstanceProfile": "ec2.amazonaws.com",
+}
+"""iam:PassedToService of the role that a property names."""
+
+LINKED_ROLE: Mapping[str, str] = {
+    "AWS::EKS::Cluster": "eks.amazonaws.com",
+    "AWS::EKS::Nodegroup": "eks-nodegroup.amazonaws.com",
+    "AWS::EFS::FileSystem": "elasticfilesystem.amazonaws.com",
+    "AWS::AutoScaling::AutoScalingGroup": "autoscaling.amazonaws.com",
+}
+"""iam:AWSServiceName of the service-linked role that a service makes with its first resource."""
+
+Namer = Callable[[Properties, str, Callable[[int, bool], str]], str]
+
+
+def _regional(service: str, form: str) -> Namer:
+    """`arn:aws:<service>:<region>:<account>:<form>`; `{}` is the physical id, `{Property}` a property, `{=Property}` a given or made-up name."""
+
+    def named(props: Properties, physical_id: str, made_up: Callable[[int, bool], str]) -> str:
+        def filled(match: re.Match[str]) -> str:
+            inside = match.group(1)
+            if not inside:
+                return physical_id or "*"
+            if inside.startswith("="):
+                return physical_id or str(props.get(inside[1:]) or made_up(255, service in ("s3", "ecr")))
+            return str(props.get(inside, "*"))
+
+        region = "" if service in ("s3", "iam", "route53", "budgets") else get_region()
+        account = "" if service in ("s3", "route53") else get_account_id()
+        return f"arn:aws:{service}:{region}:{account}:" + re.sub(r"\{(=?\w*)\}", filled, form)
+
+    return named
+
+
+ARNS: Mapping[str, Namer] = {
+    "AWS::AutoScaling::AutoScalingGroup": _regional(
+        "autoscaling", "autoScalingGroup:*:autoScalingGroupName/{=AutoScalingGroupName}"
+    ),
+    "AWS::AutoScaling::LifecycleHook": _regional("autoscaling", "autoScalingGroup:*:autoScalingGroupName/{AutoScalingGroupName}"),
+    "AWS::Budgets::Budget": _regional("budgets", "budget/{=BudgetName}"),
+    "AWS::CloudWatch::Alarm": _regional("cloudwatch", "alarm:{=AlarmName}"),
+    "AWS::CloudWatch::Dashboard": _regional("cloudwatch", "dashboard/{=DashboardName}"),
+    "AWS::EC2::DHCPOptions": _regional("ec2", "dhcp-options/{}"),
+    "AWS::EC2::EIP": _regional("ec2", "elastic-ip/*"),
+    "AWS::EC2::FlowLog": _regional("ec2", "vpc-flow-log/{}"),
+    "AWS::EC2::InternetGateway": _regional("ec2", "internet-gateway/{}"),
+    "AWS::EC2::KeyPair": _regional("ec2", "key-pair/{KeyName}"),
+    "AWS::EC2::LaunchTemplate": _regional("ec2", "launch-template/{}"),
+    "AWS::EC2::NatGateway": _regional("ec2", "natgateway/{}"),
+    "AWS::EC2::PlacementGroup": _regional("ec2", "placement-group/{}"),
+    "AWS::EC2::Route": _regional("ec2", "route-table/{RouteTableId}"),
+    "AWS::EC2::RouteTable": _regional("ec2", "route-table/{}"),
+    "AWS::EC2::SecurityGroup": _regional("ec2", "security-group/{}"),
+    "AWS::EC2::SecurityGroupEgress": _regional("ec2", "security-group/{GroupId}"),
+    "AWS::EC2::SecurityGroupIngress": _regional("ec2", "security-group/{GroupId}"),
+    "AWS::EC2::Subnet": _regional("ec2", "subnet/{}"),
+    "AWS::EC2::SubnetRouteTableAssociation": _regional("ec2", "route-table/{RouteTableId}"),
+    "AWS::EC2::VPC": _regional("ec2", "vpc/{}"),
+    "AWS::EC2::VPCDHCPOptionsAssociation": _regional("ec2", "vpc/{VpcId}"),
+    "AWS::EC2::VPCEndpoint": _regional("ec2", "vpc-endpoint/{}"),
+    "AWS::EC2::VPCGatewayAttachment": _regional("ec2", "vpc/{VpcId}"),
+    "AWS::ECR::Repository": _regional("ecr", "repository/{=RepositoryName}"),
+    "AWS::EFS::AccessPoint": _regional("elasticfilesystem", "access-point/{}"),
+    "AWS::EFS::FileSystem": _regional("elasticfilesystem", "file-system/{}"),
+    "AWS::EFS::MountTarget": _regional("elasticfilesystem", "file-system/{FileSystemId}"),
+    "AWS::EKS::AccessEntry": _regional("eks", "access-entry/{ClusterName}/*"),
+    "AWS::EKS::Addon": _regional("eks", "addon/{ClusterName}/{AddonName}/*"),
+    "AWS::EKS::Cluster": _regional("eks", "cluster/{=Name}"),
+    "AWS::EKS::Nodegroup": _regional("eks", "nodegroup/{ClusterName}/*"),
+    "AWS::EKS::PodIdentityAssociation": _regional("eks", "podidentityassociation/{ClusterName}/*"),
+    "AWS::IAM::Group": _regional("iam", "group/{=GroupName}"),
+    "AWS::IAM::InstanceProfile": _regional("iam", "instance-profile/{=InstanceProfileName}"),
+    "AWS::IAM::ManagedPolicy": _regional("iam", "policy/{=ManagedPolicyName}"),
+    "AWS::IAM::OIDCProvider": _regional("iam", "oidc-provider/*"),
+    "AWS::IAM::Policy": _regional("iam", "role/*"),
+    "AWS::IAM::Role": _regional("iam", "role/{=RoleName}"),
+    "AWS::KMS::Alias": _regional("kms", "{AliasName}"),
+    "AWS::KMS::Key": _regional("kms", "key/{}"),
+    "AWS::Lambda::Function": _regional("lambda", "function:{=FunctionName}"),
+    "AWS::Lambda::Permission": _regional("lambda", "function:{FunctionName}"),
+    "AWS::Logs::LogGroup": _regional("logs", "log-group:{=LogGroupName}:*"),
+    "AWS::Logs::ResourcePolicy": _regional("logs", "*"),
+    "AWS::Route53::HostedZone": _regional("route53", "hostedzone/{}"),
+    "AWS::Route53::RecordSet": _regional("route53", "hostedzone/{HostedZoneId}"),
+    "AWS::S3::Bucket": _regional("s3", "{=BucketName}"),
+    "AWS::S3::BucketPolicy": _regional("s3", "{Bucket}"),
+    "AWS::SNS::Subscription": _regional("sns", "*"),
+    "AWS::SNS::Topic": _regional("sns", "{=TopicName}"),
+    "AWS::SNS::TopicPolicy": _regional("sns", "*"),
+    "AWS::SSM::Document": _regional("ssm", "document/{=Name}"),
+    "AWS::SSM::Parameter": _regional("ssm", "parameter/*"),
+}
+"""A type's own ARN."""
+
+ON: Mapping[str, Namer] = {
+    # Actions whose resource is another than the type's own (AWS's service authorization reference).
+    "eks:CreateAccessEntry": _regional("eks", "cluster/{ClusterName}"),
+    "eks:CreateAddon": _regional("eks", "cluster/{ClusterName}"),
+    "eks:CreateNodegroup": _regional("eks", "cluster/{ClusterName}"),
+    "eks:CreatePodIdentityAssociation": _regional("eks", "cluster/{ClusterName}"),
+    "elasticfilesystem:CreateAccessPoint": _regional("elasticfilesystem", "file-system/{FileSystemId}"),
+    "ec2:RunInstances": _regional("ec2", "instance/*"),
+}
+
+
+@functools.cache
+def _schema(kind: str) -> dict[str, Any] | None:
+    """AWS's schema of a type."""
+    folder = Path(os.environ["REHEARSAL_SCHEMAS"])
+    names = _names(folder)
+    if kind not in names:
+        return None
+    found: dict[str, Any] = json.loads((folder / "resources" / f"{names[kind]}.json").read_text())
+    return found
+
+
+@functools.cache
+def _names(folder: Path) -> dict[str, str]:
+    names: dict[str, str] = json.loads((folder / "providers" / "us-east-1.json").read_text())
+    return names
+
+
+def needed(kind: str, operation: str, old: Properties, new: Properties) -> list[str]:
+    """The actions that AWS's handler of `kind` calls for this operation."""
+    schema = _schema(kind)
+    handlers = (schema or {}).get("handlers")
+    if handlers is None:
+        raise ValueError(f"the emulator knows no permissions of {kind}: AWS's schema of it names none")
+    actions = list(handlers.get(operation, {}).get("permissions", []))
+    found = []
+    for action in actions:
+        if READ.match(action) or action.startswith(("s3tables:", "managed-fleets:")):
+            continue
+        properties = TRIGGERS.get(f"{kind} {action}", TRIGGERS.get(action))
+        if properties is None or _touched(properties, operation, old, new):
+            found.append(action)
+    # Every handler ends with a look at what it did.
+    found += [
+        action for action in (handlers.get("read") or {}).get("permissions", []) if READ.match(action) and _own(kind, action)
+    ]
+    return sorted(set(found))
+
+
+def _own(kind: str, action: str) -> bool:
+    """Reads of the type's own service; what belongs to features that the template does not use is read with them."""
+    service = ARNS[kind]({}, "x", lambda longest, lower: "x").split(":")[2] if kind in ARNS else ""
+    return action.split(":")[0] == service
+
+
+def _touched(properties: tuple[str, ...], operation: str, old: Properties, new: Properties) -> bool:
+    if operation == "update":
+        return any(old.get(name) != new.get(name) for name in properties)
+    return any(new.get(name) for name in properties)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _resources(
+    action: str, kind: str, props: Properties, own: str, name: Callable[[Namer], str]
+) -> list[tuple[str, dict[str, str]]]:
+    """(ARN, condition keys) of everything that `action` is asked for."""
+    if READ.match(action):
+        return [("*", {})]
+    if action == "iam:PassRole":
+        roles = sorted({text for text in _strings(props) if re.fullmatch(r"arn:aws:iam::\d+:role/.+", text)})
+        if kind == "AWS::IAM::InstanceProfile":
+            roles = [f"arn:aws:iam::{get_account_id()}:role/{role}" for role in props.get("Roles", [])]
+        return [(role, {"iam:passedtoservice": PASSED_TO.get(kind, "")}) for role in roles]
+    if action == "iam:CreateServiceLinkedRole":
+        service = LINKED_ROLE[kind]
+        return [(f"arn:aws:iam::{get_account_id()}:role/aws-service-role/{service}/*", {"iam:awsservicename": service})]
+    if action.startswith("kms:") and not kind.startswith("AWS::KMS::"):
+        return [(key, {}) for key in sorted({text for text in _strings(props) if re.match(r"arn:aws:kms:.+:key/", text)})]
+    if action in ("kms:CreateKey", "route53:CreateHostedZone", "ssm:PutParameter") and kind != "AWS::SSM::Parameter":
+        return [("*", {})]
+    if action.startswith("iam:") and kind in ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"):
+        for entity, of in (("Role", "Roles"), ("Group", "Groups"), ("User", "Users")):
+            if f"{entity}Policy" in action:
+                return [(f"arn:aws:iam::{get_account_id()}:{entity.lower()}/{one}", {}) for one in props.get(of) or []]
+    return [(name(ON[action]) if action in ON else own, {})]
+
+
+def ask(
+    role: str, kind: str, operation: str, old: Properties, new: Properties, physical_id: str, stack: str, logical_id: str
+) -> None:
+    """Refuse what `role` may not do: ValueError as CloudFormation words it."""
+    if kind.startswith("Custom::") or kind in INVISIBLE or kind == "AWS::CloudFormation::CustomResource":
+        # CloudFormation invokes the function behind a custom resource with the stack's role.
+        token = str(new.get("ServiceToken", ""))
+        if token:
+            _put(role, "lambda:InvokeFunction", token, {})
+        return
+    if kind not in ARNS:
+        raise ValueError(f"the emulator knows no ARN of {kind}: add it to rehearsal/emulator/permissions.py")
+
+    def made_up(longest: int, lower: bool) -> str:
+        return str(provisioners._physical_name(stack, logical_id, lowercase=lower, max_len=longest))
+
+    identifier = physical_id.rpartition("/")[2] if physical_id.startswith("arn:") else physical_id
+    own = ARNS[kind](new, identifier, made_up)
+    for action in needed(kind, operation, old, new):
+        for arn, context in _resources(action, kind, new, own, lambda namer: namer(new, identifier, made_up)):
+            _put(role, action, arn, context)
+
+
+def _put(role: str, action: str, arn: str, context: Mapping[str, str]) -> None:
+    account = get_account_id()
+    name = role.rpartition("/")[2]
+    asked = iam_evaluator.EvalContext(
+        principal_arn=f"arn:aws:sts::{account}:assumed-role/{name}/AWSCloudFormation",
+        principal_type="AssumedRole",
+        principal_account=account,
+        action=action,
+        resource_arn=arn,
+        region=get_region(),
+        secure_transport=True,
+        service_context={**context, "aws:tagkeys": None, "aws:calledviafirst": "cloudformation.amazonaws.com"},
+        principal_keys={"aws:principalarn": role, "aws:principalaccount": account},
+    )
+    if iam_evaluator.evaluate(asked, iam_evaluator._gather_role_policies(name, account)).decision != "Allow":
+        raise ValueError(
+            f"User: {asked.principal_arn} is not authorized to perform: {action} on resource: {arn} because no identity-based "
+            f"policy allows the {action} action (Status Code: 403, AccessDenied)"
+        )
+
+
+_roles: dict[tuple[str, str, str], str] = {}
+"""(account, region, stack name) -> the role that the stack was last given."""
+
+
+def apply() -> None:
+    """Remember each stack's role, and ask it before each resource."""
+    answer = cloudformation.handle_request
+
+    async def remembering(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:
+        asked = parse_qs(body.decode(errors="replace"))
+        if "RoleARN" in asked and "StackName" in asked:
+            name = asked["StackName"][0]
+            name = name.split("/")[1] if name.startswith("arn:") else name
+            _roles[get_account_id(), get_region(), name] = asked["RoleARN"][0]
+        return await answer(method, path, headers, body, query)
+
+    cloudformation.handle_request = remembering
+    stacks._provision_resource = _asked_create(stacks._provision_resource)
+    stacks._update_resource = _asked_update(stacks._update_resource)
+    stacks._delete_resource = _asked_delete(stacks._delete_resource)
+
+
+def _of(stack: str) -> str:
+    return _roles.get((get_account_id(), get_region(), stack), "")
+
+
+def _asked_create(create: Callable[..., Any]) -> Callable[..., Any]:
+    def created(kind: str, logical_id: str, props: Properties, stack: str) -> Any:
+        if role := _of(stack):
+            ask(role, kind, "create", {}, props, "", stack, logical_id)
+        return create(kind, logical_id, props, stack)
+
+    return created
+
+
+def _asked_update(update: Callable[..., Any]) -> Callable[..., Any]:
+    def updated(
+        kind: str, physical_id: str, old: Properties, new: Properties, stack: str, logical_id: str = "", *rest: Any
+    ) -> Any:
+        if (role := _of(stack)) and old != new:
+            replaced = provisioners._replacing_change(kind, old, new)
+            ask(
+                role,
+                kind,
+                "create" if replaced else "update",
+                {} if replaced else old,
+                new,
+                "" if replaced else physical_id,
+                stack,
+                logical_id,
+            )
+        return update(kind, physical_id, old, new, stack, logical_id, *rest)
+
+    return updated
+
+
+def _asked_delete(delete: Callable[..., Any]) -> Callable[..., Any]:
+    def deleted(kind: str, physical_id: str, props: Properties, stack: str = "", logical_id: str = "") -> Any:
+        if role := _of(stack):
+            ask(role, kind, "delete", {}, props, physical_id, stack, logical_id)
+        return delete(kind, physical_id, props, stack, logical_id)
+
+    return deleted
