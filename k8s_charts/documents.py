@@ -25,9 +25,9 @@ from k8s_charts.volume import VolumeChart
 def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
     """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
     steps: list[Chart] = []
+    steps.append(NamespaceChart(app, job))
     if job.engine == "paddlejob" and job.operator.install_operator:
         steps.append(OperatorChart(app, job))
-    steps.append(NamespaceChart(app, job))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     data = DataChart(app, job, outputs, image) if job.splits else None

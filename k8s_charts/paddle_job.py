@@ -14,12 +14,11 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import custom_object, gang, names, network, placement, pod, variables
+from k8s_charts import custom_object, gang, names, network, paddle_job_definition, placement, pod, variables
 from k8s_charts.namespace import takes_the_node
 from k8s_charts.spec import TrainingJob
 from k8s_charts.training_job import DATA_JOB_ANNOTATION
 
-API_VERSION = "batch.paddlepaddle.org/v1"
 CONTAINER = "paddle"
 
 
@@ -70,8 +69,8 @@ class PaddleJobChart(Chart):
         custom_object.add(
             self,
             "PaddleJob",
-            api_version=API_VERSION,
-            kind="PaddleJob",
+            api_version=paddle_job_definition.API_VERSION,
+            kind=paddle_job_definition.KIND,
             name=job.name,
             namespace=job.namespace,
             labels=names.labels(job),

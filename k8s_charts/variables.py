@@ -37,7 +37,7 @@ def field(name: Variable, path: str) -> k8s.EnvVar:
 def identity(*, job_name: str, namespace: str) -> list[k8s.EnvVar]:
     """The run identity: job name, run id, Job object, pod.
 
-    Run id and Job object come from labels that the Job controller sets, because the object's name carries a hash of this very template.
+    Run id and Job object come from labels that the Job controller sets: the object's name carries a hash of this very template.
     """
     return [
         plain(Variable.JOB_NAME, job_name),

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+
 from k8s_charts import schema
 from k8s_charts.errors import JobError
 from k8s_charts.spec import TrainingJob

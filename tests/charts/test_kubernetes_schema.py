@@ -13,7 +13,9 @@ CUSTOM = ("PaddleJob", "PodGroup")
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
+@pytest.mark.parametrize(
+    "version", [pytest.param("1.34", marks=pytest.mark.slow), "1.35", pytest.param("1.36", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_strict_schema(path: Path, version: str) -> None:
     for document in yaml.safe_load_all(path.read_text()):
