@@ -14,6 +14,8 @@ from pathlib import Path
 from rehearsal import machine
 from rehearsal.errors import Failed, Refused, RehearsalError, Unfit
 
+_WIDEST = 100
+"""Columns beyond which a line is no easier to read."""
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -53,6 +55,7 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
     from stacks.settings import SettingError
 
     console = Console(highlight=False)
+    console.width = min(console.width, _WIDEST)
     started = time.monotonic()
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:

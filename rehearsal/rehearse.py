@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_node.contract import JobFolder, Variable
-from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
 from rehearsal import account, interruption, plot
@@ -130,7 +129,7 @@ class Rehearsal:
             if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
                 raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
             but = f" but for {len(left)} that retain keeps" if left else ""
-            self._phase.result = f"cdk destroy --all: every service's inventory is as before{but}"
+            self._phase.result = f"cdk destroy --all: the inventory is as before{but}"
         self._phase = None
         return tuple(left)
 
@@ -161,7 +160,7 @@ class Rehearsal:
         """Once: what of the manifests one machine cannot show; each with its reason in a file."""
         reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
         names = sorted({name for _, names in read.without_effect for name in names})
-        self.screen.print(Text(f"  without effect on one machine: {', '.join(names)}; why: {_shown(reasons)}", style="dim"))
+        self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {_shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job, _ = _jobs(host.manifests)
@@ -209,8 +208,7 @@ class Rehearsal:
         _, job = _jobs(host.manifests)
         with self.screen.phase("measure") as phase:
             found = interruption.run(evaluate(job, host, addresses))
-            baseline = f"{found.baseline_of}: {found.baseline:.3f}"
-            phase.result = f"{found.metric} {found.value:.3f} on {found.records:,} held-back rows ({baseline})"
+            phase.result = f"{found.metric} {found.value:.3f} ({found.baseline_of}: {found.baseline:.3f})"
         return found
 
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -40,7 +41,8 @@ class Phase:
     def moving(self) -> RenderableType:
         """The line at the bottom while it runs."""
         row = _row()
-        row.add_row(self._spinner, self.name, Text(self._now, style="dim"), f"{time.monotonic() - self.started:.0f} s")
+        now = Text(self._now, style="dim", no_wrap=True, overflow="ellipsis")
+        row.add_row(self._spinner, self.name, now, f"{time.monotonic() - self.started:.0f} s")
         return row
 
 
@@ -63,9 +65,13 @@ class Screen:
         if self.console.is_terminal:
             self._live.stop()
 
-    def print(self, *what: RenderableType) -> None:
-        """A lasting line above the moving ones."""
-        self.console.print(*what)
+    def print(self, what: RenderableType) -> None:
+        """Lasting lines above the moving ones."""
+        self.console.print(what)
+
+    def remark(self, text: str, style: str = "dim") -> None:
+        """A lasting line that belongs to the phase that runs: it stands below the phases' results."""
+        self.print(Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3)))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from rehearsal.pods.pod import Pod, PodEnd
 from rehearsal.screen import Phase, Screen
 from rehearsal.training_progress import Pass, TrainingProgress
@@ -28,7 +26,7 @@ class PodScreen:
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         if not end.succeeded:
             codes = ", ".join(str(code) for code in end.codes.values())
-            self.screen.print(Text(f"  pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow"))
+            self.screen.remark(f"pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow")
 
 
 class TrainingScreen(PodScreen):
@@ -63,10 +61,10 @@ class TrainingScreen(PodScreen):
             losses = _losses([trainer.loss for trainer in one.trainers])
             self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
         for line in self._supervisors_words():
-            self.screen.print(Text(f"  {line}", style="dim"))
+            self.screen.remark(line)
 
     def _row(self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = "") -> None:
-        self.screen.print(Text(f"  {number:>6}  {loss:>7}   {losses:<33}{records:>9}  {seconds:>7}", style=style))
+        self.screen.remark(f"{number:>4}  {loss:>7}   {losses:<30}{records:>11}  {seconds:>7}", style=style)
 
     def _supervisors_words(self) -> list[str]:
         """What the first pod's supervisor, which speaks for all, wrote since the last look; each sentence once."""
