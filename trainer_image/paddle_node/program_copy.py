@@ -1,20 +1,24 @@
 """The training program on its way from the image to the job's folder on the volume.
 
 Promises: the folder on the volume is the whole program or the one that was there before, never a mixture; a copy
-that is equal already is left alone; compiled leftovers (`__pycache__`) stay behind.
+that is equal already is left alone; compiled leftovers (`__pycache__`) stay behind, and so do the `..` folders to which
+the links of a mounted ConfigMap lead (the files are copied, not the links).
 """
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 from paddle_node.contract import Variable
 from paddle_node.failure import SettingError
 
-LEFT_BEHIND = shutil.ignore_patterns("__pycache__", "*.pyc", "*.tmp")
+LEFT_BEHIND = shutil.ignore_patterns("__pycache__", "*.pyc", "*.tmp", "..*")
+TRIES = 3
 
 
 def copy_program(source: Path, destination: Path) -> bool:
@@ -27,13 +31,27 @@ def copy_program(source: Path, destination: Path) -> bool:
         raise SettingError(
             f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: {there or 'none'})"
         )
-    if _equal(source, destination):
-        return False
-    fresh = destination.with_name(f".{destination.name}.{os.getpid()}.tmp")
-    stale = destination.with_name(f".{destination.name}.{os.getpid()}.old")
+    for _ in range(TRIES):
+        if _equal(source, destination):
+            return False
+        try:
+            _exchange(source, destination)
+        except FileNotFoundError:
+            continue  # Another pod of the same data job does the same in this moment.
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            continue
+        return True
+    return not _equal(source, destination)
+
+
+def _exchange(source: Path, destination: Path) -> None:
+    fresh = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.tmp")
+    stale = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.old")
     destination.parent.mkdir(parents=True, exist_ok=True)
     try:
-        shutil.copytree(source, fresh, ignore=LEFT_BEHIND, copy_function=shutil.copyfile)
+        _copy(source, fresh)
         # A folder cannot be replaced by rename while it holds files: the old one steps aside for that moment.
         if destination.exists():
             destination.rename(stale)
@@ -41,7 +59,16 @@ def copy_program(source: Path, destination: Path) -> bool:
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(stale, ignore_errors=True)
-    return True
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, ignore=LEFT_BEHIND, copy_function=shutil.copyfile)
+    except shutil.Error as error:
+        # copytree gathers what went wrong as texts; a full volume must be seen as what it is.
+        if "No space left" in str(error) or "quota" in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
+        raise OSError(errno.EIO, str(error.args[0][0][2]), str(target)) from None
 
 
 def _equal(source: Path, destination: Path) -> bool:
@@ -52,6 +79,8 @@ def _equal(source: Path, destination: Path) -> bool:
 def _files(folder: Path) -> list[str]:
     found = []
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".pyc", ".tmp"):
-            found.append(str(path.relative_to(folder)))
+        name = path.relative_to(folder)
+        hidden = any(part == "__pycache__" or part.startswith("..") for part in name.parts)
+        if path.is_file() and not hidden and path.suffix not in (".pyc", ".tmp"):
+            found.append(str(name))
     return found

@@ -2,40 +2,97 @@
 
 Promises: `stage` returns the folder to read only when the number of shards is this job's number of trainers and every
 file has the bytes and the checksum that the manifest states; else a `Failure` (BAD_DATA) says in one sentence
-what is wrong. A volume without a manifest, filled by hand in one of the tutorials' two layouts, works with a warning:
+what is wrong. A copy to local disk is made in parallel and checked while it passes; what an earlier try has copied is
+checked and kept. A volume without a manifest, filled by hand in one of the tutorials' two layouts, works with a warning:
 nothing can be checked there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import xxhash
 
 from paddle_node import data_manifest
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import DataFile, DataManifest
 from paddle_node.failure import Failure
 
 BLOCK = 1 << 20
+WORKERS = 4
+"""Files at a time: a network volume answers several requests faster than one after the other."""
 
 
-def stage(folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print) -> Path:
-    """Where trainer `trainer_id` of `trainers` reads its shard.
+def ready(folder: JobFolder, trainer_id: int) -> bool:
+    """Whether there is something to stage: a complete split, or shards that a person put there.
 
-    Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all.
+    Else the data job is still at work.
+    """
+    if folder.data_manifest.exists():
+        return True
+    return not _splitting(folder) and (folder.shard(trainer_id).exists() or folder.older_shard(trainer_id).exists())
+
+
+def stage(
+    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, copy_to: Path | None = None
+) -> Path:
+    """Where trainer `trainer_id` of `trainers` reads its shard; below `copy_to`, laid out like a job's folder, if that is given.
+
+    Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
+    with VOLUME_FULL when the copy does not fit.
     """
     manifest = data_manifest.read(folder.data_manifest)
     if manifest is None:
-        return _by_hand(folder, trainer_id, report)
-    shard = _own_shard(folder, manifest, trainer_id, trainers)
-    path = folder.shard(trainer_id)
-    _verify(path, shard)
-    return path
+        path = _by_hand(folder, trainer_id, report)
+        files: Sequence[DataFile | None] = [None] * len(names := sorted(_names(path)))
+    else:
+        path = folder.shard(trainer_id)
+        files = _own_files(folder, manifest, trainer_id, trainers)
+        names = [file.name for file in files if file]
+        _refuse_extra(path, names)
+    if copy_to is None:
+        if manifest is not None:
+            with _workers() as pool:
+                list(pool.map(lambda file: verify_file(path / file.name, file) if file else None, files))
+        return path
+    local = JobFolder(copy_to).shard(trainer_id)
+    try:
+        _make_room(local, names)
+        with _workers() as pool:
+            copied = sum(pool.map(lambda name, file: _copy(path / name, local / name, file), names, files))
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise Failure(
+            ExitCode.VOLUME_FULL if full else 1,
+            f"the shard cannot be copied to {copy_to}: {error.strerror}; give the pod more "
+            f"local storage, or leave {Variable.STAGE_TO} empty",
+        ) from None
+    report(
+        f"copied {copied} of {len(names)} files of {path} to {local}" + (", the others were there" if copied < len(names) else "")
+    )
+    return local
+
+
+def verify_file(path: Path, file: DataFile) -> None:
+    """Raises `Failure` (BAD_DATA) unless `path` is what the manifest says of it."""
+    found = xxhash.xxh3_128()
+    size = 0
+    for block in _blocks(path):
+        found.update(block)
+        size += len(block)
+    _compare(path, file, size, found.hexdigest())
 
 
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
+    if _splitting(folder):
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{folder.data_manifest} is missing: the data job has not ended, or was interrupted; let it end first",
+        )
     for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
         if path.is_dir() and any(path.iterdir()):
             report(f"warning: {folder.data_manifest} is missing, so {path} is read unchecked")
@@ -47,7 +104,12 @@ def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) 
     )
 
 
-def _own_shard(folder: JobFolder, manifest: DataManifest, trainer_id: int, trainers: int) -> tuple[DataFile, ...]:
+def _splitting(folder: JobFolder) -> bool:
+    """Shards without a manifest are the data job's, half way, as long as its folder of work is there."""
+    return any((folder.root / ".split").glob("*"))
+
+
+def _own_files(folder: JobFolder, manifest: DataManifest, trainer_id: int, trainers: int) -> tuple[DataFile, ...]:
     if len(manifest.shards) != trainers:
         raise Failure(
             ExitCode.BAD_DATA,
@@ -57,37 +119,84 @@ def _own_shard(folder: JobFolder, manifest: DataManifest, trainer_id: int, train
     return manifest.shards[trainer_id].files
 
 
-def _verify(path: Path, files: tuple[DataFile, ...]) -> None:
+def _names(path: Path) -> set[str]:
     try:
-        there = {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
+        return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     except OSError as error:
         raise Failure(ExitCode.BAD_DATA, f"{path} cannot be read: {error.strerror}") from None
-    extra = there - {file.name for file in files}
+
+
+def _refuse_extra(path: Path, listed: Sequence[str]) -> None:
+    extra = sorted(_names(path) - set(listed))
     if extra:
+        raise Failure(ExitCode.BAD_DATA, f"{path} holds {extra[0]}, which the manifest does not list: remove it, or split again")
+
+
+def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
+    """Copies one file, and checks it on the way; False when it was there already."""
+    if target.exists() and _same(source, target, file):
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    found = xxhash.xxh3_128()
+    size = 0
+    try:
+        with temporary.open("wb") as stream:
+            for block in _blocks(source):
+                stream.write(block)
+                found.update(block)
+                size += len(block)
+        if file is not None:
+            _compare(source, file, size, found.hexdigest())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _same(source: Path, target: Path, file: DataFile | None) -> bool:
+    if file is None:
+        there, here = source.stat(), target.stat()
+        return there.st_size == here.st_size and there.st_mtime_ns <= here.st_mtime_ns
+    try:
+        verify_file(target, file)
+    except Failure:
+        return False
+    return True
+
+
+def _make_room(local: Path, wanted: Sequence[str]) -> None:
+    """Removes what an earlier job or try left, so that the trainer finds nothing but its shard."""
+    local.mkdir(parents=True, exist_ok=True)
+    for name in _names(local) - set(wanted):
+        (local / name).unlink()
+
+
+def _blocks(path: Path) -> Iterator[memoryview]:
+    """The file's bytes, each block good until the next."""
+    buffer = bytearray(BLOCK)
+    view = memoryview(buffer)
+    try:
+        with path.open("rb", buffering=0) as stream:
+            while filled := stream.readinto(buffer):
+                yield view[:filled]
+    except FileNotFoundError:
+        raise Failure(ExitCode.BAD_DATA, f"{path} is missing, though the manifest lists it: split the data again") from None
+    except PermissionError:
         raise Failure(
-            ExitCode.BAD_DATA, f"{path} holds {sorted(extra)[0]}, which the manifest does not list: remove it or split again"
-        )
-    for file in files:
-        verify_file(path / file.name, file)
+            ExitCode.BAD_DATA, f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else"
+        ) from None
 
 
-def verify_file(path: Path, file: DataFile) -> None:
-    """Raises `Failure` (BAD_DATA) unless `path` is what the manifest says of it."""
+def _compare(path: Path, file: DataFile, size: int, digest: str) -> None:
     algorithm, _, expected = file.checksum.partition(":")
     if algorithm != data_manifest.CHECKSUM:
         raise Failure(ExitCode.BAD_DATA, f"{path} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
-    hasher = xxhash.xxh3_128()
-    size = 0
-    try:
-        with path.open("rb", buffering=0) as stream:
-            while block := stream.read(BLOCK):
-                hasher.update(block)
-                size += len(block)
-    except FileNotFoundError:
-        raise Failure(ExitCode.BAD_DATA, f"{path} is missing, though the manifest lists it: split the data again") from None
-    except OSError as error:
-        raise Failure(ExitCode.BAD_DATA, f"{path} cannot be read: {error.strerror}") from None
     if size != file.bytes:
         raise Failure(ExitCode.BAD_DATA, f"{path} has {size} bytes, the manifest says {file.bytes}: split the data again")
-    if hasher.hexdigest() != expected:
+    if digest != expected:
         raise Failure(ExitCode.BAD_DATA, f"{path} is damaged: its checksum is not the manifest's; split the data again")
+
+
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(WORKERS, thread_name_prefix="stage")

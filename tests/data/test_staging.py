@@ -1,0 +1,169 @@
+"""A trainer reads its shard only when it is exactly what the split wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from job_folder import Job
+from paddle_node.failure import Failure
+from paddle_node.staging import ready, stage
+
+
+@pytest.fixture
+def split_job(job: Job, tmp_path: Path) -> Job:
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"line {number}\n" for number in range(9)))
+    job.split(source)
+    return job
+
+
+def refused(job: Job, trainer: int = 1, trainers: int = 3, copy_to: Path | None = None) -> str:
+    with pytest.raises(Failure) as caught:
+        stage(job.folder, trainer, trainers, copy_to=copy_to)
+    assert caught.value.code == 65
+    return caught.value.sentence
+
+
+def test_a_good_shard_is_read_where_it_is(split_job: Job) -> None:
+    assert stage(split_job.folder, 1, 3) == split_job.folder.shard(1)
+
+
+def test_another_number_of_trainers(split_job: Job) -> None:
+    assert refused(split_job, trainers=2) == (
+        f"{split_job.folder.data_manifest} lists 3 shards, but this job has 2 trainers: "
+        "split the data again with as many shards as trainers"
+    )
+
+
+def damage_shortened(job: Job, part: Path) -> str:
+    part.write_bytes(part.read_bytes()[:-1])
+    return f"{part} has 20 bytes, the manifest says 21: split the data again"
+
+
+def damage_changed(job: Job, part: Path) -> str:
+    part.write_bytes(part.read_bytes().replace(b"4", b"5"))
+    return f"{part} is damaged: its checksum is not the manifest's; split the data again"
+
+
+def damage_missing(job: Job, part: Path) -> str:
+    part.unlink()
+    return f"{part} is missing, though the manifest lists it: split the data again"
+
+
+def damage_extra(job: Job, part: Path) -> str:
+    (part.parent / "part-00001").write_text("another shard's\n")
+    return f"{part.parent} holds part-00001, which the manifest does not list: remove it, or split again"
+
+
+def damage_manifest(job: Job, part: Path) -> str:
+    job.folder.data_manifest.write_text("{")
+    return f"{job.folder.data_manifest} is not valid JSON: delete it and split the data again"
+
+
+def damage_balance(job: Job, part: Path) -> str:
+    document = json.loads(job.folder.data_manifest.read_text())
+    document["shards"][0]["files"][0]["records"] = 9
+    document["records"] = 15
+    job.folder.data_manifest.write_text(json.dumps(document))
+    return (
+        f"{job.folder.data_manifest} is not to be trusted: its shards hold between 3 and 9 records: they may differ by 1 at most"
+    )
+
+
+def damage_algorithm(job: Job, part: Path) -> str:
+    text = job.folder.data_manifest.read_text()
+    job.folder.data_manifest.write_text(text.replace("xxh3_128:", "blake9:"))
+    return f"{part} has a checksum by 'blake9': this image knows xxh3_128"
+
+
+def damage_name(job: Job, part: Path) -> str:
+    text = job.folder.data_manifest.read_text()
+    job.folder.data_manifest.write_text(text.replace("part-00000", "../../../etc/passwd"))
+    return f"{job.folder.data_manifest} is not to be trusted: a file is named '../../../etc/passwd', which leads out of its shard"
+
+
+DAMAGES = [value for name, value in sorted(globals().items()) if name.startswith("damage_")]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named_before_any_training(split_job: Job, tmp_path: Path, damage, copied: bool) -> None:
+    sentence = damage(split_job, split_job.folder.shard(1) / "part-00000")
+    assert refused(split_job, copy_to=tmp_path / "local" if copied else None) == sentence
+    assert not list((tmp_path / "local").rglob("part*"))
+
+
+@pytest.mark.parametrize("layout", ["0/data", "data/0"])
+def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, layout: str) -> None:
+    folder = job.folder.root / layout
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("1\n")
+    said: list[str] = []
+    assert ready(job.folder, 0)
+    assert stage(job.folder, 0, 3, said.append) == folder
+    assert said == [f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"]
+    local = stage(job.folder, 0, 3, said.append, tmp_path / "local")
+    assert (local / "train.txt").read_text() == "1\n"
+
+
+def test_no_data_at_all(job: Job) -> None:
+    assert not ready(job.folder, 1)
+    assert refused(job).startswith(f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither ")
+
+
+def test_half_a_split_is_not_taken_for_a_volume_filled_by_hand(split_job: Job) -> None:
+    split_job.folder.data_manifest.unlink()
+    (split_job.folder.root / ".split" / "0123").mkdir(parents=True)
+    assert not ready(split_job.folder, 1)
+    assert refused(split_job).endswith("the data job has not ended, or was interrupted; let it end first")
+
+
+class TestCopy:
+    """Copied to local disk first."""
+
+    def test_it_is_laid_out_as_on_the_volume(self, split_job: Job, tmp_path: Path) -> None:
+        local = stage(split_job.folder, 1, 3, copy_to=tmp_path / "local")
+        assert local == tmp_path / "local" / "1" / "data"
+        assert (local / "part-00000").read_bytes() == split_job.shard(1)
+
+    def test_what_is_there_and_good_is_kept_and_the_rest_made_anew(self, job: Job, tmp_path: Path, small_pieces: None) -> None:
+        source = tmp_path / "in.txt"
+        source.write_text("".join(f"line {number}\n" for number in range(60)))
+        job.split(source)
+        said: list[str] = []
+        local = stage(job.folder, 0, 3, said.append, tmp_path / "local")
+        parts = sorted(local.iterdir())
+        assert len(parts) >= 3
+        kept = parts[0].stat().st_mtime_ns
+        parts[1].write_bytes(b"half")
+        parts[2].unlink()
+        (local / "of-another-job").write_text("x")
+        stage(job.folder, 0, 3, said.append, tmp_path / "local")
+        assert parts[0].stat().st_mtime_ns == kept
+        assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
+        assert said[0] == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
+        assert said[1] == f"copied 2 of {len(parts)} files of {job.folder.shard(0)} to {local}, the others were there"
+
+    @pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
+    def test_a_local_disk_that_is_too_small(self, job: Job, tmp_path: Path) -> None:
+        source = tmp_path / "in.txt"
+        source.write_text("a line\n" * 200_000)
+        job.split(source)
+        small = tmp_path / "local"
+        small.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        try:
+            with pytest.raises(
+                Failure, match=r"cannot be copied to .*: No space left on device; give the pod more local storage"
+            ) as caught:
+                stage(job.folder, 0, 3, copy_to=small)
+            assert caught.value.code == 74
+            assert not list(small.rglob("*.tmp"))
+        finally:
+            subprocess.run(["umount", "-l", str(small)], check=True)
