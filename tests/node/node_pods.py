@@ -50,8 +50,9 @@ class Pods:
         self.hosts.write_text("{}")
         for index in range(count):
             shard = self.folder.shard(index)
-            shard.mkdir(parents=True, exist_ok=True)
-            (shard / "part-00000").write_text("a record\n")
+            if not shard.exists():
+                shard.mkdir(parents=True)
+                (shard / "part-00000").write_text("a record\n")
 
     def address(self, index: int) -> str:
         """With pod-list, a replacement gets a new address, as it would in a cluster."""
@@ -147,10 +148,11 @@ class Pods:
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 status = (entry / "stat").read_text().rpartition(")")[2].split()
-                line = (entry / "cmdline").read_bytes().split(b"\0")
+                words = (entry / "cmdline").read_bytes().split(b"\0") + (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if status[1] == parent and role.encode() in line:
+            names = (role.encode(), {"server": b"TRAINING_ROLE=PSERVER", "trainer": b"TRAINING_ROLE=TRAINER"}[role])
+            if status[1] == parent and any(name in words for name in names):
                 return int(entry.name)
         raise LookupError(f"pod {index} runs no {role}")
 

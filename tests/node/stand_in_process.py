@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -62,6 +63,8 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
                 sys.exit(settings.get("code", 7))
             if settings.get("always_fail") == index:
                 sys.exit(settings.get("code", 7))
+            if settings.get("orphans"):
+                subprocess.run(["sh", "-c", "setsid sleep 0.2 &"], check=True)
             if settings.get("hang") == [index, number, step]:
                 time.sleep(3600)
             for server in servers:

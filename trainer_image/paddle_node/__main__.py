@@ -34,7 +34,7 @@ def main(
         try:
             runtime = runtime_by_name(node.runtime)
         except ValueError as error:
-            raise SettingError(f"{contract.Variable.RUNTIME} is {error}") from None
+            raise SettingError(f"{contract.Variable.RUNTIME}: {error}") from None
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
         found = discovery.of(node, lambda text: _report(node, text))

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from paddle_node import attempts, background, children, health, lease, passes
 from paddle_node.attempts import Record
 from paddle_node.children import Child, Children
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import FAIL_JOB, ExitCode, Variable
 from paddle_node.discovery import Discovery
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import Failure
@@ -554,7 +554,9 @@ class Supervisor:
 
 def _code(code: int | None) -> str:
     """An exit code as people read it."""
-    if code is not None and code > 128:
-        with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):
+        if code is not None and code > 128 and code != ExitCode.TERMINATED:
             return f"{code} ({signal.Signals(code - 128).name})"
+        if code in FAIL_JOB or code == ExitCode.VOLUME_FULL:
+            return f"{code} ({ExitCode(code).name})"
     return str(code)

@@ -1,0 +1,87 @@
+"""The door: every wrong setting is one sentence that names it, what was found and what is allowed."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from paddle_node import environment
+from paddle_node.failure import SettingError
+
+GOOD = {
+    "JOB_NAME": "job",
+    "TRAIN_CONFIG_DIR": "quick_start",
+    "CONF_PADDLE_GRADIENT_NUM": "3",
+    "JOB_COMPLETION_INDEX": "2",
+    "PADDLE_NODE_RUN_ID": "uid",
+    "PADDLE_NODE_SERVICE": "job",
+    "POD_IP": "10.0.0.3",
+}
+
+
+def test_the_tutorials_values_are_the_defaults():
+    node = environment.parse(GOOD, ["--flag", "a b"])
+    assert str(node.folder.root) == "/home/jobpath/job"
+    assert str(node.program) == "/home/jobpath/job/quick_start"
+    assert (node.trainer_id, node.trainers, list(node.ports), node.control_port) == (2, 3, [7164, 7165, 7166, 7167], 7163)
+    assert (node.runtime, node.discovery, node.job_object, node.arguments) == ("fleet-ps", "index", "job", ("--flag", "a b"))
+    assert node.home == Path("/home/paddle")
+
+
+def test_paths_begin_at_the_rehearsals_root():
+    node = environment.parse({**GOOD, "PADDLE_NODE_ROOT": "/tmp/pod"})
+    assert (str(node.folder.root), str(node.home)) == ("/tmp/pod/home/jobpath/job", "/tmp/pod/home/paddle")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"JOB_NAME": ""}, "JOB_NAME is missing: the job's name, which is its folder on the volume"),
+        ({"JOB_NAME": "../other"}, "JOB_NAME is '../other': the name of one folder is needed, without a slash"),
+        ({"JOB_PATH": "jobs"}, "JOB_PATH is 'jobs': an absolute path is needed, such as /home/jobpath"),
+        ({"CONF_PADDLE_GRADIENT_NUM": "0"}, "CONF_PADDLE_GRADIENT_NUM is '0': a whole number from 1 to 10000 is needed"),
+        ({"CONF_PADDLE_GRADIENT_NUM": "three"}, "CONF_PADDLE_GRADIENT_NUM is 'three': a whole number from 1 to 10000 is needed"),
+        ({"JOB_COMPLETION_INDEX": "3"}, "JOB_COMPLETION_INDEX is 3: with CONF_PADDLE_GRADIENT_NUM=3 it must be 0 to 2"),
+        ({"JOB_COMPLETION_INDEX": ""}, "JOB_COMPLETION_INDEX is missing: an Indexed Job sets it"),
+        ({"PADDLE_NODE_RUN_ID": ""}, "PADDLE_NODE_RUN_ID is missing: the Job's UID"),
+        ({"PADDLE_NODE_SERVICE": ""}, "PADDLE_NODE_SERVICE is missing: the headless Service by which 3 trainers find each other"),
+        ({"PADDLE_NODE_DISCOVERY": "dns"}, "PADDLE_NODE_DISCOVERY is 'dns': allowed are index, pod-list"),
+        ({"CONF_PADDLE_PORT": "65534"}, "CONF_PADDLE_PORT is 65534: the pserver's last port would be 65537"),
+        ({"PADDLE_NODE_CONTROL_PORT": "7165"}, "PADDLE_NODE_CONTROL_PORT is 7165: the pserver listens on 7164 to 7167"),
+        ({"PADDLE_NODE_PEER_DEADLINE": "-1"}, "PADDLE_NODE_PEER_DEADLINE is '-1': a number of seconds above 0 is needed"),
+        ({"PADDLE_NODE_PEER_DEADLINE": "nan"}, "PADDLE_NODE_PEER_DEADLINE is 'nan': a number of seconds above 0 is needed"),
+        ({"POD_IP": "job-0"}, "POD_IP is 'job-0': the pod's IPv4 or IPv6 address is needed"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(change, sentence):
+    with pytest.raises(SettingError) as error:
+        environment.parse(GOOD | change)
+    assert error.value.sentence.startswith(sentence)
+    assert error.value.code == 2
+
+
+def test_the_entry_says_it_without_a_traceback_and_at_once(tmp_path):
+    entry = Path(__file__).parents[2] / "trainer_image/start_paddle.py"
+    last_words = tmp_path / "dev/termination-log"
+    last_words.parent.mkdir()
+    last_words.touch()
+    environ = GOOD | {"PADDLE_NODE_RUNTIME": "mpi", "PADDLE_NODE_ROOT": str(tmp_path)}
+    began = time.monotonic()
+    pod = subprocess.run([sys.executable, entry], env=environ, capture_output=True, text=True)
+    assert time.monotonic() - began < 2
+    assert pod.returncode == 2
+    assert pod.stderr == ""
+    assert pod.stdout.startswith("[supervisor] PADDLE_NODE_RUNTIME: 'mpi' is no runtime: ")
+    assert last_words.read_text() in pod.stdout.replace("[supervisor] ", "")
+
+
+def test_a_pod_imports_nothing_that_is_slow():
+    modules = subprocess.run(
+        [sys.executable, "-c", "import sys, paddle_node.__main__; print(*sys.modules)"],
+        env={"PYTHONPATH": str(Path(__file__).parents[2] / "trainer_image")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert not {"kubernetes", "paddle", "numpy", "boto3", "pydantic", "yaml", "urllib3", "xxhash"} & set(modules)

@@ -1,0 +1,128 @@
+"""The lease: one holder however many try, refused while it lives, free when it is dead, judged by one's own clock."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from paddle_node import lease
+from paddle_node.failure import Failure
+
+EXPIRY = 9.0
+
+
+class Clock:
+    """Sleeping costs nothing; `each` is called once for every second slept."""
+
+    def __init__(self, each=lambda: None):
+        self.slept, self._each = 0.0, each
+
+    def __call__(self, seconds: float) -> None:
+        self.slept += seconds
+        self._each()
+
+
+def acquire(folder: Path, run: str, boot: str, clock=None) -> lease.Lease:
+    return lease.acquire(folder / "run", run, boot, EXPIRY, sleep=clock or Clock())
+
+
+def test_a_living_run_is_not_disturbed(tmp_path):
+    first = acquire(tmp_path, "one", "a")
+    clock = Clock(each=first.beat)
+    with pytest.raises(Failure) as refused:
+        acquire(tmp_path, "two", "b", clock)
+    assert refused.value.code == 73
+    assert refused.value.sentence == (
+        f"{tmp_path.parent / tmp_path.name / 'run'}".removesuffix("/run").rpartition("/")[0]
+        + " is in use by run one: give this job another name, or wait until that run has ended"
+    )
+    assert clock.slept <= 1.0
+    first.beat()
+
+
+def test_a_dead_run_is_waited_for_until_it_expires(tmp_path):
+    acquire(tmp_path, "one", "a")
+    clock = Clock()
+    second = acquire(tmp_path, "two", "b", clock)
+    assert EXPIRY <= clock.slept < EXPIRY + 1.1
+    second.beat()
+    assert [file.name for file in (tmp_path / "run").glob("lease-*")] == ["lease-00002.json"]
+
+
+def test_a_run_that_ended_is_not_waited_for(tmp_path):
+    acquire(tmp_path, "one", "a").release()
+    clock = Clock()
+    acquire(tmp_path, "two", "b", clock)
+    assert clock.slept == 0
+
+
+def test_a_new_pod_of_the_same_run_takes_over_and_the_old_one_notices(tmp_path):
+    old = acquire(tmp_path, "one", "a")
+    clock = Clock()
+    new = acquire(tmp_path, "one", "b", clock)
+    assert clock.slept == 0
+    with pytest.raises(lease.TakenOver) as lost:
+        old.beat()
+    assert lost.value.same_run
+    new.beat()
+
+
+def test_a_holder_that_was_suspended_past_its_expiry_notices(tmp_path):
+    first = acquire(tmp_path, "one", "a")
+    acquire(tmp_path, "two", "b")
+    with pytest.raises(lease.TakenOver) as lost:
+        first.beat()
+    assert not lost.value.same_run
+
+
+def test_of_many_that_find_a_dead_lease_one_gets_it(tmp_path):
+    acquire(tmp_path, "dead", "z")
+    together = threading.Barrier(8)
+    won, refused = [], []
+
+    def contend(number: int) -> None:
+        waited = Clock()
+
+        def sleep(seconds: float) -> None:
+            waited(seconds)
+            if waited.slept == EXPIRY:
+                together.wait()
+
+        try:
+            won.append(lease.acquire(tmp_path / "run", f"run-{number}", f"boot-{number}", EXPIRY, sleep=sleep))
+        except threading.BrokenBarrierError:
+            refused.append(number)
+        except Failure:
+            refused.append(number)
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    # The winner beats while the others look again.
+    for _ in range(2000):
+        if len(won) + len(refused) == 8:
+            break
+        for holder in list(won):
+            holder.beat()
+        for thread in threads:
+            thread.join(0.002)
+    together.abort()
+    for thread in threads:
+        thread.join(5)
+    assert len(won) == 1
+    won[0].beat()
+
+
+def test_an_empty_file_is_somebody_who_has_just_begun(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "lease-00001.json").touch()
+    clock = Clock(each=lambda: (folder / "lease-00001.json").write_text(json.dumps({"run": "quick", "boot": "q", "beats": 0})))
+    with pytest.raises(Failure, match="in use by run quick"):
+        acquire(tmp_path, "two", "b", clock)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(Failure, match="run takes no file: "):
+        acquire(tmp_path, "one", "a")

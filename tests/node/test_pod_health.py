@@ -1,0 +1,80 @@
+"""The probe looks at progress: it fails only in the pod that holds the others up, and names who is waited for."""
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from paddle_node import health
+
+IMAGE = Path(__file__).parents[2] / "trainer_image"
+TRAINING = {
+    "clock": 100.0,
+    "state": "training",
+    "trainer_id": 1,
+    "trainer": {"pass": 3, "step": 17, "seconds": 2.0, "waits_in": None, "waits_for": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "now", "expected"),
+    [
+        ({}, 101, (True, "training: pass 3, step 17, 3 s ago")),
+        ({}, 120, (False, "the supervisor has been silent for 20 s")),
+        (
+            {"seconds": 50.0},
+            101,
+            (False, "training: pass 3, step 17; no step for 51 s (PADDLE_NODE_STALL is 30), and it waits for nobody"),
+        ),
+        (
+            {"seconds": 50.0, "waits_in": "barrier step", "waits_for": [0, 2]},
+            101,
+            (True, "training: pass 3, step 17; waits for trainer 0, 2 in barrier step since 51 s"),
+        ),
+        ({"pass": None, "step": None, "seconds": 40.0}, 101, (False, "training: before the first step; no step for 41 s")),
+    ],
+)
+def test_judgement(change, now, expected):
+    healthy, sentence = health.judge({**TRAINING, "trainer": TRAINING["trainer"] | change}, now, 30)
+    assert healthy is expected[0]
+    assert sentence.startswith(expected[1])
+
+
+def test_waiting_for_data_or_peers_is_healthy():
+    assert health.judge({"clock": 1.0, "state": "waiting for peers", "trainer": None}, 2, 30) == (True, "waiting for peers")
+
+
+def test_no_status_yet():
+    assert health.judge(None, 2, 30)[0] is False
+
+
+def probe(pods, index, stall):
+    root = pods.pods[index].life / "root"
+    (root / "opt").mkdir(exist_ok=True)
+    if not (root / "opt/paddle").exists():
+        (root / "opt/paddle").symlink_to(IMAGE)
+    environ = {"PATH": os.environ["PATH"], "PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_STALL": stall}
+    return subprocess.run(["sh", IMAGE / "healthy.sh"], env=environ, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_stuck_step_is_the_fault_of_one_pod_and_the_others_name_it(job):
+    pods = job(stand_in={"hang": [1, 0, 2]})
+    pods.start()
+    pods.wait_for(0, "attempt 1")
+    time.sleep(4)
+    others = probe(pods, 0, "2")
+    assert others.returncode == 0
+    assert re.fullmatch(r"training: pass 0, step \d; waits for trainer 1 in barrier step since \d s\n", others.stdout), others
+    stuck = probe(pods, 1, "2")
+    assert stuck.returncode == 1
+    assert "no step for" in stuck.stderr and "it waits for nobody" in stuck.stderr
+    assert probe(pods, 1, "60").returncode == 0
+    # What Kubernetes does then: the container is killed, and everybody goes on with its replacement.
+    pods.stand_in["hang"] = None
+    pods.kill(1)
+    pods.start(1)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(1) == pods.undisturbed

@@ -1,0 +1,93 @@
+"""What PID 1 owes its pod: stubborn children, orphans, a supervisor that was suspended, a volume that is full."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_a_trainer_that_does_not_leave_is_ended_when_the_grace_period_is_over(job):
+    pods = job(stand_in={"hang": [1, 0, 1]}, GRACE="1.5")
+    pods.start()
+    pods.wait_for(1, "attempt 1: from pass 0")
+    time.sleep(0.5)
+    began = time.monotonic()
+    pods.terminate()
+    assert pods.codes() == [143, 143, 143], pods.logs()
+    assert 1.0 < time.monotonic() - began < 3.5
+
+
+def test_orphans_are_reaped(job):
+    pods = job(count=1, stand_in={"orphans": True, "passes": 1, "steps": 12})
+    pods.start()
+    pods.wait_for(0, "attempt 1")
+    time.sleep(0.6)
+    zombies = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = entry.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        zombies += state == "Z" and parent == str(pods.pods[0].pid)
+    assert zombies <= 1
+    assert pods.codes() == [0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_supervisor_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
+    # As a node that the network has forgotten for a while.
+    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods.start()
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.pods[index].send_signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    pods.wait_for(2, "said nothing for 6 s" if index else "the pod of trainer 0 was lost", 12)
+    assert time.monotonic() - stopped < 10
+    pods.pods[index].send_signal(signal.SIGCONT)
+    assert pods.codes(40) == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+    assert len(pods.attempts()) == 2
+
+
+@pytest.fixture
+def small_volume(tmp_path):
+    """A volume of 400 KB that really is full."""
+    volume = tmp_path / "small"
+    volume.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", volume], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    yield volume
+    subprocess.run(["umount", "-l", volume], check=True)
+
+
+def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume):
+    pods = job(count=1)
+    shutil.move(tmp_path / "jobs/job", small_volume / "job")
+    (tmp_path / "jobs/job").symlink_to(small_volume / "job")
+    with contextlib.suppress(OSError), (small_volume / "other").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1024))
+    pods.start()
+    assert pods.codes() == [74], pods.logs()
+    assert "No space left on device" in pods.log(0)
+    assert "Traceback" not in pods.log(0)
+
+
+def test_nothing_of_a_pod_outlives_it(job):
+    pods = job(count=1, stand_in={"passes": 50})
+    pods.start()
+    pods.wait_for(0, "attempt 1: from pass 0")
+    children = [pods.child(0, "trainer"), pods.child(0, "server")]
+    pods.terminate()
+    assert pods.codes() == [143]
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
