@@ -20,6 +20,7 @@ UID = 65532
 """The user of the operator's image."""
 HEALTH_PORT = 8081
 _READ = ["get", "list", "watch"]
+_OWN = [*_READ, "create", "update", "delete"]
 
 
 class OperatorChart(Chart):
@@ -68,13 +69,11 @@ class OperatorChart(Chart):
             k8s.PolicyRule(api_groups=[group], resources=["paddlejobs/status"], verbs=["get", "update", "patch"]),
             # Owning pods with blockOwnerDeletion takes the right to the owner's finalizers.
             k8s.PolicyRule(api_groups=[group], resources=["paddlejobs/finalizers"], verbs=["update"]),
-            k8s.PolicyRule(api_groups=[""], resources=["pods", "services", "configmaps"], verbs=[*_READ, "create", "update", "delete"]),
+            k8s.PolicyRule(api_groups=[""], resources=["pods", "services", "configmaps"], verbs=_OWN),
             k8s.PolicyRule(api_groups=[""], resources=["events"], verbs=["create", "patch"]),
         ]
         if self._job.gang.kind == "volcano":
-            rules.append(
-                k8s.PolicyRule(api_groups=["scheduling.volcano.sh"], resources=["podgroups"], verbs=[*_READ, "create", "update", "delete"])
-            )
+            rules.append(k8s.PolicyRule(api_groups=["scheduling.volcano.sh"], resources=["podgroups"], verbs=_OWN))
         namespace = self._job.namespace
         k8s.KubeRole(self, "Role", metadata=self._metadata(namespace), rules=rules)
         k8s.KubeRoleBinding(

@@ -31,7 +31,8 @@ def _text(description: str) -> dict[str, Any]:
 
 def _replicas(what: str) -> dict[str, Any]:
     # The inside of a pod template is Kubernetes' own: it is checked when the operator makes the pods.
-    container = {"type": "object", **_OPEN, "required": ["name", "image"], "properties": {"name": _text("Name."), "image": _text("Image.")}}
+    named = {"name": _text("Name."), "image": _text("Image.")}
+    container = {"type": "object", **_OPEN, "required": ["name", "image"], "properties": named}
     pod = {
         "type": "object",
         **_OPEN,
@@ -83,7 +84,12 @@ def _spec() -> dict[str, Any]:
                 "default": "Never",
                 "description": "When the pods of a job that ended are deleted, and with them their logs.",
             },
-            "intranet": {"type": "string", "enum": list(INTRANETS), "default": "PodIP", "description": "How pods reach each other."},
+            "intranet": {
+                "type": "string",
+                "enum": list(INTRANETS),
+                "default": "PodIP",
+                "description": "How pods reach each other.",
+            },
             "withGloo": {"type": "integer", "enum": [0, 1, 2], "description": "0: off; 1: workers; 2: workers and servers."},
             "elastic": _whole(0, description="Elastic level; collective jobs only."),
             "schedulingPolicy": scheduling,
@@ -116,10 +122,11 @@ def spec() -> dict[str, Any]:
     def column(name: str, path: str, kind: str = "string") -> dict[str, Any]:
         return {"name": name, "type": kind, "jsonPath": path}
 
+    called = {"kind": KIND, "listKind": f"{KIND}List", "plural": "paddlejobs", "singular": "paddlejob", "shortNames": ["pdj"]}
     return {
         "group": GROUP,
         "scope": "Namespaced",
-        "names": {"kind": KIND, "listKind": f"{KIND}List", "plural": "paddlejobs", "singular": "paddlejob", "shortNames": ["pdj"]},
+        "names": called,
         "versions": [
             {
                 "name": VERSION,

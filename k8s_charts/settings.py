@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from paddle_node import contract
@@ -86,8 +86,8 @@ class Data(Settings):
         default=None,
         min_length=1,
         description=(
-            "A local file (relative to this file; uploaded before the job starts), an absolute path in the container, "
-            "s3://bucket/prefix, or https://..."
+            "A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, "
+            "https://..., or a path on the volume, below its mount path."
         ),
     )
     prepared: bool = Field(
@@ -121,7 +121,7 @@ class Data(Settings):
     def _one_origin(self) -> Data:
         if self.source is None and not self.prepared:
             raise sentence(
-                "data.source is missing: a local file, a path in the container, s3://bucket/prefix or https://... is allowed; "
+                "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
                 "with `prepared: true` the shards are on the volume already"
             )
         if self.source is not None and self.prepared:
@@ -130,17 +130,29 @@ class Data(Settings):
             scheme, separator, rest = self.source.partition("://")
             if separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
                 raise sentence(
-                    f"data.source is {self.source}: a local file, a path in the container, s3://bucket/prefix "
-                    "and https:// or http:// addresses are allowed"
+                    f"data.source is {self.source}: a local file, s3://bucket/prefix, an https:// or http:// address "
+                    "and a path on the volume are allowed"
                 )
+            if not separator and PurePosixPath(self.source).name in ("", "..", "~"):
+                raise sentence(f"data.source is {self.source}: name a file, not a folder alone")
+            if self.source.startswith("~") and not self.source.startswith("~/"):
+                raise sentence(f"data.source is {self.source}: only ~/ is expanded, write the folder out")
         return self
 
+    _mount_path: str = PrivateAttr(default=contract.VOLUME_MOUNT)
+
+    def mounted_at(self, mount_path: str) -> Data:
+        """The same data for a volume that the containers see elsewhere."""
+        data = self.model_copy()
+        data._mount_path = mount_path
+        return data
+
     @property
-    def local_file(self) -> PurePosixPath | None:
-        """The local file to upload; None where the data job reads the source itself."""
-        if self.source is None or "://" in self.source or self.source.startswith("/"):
+    def local_file(self) -> Path | None:
+        """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
+        if self.source is None or "://" in self.source or PurePosixPath(self.source).is_relative_to(self._mount_path):
             return None
-        return PurePosixPath(self.source)
+        return Path(self.source).expanduser()
 
 
 class Resources(Settings):

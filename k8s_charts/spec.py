@@ -124,9 +124,13 @@ class TrainingJob(Settings):
         except ValidationError as error:
             # The rules that span settings come last, so a plain slip is explained first.
             raise JobError(explain(cls, error.errors()[0])) from None
-        if job.program.path is None:
-            return job
-        return job.model_copy(update={"program": job.program.with_files(program_files.read(folder / job.program.path))})
+        # What a part of the job cannot know by itself: the program's files, and where the volume is mounted.
+        found: dict[str, object] = {}
+        if job.program.path is not None:
+            found["program"] = job.program.with_files(program_files.read(folder / job.program.path))
+        if job.data is not None:
+            found["data"] = job.data.mounted_at(job.volume.mount_path)
+        return job.model_copy(update=found)
 
     @property
     def operator(self) -> PaddleJobSettings:
