@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -26,13 +26,13 @@ from paddle_node.agreement import Agreement
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.ending import leave
+from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.network import Model, embedding, ids, label, number, pooled
 from paddle_node.shard import Reader, lines
 
 __all__ = ["Evaluated", "Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
-Sample = Mapping[str, Any]
 Sampler = Callable[[str], Sample | None]
 """From a record to {input: value}; None leaves the record out (it is counted as skipped)."""
 
@@ -100,20 +100,27 @@ class Job:
         learning_rate: float = 0.01,
         batch: int = 64,
         optimizer: Any = None,
+        sync: bool = False,
         reader: Reader = lines,
     ) -> NoReturn:
-        """Trains, serves or evaluates, then ends the process.
+        """Trains on parameter servers, serves or evaluates, then ends the process.
 
-        `optimizer` is Adam with `learning_rate` unless given; `batch` counts records a step of one trainer.
+        `network` builds a static program out of this module's inputs and embeddings. `optimizer` is Adam with
+        `learning_rate` unless given; `batch` counts records a step of one trainer. `sync` makes all trainers take
+        each step together: slower, see docs/runtimes.md.
         """
         import paddle
 
+        self._expect("fleet-ps", "run_collective")
         paddle.enable_static()
         # To Paddle a seed of 0 means none. The rows of embeddings are drawn by the pservers, which take no seed.
         paddle.static.default_startup_program().random_seed = self.node.seed + 1
         paddle.static.default_main_program().random_seed = self.node.seed + 1
         if self.role == "EVALUATOR":
-            self._evaluate(network, sample, reader)
+            from paddle_node.local_model import LocalModel
+
+            directory = self.folder.pass_dir(self.evaluated_pass)
+            self._evaluate(lambda samples: LocalModel(directory, network).evaluate(samples), sample, reader)
         from paddle_node.parameter_servers import ParameterServers
 
         with paddle.base.unique_name.guard():
@@ -124,10 +131,39 @@ class Job:
         if self.role == "PSERVER":
             servers.serve()
             leave(ExitCode.DONE)
-        from paddle_node.training import Training
+        from paddle_node.parameter_server_engine import ParameterServerEngine
 
-        Training(self, servers, model, network, sample, batch, self._shard(reader)).run()
-        leave(ExitCode.DONE)
+        self._train(ParameterServerEngine(servers, model, network, sync), sample, batch, reader)
+
+    def run_collective(
+        self,
+        layer: Callable[[], Any],
+        forward: Callable[[Any, Sequence[Sample]], Model],
+        sample: Sampler,
+        *,
+        learning_rate: float = 0.01,
+        batch: int = 64,
+        optimizer: Callable[[Any], Any] | None = None,
+        reader: Reader = lines,
+    ) -> NoReturn:
+        """Trains with the whole model in every trainer, or evaluates, then ends the process.
+
+        `layer()` makes a paddle.nn.Layer, `forward(layer, samples)` a Model of tensors out of a batch;
+        `optimizer(parameters)` makes one, Adam with `learning_rate` unless given.
+        """
+        import paddle
+
+        self._expect("collective", "run")
+        from paddle_node import collective_engine
+
+        paddle.seed(self.node.seed)
+        made = layer()
+        if self.role == "EVALUATOR":
+            directory = self.folder.pass_dir(self.evaluated_pass)
+            self._evaluate(lambda samples: collective_engine.evaluate(directory, made, forward, samples), sample, reader)
+        parameters = made.parameters()
+        chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
+        self._train(collective_engine.CollectiveEngine(made, forward, chosen), sample, batch, reader)
 
     @property
     def resume_from(self) -> Path | None:
@@ -146,12 +182,22 @@ class Job:
     def _shard(self, reader: Reader) -> shard.Shard:
         return shard.of_trainer(self.folder, self.trainer_id, reader)
 
-    def _evaluate(self, network: Callable[[], Model], sample: Sampler, reader: Reader) -> NoReturn:
-        from paddle_node.local_model import LocalModel
+    def _expect(self, runtime: str, otherwise: str) -> None:
+        if self.node.runtime != runtime:
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{Variable.RUNTIME} is {self.node.runtime}, and this program needs {runtime}: set that, or call job.{otherwise}",
+            )
 
+    def _train(self, engine: Engine, sample: Sampler, batch: int, reader: Reader) -> NoReturn:
+        from paddle_node.training import Training
+
+        Training(self, engine, sample, batch, self._shard(reader)).run()
+        leave(ExitCode.DONE)
+
+    def _evaluate(self, judge: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler, reader: Reader) -> NoReturn:
         held_out = shard.held_out(self.folder, reader)
-        model = LocalModel(self.folder.pass_dir(self.evaluated_pass), network)
-        found = model.evaluate(made for made in map(sample, held_out) if made is not None)
+        found = judge(made for made in map(sample, held_out) if made is not None)
         if not found:
             raise Failure(ExitCode.BAD_DATA, f"{held_out.name} has no records: hold some out when the data is split")
         raise Evaluated({"pass": self.evaluated_pass, **found})

@@ -6,7 +6,6 @@ a parameter which the pass lacks is refused by name.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from paddle import static
 from paddle.base import unique_name
 
 from paddle_node import network, tables
+from paddle_node.judgement import judge
 from paddle_node.passes import DamagedPass
 
 BATCH = 500
@@ -58,7 +58,7 @@ class LocalModel:
             answers += [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
         if not answers:
             return {}
-        return _accuracy(self._model, answers, predictions) if self._model.answers else _error(answers, predictions)
+        return judge(self._model.answers, answers, predictions)
 
     def export(self, prefix: Path) -> None:
         """`<prefix>.pdmodel` and `.pdiparams`, which any Paddle loads by `paddle.static.load_inference_model`."""
@@ -78,28 +78,3 @@ def export_size(directory: Path) -> int:
 def _inputs(program: Any) -> set[str]:
     used = {name for op in program.global_block().ops for name in op.input_arg_names}
     return {variable.name for variable in program.list_vars() if variable.is_data and variable.name in used}
-
-
-def _accuracy(model: network.Model, answers: list[Any], predictions: list[Any]) -> dict[str, Any]:
-    right = np.argmax(np.concatenate(predictions), axis=1) == np.array(answers)
-    commonest, count = Counter(map(int, answers)).most_common(1)[0]
-    name = model.answers[commonest] if 0 <= commonest < len(model.answers) else "an answer that training never saw"
-    return {
-        "metric": "accuracy",
-        "value": round(float(right.mean()), 4),
-        "baseline": round(count / len(answers), 4),
-        "baseline_of": f"always guessing {name}",
-        "records": len(answers),
-    }
-
-
-def _error(answers: list[Any], predictions: list[Any]) -> dict[str, Any]:
-    truth = np.array(answers, dtype=np.float64)
-    error = np.concatenate(predictions).reshape(-1) - truth
-    return {
-        "metric": "rmse",
-        "value": round(float(np.sqrt((error**2).mean())), 4),
-        "baseline": round(float(truth.std()), 4),
-        "baseline_of": f"always guessing {truth.mean():.2f}",
-        "records": len(answers),
-    }

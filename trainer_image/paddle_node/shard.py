@@ -44,6 +44,10 @@ class Shard:
         for file in self.files:
             yield from self._reader(file)
 
+    def count(self) -> int:
+        """How many records there are: the manifest's word, or a look through the files."""
+        return sum(1 for _ in self) if self.expected is None else self.expected
+
     def shuffled(self, *order: int) -> Iterator[str]:
         """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
         randomness = random.Random("/".join(map(str, order)))

@@ -2,7 +2,8 @@
 
 Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has
 arrived; `done` of the last pass exists before any trainer leaves; SIGTERM ends training at the next step with all
-that was trained so far on the volume.
+that was trained so far on the volume. Where trainers go in lockstep, all make the same number of steps, however
+the records fall: one with a step more would wait for the others for ever.
 """
 
 from __future__ import annotations
@@ -13,69 +14,46 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from paddle import static
-
 from paddle_node import interruption, passes
 from paddle_node.contract import ExitCode
 from paddle_node.ending import leave
+from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.interruption import Interruption, Position
-from paddle_node.local_model import LARGEST_EXPORT, LocalModel, export_size
-from paddle_node.network import Feeder, Model
-from paddle_node.parameter_servers import ParameterServers
 from paddle_node.shard import Shard
 
 if TYPE_CHECKING:
     from paddle_node.fleet import Job
 
-Sample = Mapping[str, Any]
-
 
 class Training:
     """One trainer in one attempt."""
 
-    def __init__(
-        self,
-        job: Job,
-        servers: ParameterServers,
-        model: Model,
-        network: Callable[[], Model],
-        sample: Callable[[str], Sample | None],
-        batch: int,
-        shard: Shard,
-    ) -> None:
+    def __init__(self, job: Job, engine: Engine, sample: Callable[[str], Sample | None], batch: int, shard: Shard) -> None:
         self._job = job
         self._session = job.session
         self._folder = job.folder
-        self._servers = servers
-        self._model = model
-        self._network = network
+        self._engine = engine
         self._sample = sample
         self._batch = batch
         self._shard = shard
-        self._executor = static.Executor()
-        self._feeder = Feeder(servers.program)
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
 
     def run(self) -> None:
         """From the newest complete pass, or the interrupted one behind it, to the last."""
         signal.signal(signal.SIGTERM, self._stop)
-        self._executor.run(static.default_startup_program())
-        self._session.servers()
-        self._servers.connect()
-        self._session.barrier("connected")
+        self._engine.connect(self._session)
         if self._job.resume_from is not None:
             if self._first:
                 passes.verify(self._job.resume_from)
-                self._servers.load(self._job.resume_from)
-            self._session.barrier("loaded")
-        self._servers.pull()
+            self._session.barrier("verified")
+            self._engine.load(self._job.resume_from)
         if self._job.resume_pass is not None:
             self._record_what_a_crash_left_out(self._job.resume_pass)
         last = self._job.node.passes - 1
@@ -90,8 +68,7 @@ class Training:
         if self._first:
             self._export(last)
         self._session.leave()
-        if self._first:
-            self._servers.stop()
+        self._engine.close()
 
     def _stop(self, signal_number: int, frame: object) -> None:
         self._told_to_stop = True
@@ -99,29 +76,40 @@ class Training:
     def _train(self, number: int, begin: Position) -> tuple[Position, int]:
         """The records of a pass behind `begin`, to the end or to SIGTERM: where it came, and in how many steps."""
         began = time.monotonic()
-        order = self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id)
+        order = islice(self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id), begin.read, None)
         read, trained, total, steps = begin.read, begin.trained, begin.total, 0
-        for records in _chunks(islice(order, begin.read, None), self._batch):
-            if self._told_to_stop:
+        for records in self._batches(order, begin.read):
+            if self._engine.any_stops(self._told_to_stop):
+                self._told_to_stop = True
                 break
             samples = [made for made in map(self._sampled, records) if made is not None]
-            if samples:
+            if samples or self._engine.lockstep:
                 total += len(samples) * self._step(samples, number, read)
                 steps += 1
             read, trained = read + len(records), trained + len(samples)
             self._session.progress(number, read // self._batch)
         return Position(read, trained, total, begin.seconds + time.monotonic() - began), steps
 
+    def _batches(self, records: Iterator[str], already_read: int) -> Iterator[list[str]]:
+        if not self._engine.lockstep:
+            while chunk := list(islice(records, self._batch)):
+                yield chunk
+            return
+        remaining = self._shard.count() - already_read
+        most = max(self._session.gather("records", remaining))
+        steps = -(-most // self._batch)
+        for step in range(steps):
+            size = (step + 1) * remaining // steps - step * remaining // steps
+            yield list(islice(records, size))
+
     def _step(self, samples: Sequence[Sample], number: int, read: int) -> float:
-        (loss,) = self._executor.run(self._servers.program, feed=self._feeder.feed(samples), fetch_list=[self._model.loss])
-        self._servers.pull()
-        value = float(loss)
-        if not math.isfinite(value):
+        loss = self._engine.step(samples)
+        if not math.isfinite(loss):
             raise Failure(
                 ExitCode.BAD_SETTING,
-                f"the loss is {value} in pass {number}, behind {read} records: training diverged; lower the learning rate",
+                f"the loss is {loss} in pass {number}, behind {read} records: training diverged; lower the learning rate",
             )
-        return value
+        return loss
 
     def _sampled(self, record: str) -> Sample | None:
         try:
@@ -132,10 +120,10 @@ class Training:
 
     def _finish(self, number: int, position: Position, steps: int) -> None:
         """Saves the pass when all trainers are through it, or what there is of it when any was told to stop."""
-        self._servers.flush()
+        self._engine.settle()
         mine = {"steps": steps, "stop": self._told_to_stop, "position": asdict(position)}
         everyone = self._session.gather(f"pass {number} trained", mine)
-        self._servers.steps += sum(each["steps"] for each in everyone)
+        self._engine.settled(sum(each["steps"] for each in everyone))
         positions = tuple(Position(**each["position"]) for each in everyone)
         if any(each["stop"] for each in everyone):
             self._interrupt(number, positions)
@@ -157,7 +145,7 @@ class Training:
             directory = self._folder.pass_dir(number)
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir(parents=True)
-            self._servers.save(directory)
+            self._engine.save(directory)
             self._job.keep_beside(directory)
             facts = {"attempt": self._session.attempt, "run": node.run_id, "trainers": [asdict(each) for each in positions]}
             passes.seal(self._folder, number, facts)
@@ -171,7 +159,7 @@ class Training:
             interruption.discard(self._folder)
             directory = interruption.directory(self._folder)
             directory.mkdir(parents=True)
-            self._servers.save(directory)
+            self._engine.save(directory)
             self._job.keep_beside(directory)
             order = interruption.order(self._folder, self._job.node.seed, self._session.trainers)
             interruption.write(self._folder, Interruption(number, order, positions))
@@ -189,7 +177,7 @@ class Training:
             self._record(number, Position(**done["trainers"][self._session.trainer_id]), done["attempt"])
 
     def _record(self, number: int, position: Position, attempt: int) -> None:
-        metrics = {
+        metrics: dict[str, Any] = {
             "pass": number,
             "attempt": attempt,
             "trainer": self._session.trainer_id,
@@ -208,22 +196,12 @@ class Training:
         print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
 
     def _export(self, number: int) -> None:
-        """The last pass as a model that plain Paddle loads: `output/inference/model.pdmodel`."""
-        directory = self._folder.pass_dir(number)
-        size = export_size(directory)
-        if size > LARGEST_EXPORT:
-            print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
-            return
+        """The last pass as a model for inference in `output/inference`, with the program and the agreed values."""
         part = self._folder.output / ".inference"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        LocalModel(directory, self._network).export(part / "model")
+        self._engine.export(self._folder.pass_dir(number), part)
         self._job.keep_beside(part)
         final = self._folder.output / "inference"
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
-
-
-def _chunks(records: Iterator[str], size: int) -> Iterator[list[str]]:
-    while chunk := list(islice(records, size)):
-        yield chunk

@@ -1,0 +1,51 @@
+"""quick_start's task as a collective program: the whole model in each trainer."""
+
+from collections import Counter
+
+import numpy as np
+import paddle
+from paddle_node import fleet
+
+
+def count(lines):
+    labels, words = Counter(), Counter()
+    for label, _, text in (line.partition("\t") for line in lines):
+        labels[label] += 1
+        words.update(text.split())
+    return {"labels": labels, "words": words}
+
+
+def merge(shards):
+    return {key: sorted({name for shard in shards for name in shard[key]}) for key in ("labels", "words")}
+
+
+def sample(line):
+    label, _, text = line.partition("\t")
+    return {"text": [words.get(word, 0) for word in text.split()], "label": labels[label]}
+
+
+class Classifier(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.vectors = paddle.nn.Embedding(len(words) + 1, 16, padding_idx=0)
+        self.scores = paddle.nn.Linear(16, len(labels))
+
+    def forward(self, text):
+        return self.scores(self.vectors(text).sum(axis=1) / text.shape[1] ** 0.5)
+
+
+def forward(layer, samples):
+    longest = max(len(each["text"]) for each in samples)
+    text = np.zeros((len(samples), longest), dtype="int64")
+    for row, each in enumerate(samples):
+        text[row, : len(each["text"])] = each["text"]
+    answer = paddle.to_tensor([each["label"] for each in samples])
+    scores = layer(paddle.to_tensor(text))
+    return fleet.Model(paddle.nn.functional.cross_entropy(scores, answer), scores, answer, list(labels))
+
+
+job = fleet.start()
+known = job.agree("vocabulary", count, merge)
+labels = {label: number for number, label in enumerate(known["labels"])}
+words = {word: number for number, word in enumerate(known["words"], start=1)}
+job.run_collective(Classifier, forward, sample, learning_rate=0.02, batch=32)
