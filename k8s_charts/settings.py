@@ -23,11 +23,18 @@ from k8s_charts.value_types import (
     ObjectName,
     Several,
     Text,
+    Zone,
     amount,
 )
 
 TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 """The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
+
+
+_TAKEN = {contract.HOME: "scratch", "/tmp": "scratch", "/opt/paddle": "its programs"}
+_TAKEN |= {
+    f"/{folder}": "the system" for folder in ("bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
+}
 
 
 class Settings(BaseModel):
@@ -256,6 +263,10 @@ class Volume(Settings):
             raise sentence(
                 "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
             )
+        for taken, what in _TAKEN.items():
+            mount = PurePosixPath(self.mount_path)
+            if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
+                raise sentence(f"volume.mount_path is {self.mount_path}: the pod has {what} there, choose another path")
         for option in self.mount_options or ():
             if not option or any(character.isspace() or character == "," for character in option):
                 raise sentence(f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas")
@@ -334,9 +345,8 @@ class Scheduling(Settings):
 
     node_selector: Labels = Field(default_factory=dict, description="Labels that a node must have.")
     tolerations: Several[Toleration] = Field(default=(), description="Taints that the pods tolerate.")
-    zone: str | None = Field(
+    zone: Zone | None = Field(
         default=None,
-        pattern=r"^[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]$",
         description="Pin the job to one zone: traffic between zones costs money.",
     )
     spot: Literal["allow", "avoid", "require"] = Field(

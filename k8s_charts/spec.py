@@ -156,6 +156,7 @@ class TrainingJob(Settings):
         self._check_discovery()
         self._check_data()
         self._check_environment()
+        self._check_placement()
         self._check_cluster()
         return self
 
@@ -279,6 +280,11 @@ class TrainingJob(Settings):
                 )
             if variable in own:
                 raise sentence(f"environment has {variable}: the job sets it itself, from the setting of that meaning")
+
+    def _check_placement(self) -> None:
+        zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
+        if self.scheduling.zone not in (None, zone):
+            raise sentence(f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out")
 
     def _check_cluster(self) -> None:
         ceiling = self.namespace_limits

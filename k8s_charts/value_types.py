@@ -15,6 +15,7 @@ _SCALE = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15
 _SCALE |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTP", 1)}
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+_ZONE = re.compile(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]")
 LABEL_LENGTH = 63
 """Characters of a DNS label, a label's value, and a pod's host name."""
 
@@ -120,6 +121,12 @@ def _mount(value: str) -> str:
     return value
 
 
+def _zone(value: str) -> str:
+    if not _ZONE.fullmatch(value):
+        raise ValueError("a zone such as us-west-2a is allowed")
+    return value
+
+
 def _labels(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
         prefix, _, name = key.rpartition("/")
@@ -151,4 +158,5 @@ Folder = Annotated[str, AfterValidator(_text), AfterValidator(_folder)]
 FolderBelow = Annotated[str, AfterValidator(_text), AfterValidator(_below)]
 AbsolutePath = Annotated[str, AfterValidator(_text), AfterValidator(_absolute)]
 MountPath = Annotated[str, AfterValidator(_text), AfterValidator(_absolute), AfterValidator(_mount)]
+Zone = Annotated[str, AfterValidator(_zone)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]

@@ -31,7 +31,9 @@ def test_a_local_file_is_uploaded_under_the_jobs_name(given: str, local: Path, j
     assert source(made, outputs) == f"s3://paddle-storage-bucket/sources/words/{local.name}"
 
 
-@pytest.mark.parametrize("given", ["s3://corpus/words/", "https://example.org/a.gz", "http://10.0.0.1/a", "/home/jobpath/raw/words.tsv"])
+@pytest.mark.parametrize(
+    "given", ["s3://corpus/words/", "https://example.org/a.gz", "http://10.0.0.1/a", "/home/jobpath/raw/words.tsv"]
+)
 def test_the_data_job_reads_everything_else_itself(given: str, job: Job, outputs: ClusterOutputs) -> None:
     made = job(data={"source": given})
     assert made.data is not None

@@ -1,0 +1,178 @@
+# ruff: noqa: E501 (tables, one row a line)
+"""What cannot work is refused before anything is written, in one sentence that says what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from k8s_charts.errors import JobError
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+PADDLEJOB = {"engine": "paddlejob", "parameter_servers": 2}
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
+    ({"trainers": -3}, "trainers is -3: a job needs at least 1 trainer"),
+    ({"trainers": 10001}, "trainers is 10001: at most 10000 are allowed"),
+    ({"trainers": "3"}, "trainers is 3: a whole number is allowed"),
+    ({"trainers": True}, "trainers is True: a whole number is allowed"),
+    ({"trainers": 2.5}, "trainers is 2.5: a whole number is allowed"),
+    ({"trainer": 3}, "trainer is no setting of a job: did you mean trainers?"),
+    ({"resources": {"memroy": "1Gi"}}, "resources.memroy is no setting of a job: did you mean memory?"),
+    ({"passes": 0}, "passes is 0: at least 1 is allowed"),
+    ({"mode": "ring"}, "mode is ring: parameter-server, collective or single is allowed"),
+    # Names.
+    ({"name": "Words"}, "name is Words: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
+    ({"name": "1words"}, "name is 1words: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
+    ({"name": "words-"}, "name is words-: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
+    ({"name": "w" * 48}, f"name is {'w' * 48}: at most 47 characters are allowed here, so that the host name {'w' * 48}-data-hhhhhhhh-0 fits 63"),
+    ({"name": "w" * 62, "pin_names": True, "data": {"prepared": True}, "program": {"from": "volume"}}, f"name is {'w' * 62}: at most 56 characters are allowed here, so that the host name {'w' * 62}-data-0 fits 63"),
+    ({"name": False}, "name is False: text is allowed; a number or a word like yes, no or null needs quotes"),
+    ({"namespace": "kube-system"}, "namespace is kube-system: kube-* belongs to the cluster, choose one for training jobs"),
+    # Ports.
+    ({"ports": {"first": 65534}}, "ports.first is 65534: the parameter server's last port would be 65537, and 65535 is the highest"),
+    ({"ports": {"first": 65536}}, "ports.first is 65536: at most 65535 is allowed"),
+    ({"ports": {"control": 7166}}, "ports.control is 7166: the parameter server listens on 7164 to 7167, choose another"),
+    ({"ports": {"first": 8498}}, "ports.first is 8498: it overlaps 8500 to 8599, where trainers listen, choose another"),
+    ({"ports": {"control": 8510}}, "ports.control is 8510: it overlaps 8500 to 8599, where trainers listen, choose another"),
+    ({"ports": {"host_ports": True}}, "ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`"),
+    ({"ports": {"host_ports": [30001]}, "discovery": "pod-list"}, "ports.host_ports is given: it needs a privileged namespace of its own, and namespace is paddle"),
+    ({"ports": {"host_ports": [1, 1]}, "discovery": "pod-list", "namespace": "own"}, "ports.host_ports names a port twice: each may be taken once"),
+    # Modes, engines, discovery.
+    ({"mode": "collective", "parameter_servers": 2}, "parameter_servers is 2: mode collective has none"),
+    ({"mode": "single"}, "trainers is 3: mode single has 1, use parameter-server or collective for more"),
+    ({"parameter_servers": 2}, "parameter_servers is 2: with engine job each of the 3 trainer pods runs one; leave it out, or use `engine: paddlejob`"),
+    ({"engine": "paddlejob"}, "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"),
+    ({**PADDLEJOB, "trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
+    ({**PADDLEJOB, "paddlejob": {"clean_pod_policy": "Sometimes"}}, "paddlejob.clean_pod_policy is Sometimes: Always, Never, OnFailure or OnCompletion is allowed"),
+    ({**PADDLEJOB, "paddlejob": {"with_gloo": 3}}, "paddlejob.with_gloo is 3: 0, 1 or 2 is allowed"),
+    ({**PADDLEJOB, "paddlejob": {"intranet": "Host"}}, "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is paddle"),
+    ({**PADDLEJOB, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}, "paddlejob.elastic is 1: only mode collective is elastic"),
+    ({"engine": "paddlejob", "mode": "collective", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
+    ({**PADDLEJOB, "discovery": "pod-list"}, "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"),
+    ({**PADDLEJOB, "gang": {"kind": "kueue", "queue": "q"}}, "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"),
+    ({"paddlejob": {}}, "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"),
+    ({"discovery": "pod-list", "mode": "collective"}, "discovery is pod-list: collective ranks are found by index, leave discovery out"),
+    ({"discovery": "pod-list", "mode": "single", "trainers": 1}, "discovery is pod-list: mode single has no peers to look for, leave discovery out"),
+    ({"runtime": "collective"}, "runtime is collective: it does not fit mode parameter-server"),
+    # Resources.
+    ({"resources": {"memory": "64Mi"}}, "resources.memory is 64Mi: it has to exceed shared_memory, which is 128Mi and counts against it"),
+    ({"resources": {"memory": "2 GB"}}, "resources.memory is 2 GB: an amount of memory from 1Mi upwards is allowed, such as 512Mi or 2Gi"),
+    ({"resources": {"memory": 512}}, "resources.memory is 512: an amount of memory from 1Mi upwards is allowed, such as 512Mi or 2Gi"),
+    ({"resources": {"cpu": "0.0005"}}, "resources.cpu is 0.0005: a number of cores is allowed in steps of a thousandth, such as 500m, 0.5 or 2"),
+    ({"gpus": {"node_selector": {"accelerator": "p100"}}}, "gpus.node_selector is given and gpus.count is 0: GPU settings need at least 1 GPU"),
+    ({"gpus": {"parameter_servers": True}}, "gpus.parameter_servers is given and gpus.count is 0: GPU settings need at least 1 GPU"),
+    ({"gpus": {"count": 1}}, "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"),
+    ({"namespace_limits": {"cpu": 2, "memory": "1Ti", "pods": 9}}, "namespace_limits.cpu is 2: this job's 3 training pods alone need more, so it would never start"),
+    ({"namespace_limits": {"cpu": 9, "memory": "1Ti", "pods": 2}}, "namespace_limits.pods is 2: this job's 3 training pods alone need more, so it would never start"),
+    # Data and program.
+    ({"data": None}, "data is missing: give its source, or `prepared: true` where the shards are on the volume"),
+    ({"data": {}}, "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; with `prepared: true` the shards are on the volume already"),
+    ({"data": {"source": "a", "hold_out": 1}}, "data.hold_out is 1: less than 1.0 is allowed"),
+    ({"data": {"source": "a", "shards": 4}}, "data.shards is 4: trainer i reads shard i, so with 3 trainers leave it out"),
+    ({"data": {"source": "a", "prepared": True}}, "data.source is a: with `prepared: true` nothing is split, so leave one of them out"),
+    ({"data": {"prepared": True}}, "program.from is image: with `data.prepared: true` no data job brings the program, so `from: volume` is needed"),
+    ({"program": {"from": "configmap"}}, "program.path is missing: `from: configmap` needs the local folder that holds the program"),
+    ({"program": {"path": "x"}}, "program.path is x: only `from: configmap` takes a local folder, and this is `from: image`"),
+    ({"program": {"from": "configmap", "path": "no-such-folder"}}, "program.path is no-such-folder: there is no such folder"),
+    ({"program": {"folder": "../other"}}, "program.folder is ../other: the name of one folder is allowed, such as quick_start"),
+    ({"environment": {"JOB_NAME": "x"}}, "environment has JOB_NAME: the job sets it itself, from the setting of that meaning"),
+    ({"environment": {"A=B": "x"}}, "environment has the name 'A=B': letters, digits, '_', '-' and '.' are allowed, no digit first"),
+    ({"environment": {"A": False}}, "environment.A is False: text is allowed; a number or a word like yes, no or null needs quotes"),
+    ({"arguments": "--a --b"}, "arguments is --a --b: a list is allowed"),
+    ({"command": []}, "command is empty: leave it out, or name the program to run"),
+    # Volume.
+    ({"volume": {"kind": "none"}}, "volume.kind is none: with engine job data, program and output are on a volume; efs, nfs, host-path or claim is allowed"),
+    ({"volume": {"kind": "claim"}}, "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"),
+    ({"volume": {"kind": "host-path", "path": "/"}}, "volume.path is /: `kind: host-path` needs a folder of the node that is not /"),
+    ({"volume": {"server": "10.0.0.1"}}, "volume.server is given and volume.kind is efs: server belongs to nfs"),
+    ({"volume": {"kind": "claim", "claim": "c", "mount_options": ["hard"]}}, "volume.mount_options is given and volume.kind is claim: mount_options belongs to efs and nfs"),
+    ({"volume": {"kind": "nfs", "mount_options": ["hard,nfsvers=4.1"]}}, "volume.mount_options has 'hard,nfsvers=4.1': each entry is one option, without spaces and commas"),
+    ({"volume": {"file_system_id": "fs-0123456789"}}, "volume.access_point_id is missing: file_system_id and access_point_id name a file system of yours together"),
+    ({"volume": {"mount_path": "home"}}, "volume.mount_path is home: an absolute path is allowed, such as /home/jobpath"),
+    ({"volume": {"mount_path": "/home/paddle"}}, "volume.mount_path is /home/paddle: the pod has scratch there, choose another path"),
+    # Placement and gangs.
+    ({"scheduling": {"zone": "us-west"}}, r"scheduling.zone is us-west: a zone such as us-west-2a is allowed"),
+    ({"scheduling": {"node_selector": {"a b": "c"}}}, "scheduling.node_selector is {'a b': 'c'}: a b is no label's name: letters, digits, '-', '_' and '.' are allowed, at most 63"),
+    ({"scheduling": {"tolerations": [{"operator": "Exists", "value": "x"}]}}, "scheduling.tolerations has Exists with the value x: Exists takes no value"),
+    ({"scheduling": {"node_selector": {"topology.kubernetes.io/zone": "a"}, "zone": "us-west-2a"}}, "scheduling.zone is us-west-2a: node_selector names another zone, leave one of them out"),
+    ({"gang": {"queue": "q"}}, "gang.queue is given and gang.kind is none: volcano or kueue has queues"),
+    ({"gang": {"kind": "kueue"}}, "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"),
+    ({"limits": {"hours": 0}}, "limits.hours is 0: more than 0.001 is allowed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED])
+def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob]) -> None:
+    with pytest.raises(JobError) as refusal:
+        job(**settings)
+    assert str(refusal.value) == sentence
+
+
+FILES = {
+    "name: x\nname: y\n": "job.yaml line 2: name is given twice: keep one",
+    "- a\n": "job.yaml holds list: a job file is a mapping of settings",
+    "": "job.yaml holds nothing: a job file is a mapping of settings",
+    "name: [\n": "job.yaml line 2: expected the node content, but found '<stream end>'",
+    "name: x\ndata: {source: a}\n": "trainers is missing: How many pods train; with engine job each runs a parameter server and a trainer",
+    "1: x\n": "job.yaml line 1: the key 1 is no text: put it in quotes",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_a_file_that_is_no_job_is_refused_in_one_sentence(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text(text)
+    with pytest.raises(JobError) as refusal:
+        TrainingJob.load(Path("job.yaml"))
+    assert str(refusal.value) == FILES[text]
+
+
+def test_a_missing_file_is_refused_in_one_sentence() -> None:
+    with pytest.raises(JobError, match="no-such.yaml does not exist: give the path of a job file, such as job.yaml"):
+        TrainingJob.load(Path("no-such.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[]", "is no outputs file of cdk deploy: it has to map each stack to its outputs"),
+        ("{", "is no outputs file of cdk deploy"),
+        ("{}", "lacks the output FileSystemId: deploy all stacks with"),
+        (
+            '{"a": {"FileSystemId": "fs-1"}, "b": {"FileSystemId": "fs-2"}}',
+            "has FileSystemId of 2 clusters: keep the stacks of one cluster in it",
+        ),
+    ],
+)
+def test_outputs_that_are_none_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "outputs.json"
+    path.write_text(text)
+    with pytest.raises(JobError) as refusal:
+        ClusterOutputs.load(path)
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: Callable[..., TrainingJob]) -> None:
+    program = tmp_path / "mine"
+    program.mkdir()
+
+    def sentence() -> str:
+        settings = {"name": "x", "trainers": 1, "data": {"source": "a"}, "program": {"from": "configmap", "path": "mine"}}
+        with pytest.raises(JobError) as refusal:
+            TrainingJob.parse(settings, folder=tmp_path)
+        return str(refusal.value)
+
+    assert "the folder is empty" in sentence()
+    (program / "train.py").write_bytes(b"\xff\xfe")
+    assert "only readable UTF-8 text" in sentence()
+    (program / "train.py").write_text("x" * (1024 * 1024 + 1))
+    assert "a ConfigMap takes 1048576" in sentence()
+    (program / "train.py").write_text("")
+    (program / "pkg").mkdir()
+    assert "a ConfigMap holds files only" in sentence()
