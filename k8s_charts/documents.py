@@ -46,16 +46,26 @@ def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dic
     return [document for chart in app.charts for document in chart.to_json()]
 
 
-def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -> list[Path]:
-    """Writes one file a step, numbered in apply order, and removes those of an earlier synthesis from the folder."""
+def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, str]:
+    """One YAML file a step, by its name; the names count in apply order."""
     app = App()
     charts(app, job, outputs, image)
-    texts = {
+    return {
         f"{number:04d}-{chart.node.id}.k8s.yaml": manifest_text.dump(chart.to_json()) for number, chart in enumerate(app.charts)
     }
+
+
+def written(folder: Path) -> dict[str, str]:
+    """The files that an earlier synthesis left in a folder, by their names."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.k8s.yaml"))}
+
+
+def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -> list[Path]:
+    """Writes the files, and removes those of an earlier synthesis from the folder."""
+    texts = files(job, outputs, image)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.k8s.yaml"):
-        old.unlink()
+    for old in written(folder):
+        (folder / old).unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
     return [folder / name for name in texts]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import explained
+from operations.errors import BadInput, Exit, explained
+
+if TYPE_CHECKING:
+    from k8s_charts.outputs import ClusterOutputs
+    from k8s_charts.spec import TrainingJob
 
 
 def manifests(
@@ -19,6 +23,9 @@ def manifests(
         "image.json"
     ),
     out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path("dist"),
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Write nothing: show what differs from the folder's; exit code 1 if anything does.")
+    ] = False,
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`."""
     # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
@@ -30,11 +37,32 @@ def manifests(
         job = TrainingJob.load(job_file)
         cluster = ClusterOutputs.load_or_placeholder(outputs)
         chosen = image.choose(job, cluster, image_file)
-        written = documents.write(job, cluster, chosen, out)
-    for path in written:
-        typer.echo(path)
-    if cluster.placeholders:
-        typer.echo(
-            f"{outputs} does not exist: the file system, the bucket and, without an image of yours, the image are placeholders",
-            err=True,
+        if diff:
+            _show_difference(job, cluster, chosen, out)
+            return
+        if out.exists() and not out.is_dir():
+            raise BadInput(f"--out is {out}: that is a file, a folder is needed")
+        for path in documents.write(job, cluster, chosen, out):
+            typer.echo(path)
+        if cluster.placeholders:
+            typer.echo(
+                f"{outputs} does not exist: file system, bucket and, unless you name one, image are placeholders", err=True
+            )
+
+
+def _show_difference(job: TrainingJob, cluster: ClusterOutputs, image: str, out: Path) -> None:
+    from k8s_charts import documents
+    from operations.manifest_difference import difference
+
+    last = documents.written(out)
+    if not last:
+        raise BadInput(
+            f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff has what to compare with"
         )
+    colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
+    differs = False
+    for line in difference(last, documents.files(job, cluster, image)):
+        differs = True
+        typer.secho(line, fg=colours.get(line[:1]))
+    if differs:
+        raise typer.Exit(Exit.FAILED)

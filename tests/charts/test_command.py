@@ -86,3 +86,24 @@ def test_cdk8s_synth_gives_the_same_bytes(clone: Path) -> None:
     assert b'volumeHandle: "fs-0123456789abcdef0::fsap-0fedcba9876543210"' in text
     assert b"value: s3://paddle-storage-bucket/sources/quick-start/sample.tsv" in text
     assert b"image: registry.example/paddle@sha256:cdcd" in text
+
+
+@pytest.mark.slow
+def test_diff_shows_what_would_change_and_writes_nothing(clone: Path) -> None:
+    nothing = run("paddle-aws", "manifests", "--diff", folder=clone)
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert nothing.stderr.startswith("dist holds no manifests: ")
+    run("paddle-aws", "manifests", folder=clone)
+    written = files(clone / "dist")
+    same = run("paddle-aws", "manifests", "--diff", folder=clone)
+    assert (same.returncode, same.stdout) == (0, "")
+    job = (clone / "job.yaml").read_text()
+    (clone / "job.yaml").write_text(job.replace("passes: 5", "passes: 7"))
+    changed = run("paddle-aws", "manifests", "--diff", folder=clone)
+    assert changed.returncode == 1
+    lines = [line for line in changed.stdout.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    # The number of passes, and the Job's name, because a Job cannot change: nothing else.
+    assert [line for line in lines if "value" in line] == ['-              value: "5"', '+              value: "7"']
+    assert len(lines) == 4
+    assert all("name: quick-start-" in line for line in lines if "value" not in line)
+    assert files(clone / "dist") == written

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from k8s_charts.data_job import source
 from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
@@ -133,7 +134,7 @@ def test_a_file_that_is_no_job_is_refused_in_one_sentence(text: str, tmp_path: P
 
 
 def test_a_missing_file_is_refused_in_one_sentence() -> None:
-    with pytest.raises(JobError, match="no-such.yaml does not exist: give the path of a job file, such as job.yaml"):
+    with pytest.raises(JobError, match=r"no-such\.yaml does not exist: give the path of a job file, such as job\.yaml"):
         TrainingJob.load(Path("no-such.yaml"))
 
 
