@@ -1,0 +1,69 @@
+"""Our charts in a stranger's CDK app: what is not known before deployment travels as a token and comes out as a reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+
+import aws_cdk as cdk
+import cdk8s
+import pytest
+from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
+from k8s_charts.data_job import DataChart
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from k8s_charts.volume import VolumeChart
+
+
+class StrangersStack(cdk.Stack):
+    """A cluster with a kubectl provider, a file system and a bucket, all of the stranger's own making."""
+
+    def __init__(self, scope: cdk.App, job: TrainingJob, image: str) -> None:
+        super().__init__(scope, "Stranger")
+        vpc = aws_ec2.Vpc(self, "Vpc", max_azs=2)
+        layer = aws_lambda.LayerVersion.from_layer_version_arn(
+            self, "Layer", "arn:aws:lambda:eu-central-1:000000000000:layer:kubectl:1"
+        )
+        cluster = aws_eks_v2.Cluster(
+            self,
+            "Cluster",
+            vpc=vpc,
+            version=aws_eks_v2.KubernetesVersion.of("1.35"),
+            default_capacity_type=aws_eks_v2.DefaultCapacityType.NODEGROUP,
+            default_capacity=0,
+            kubectl_provider_options=aws_eks_v2.KubectlProviderOptions(kubectl_layer=layer),
+        )
+        files = aws_efs.FileSystem(self, "Files", vpc=vpc)
+        point = files.add_access_point("Point")
+        bucket = aws_s3.Bucket(self, "Bucket")
+        outputs = ClusterOutputs(
+            file_system_id=files.file_system_id,
+            access_point_id=point.access_point_id,
+            bucket_name=bucket.bucket_name,
+            file_system_dns_name=f"{files.file_system_id}.efs.{self.region}.{self.url_suffix}",
+        )
+        app = cdk8s.App()
+        cluster.add_cdk8s_chart("volume", VolumeChart(app, job, outputs))
+        cluster.add_cdk8s_chart("data", DataChart(app, job, outputs, image))
+
+
+def manifests(job: TrainingJob, image: str) -> str:
+    """All manifests of the stack as text, references as {"Ref"} and {"Fn::GetAtt"}."""
+    stack = StrangersStack(cdk.App(), job, image)
+    found = assertions.Template.from_stack(stack).find_resources("Custom::AWSCDK-EKS-KubernetesResource")
+    return json.dumps([resource["Properties"]["Manifest"] for resource in found.values()])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "field"), [("efs", "volumeHandle"), ("nfs", "server")])
+def test_tokens_come_out_as_references(kind: str, field: str, job: Callable[..., TrainingJob], image: str) -> None:
+    # A `$` of the user's is escaped for the kubelet; the one that a token begins with stays whole.
+    text = manifests(job(volume={"kind": kind}, data={"source": "corpora/a$b.tsv"}), image)
+    assert "Token[" not in text
+    assert "$$b.tsv" in text
+    joined = [manifest["Fn::Join"][1] for manifest in json.loads(text)]
+    references = {before: part for parts in joined for before, part in pairwise(parts) if isinstance(part, dict)}
+    assert all(set(part) <= {"Ref", "Fn::GetAtt"} for part in references.values())
+    assert any(before.endswith(f'"{field}":"') for before in references), references
+    assert any(before.endswith("s3://") for before in references), references
