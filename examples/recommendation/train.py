@@ -11,15 +11,17 @@ WIDTH = 16
 
 
 def parse(line):
+    if not line.strip():
+        return None
     fields = line.strip().split("::")
     if len(fields) != 4:
         raise ValueError("a line must be user::movie::rating::time")
     return int(fields[0]), int(fields[1]), float(fields[2])
 
 
-def count(lines):
+def count(all_ratings):
     ratings = users = movies = total = 0
-    for user, movie, rating in map(parse, filter(str.strip, lines)):
+    for user, movie, rating in all_ratings:
         users, movies = max(users, user), max(movies, movie)
         ratings, total = ratings + 1, total + rating
     return {"users": users, "movies": movies, "ratings": ratings, "total": total}
@@ -34,10 +36,8 @@ def merge(shards):
     }
 
 
-def sample(line):
-    if not line.strip():
-        return None
-    user, movie, rating = parse(line)
+def sample(rated):
+    user, movie, rating = rated
     # Row 0 is for whom training never met: a held-out rating may be of a user or movie with a larger id.
     return {
         "user": [user if user <= known["users"] else 0],
@@ -57,6 +57,6 @@ def network():
     return fleet.Model(loss, prediction=guess, answer=rating)
 
 
-job = fleet.start()
+job = fleet.start(parse)
 known = job.agree("ratings", count, merge)
 job.run(network, sample, learning_rate=0.005, batch=64)

@@ -1,6 +1,6 @@
 """All that a training program needs: `train.py` says what the data and the network are, this module does the rest.
 
-    job = fleet.start()
+    job = fleet.start(parse)
     known = job.agree("vocabulary", count, merge)
     job.run(network, sample, learning_rate=0.01, batch=64)
 
@@ -16,25 +16,28 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import coordination, environment, interruption, shard
+from paddle_node import contract, coordination, environment, interruption, shard
 from paddle_node.agreement import Agreement
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.network import Model, embedding, ids, label, number, pooled
-from paddle_node.shard import Reader, lines
+from paddle_node.shard import Parser, Reader, Record, lines
 
 __all__ = ["Evaluated", "Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
-Sampler = Callable[[str], Sample | None]
-"""From a record to {input: value}; None leaves the record out (it is counted as skipped)."""
+Parse = Callable[[str], Any]
+"""From a record to what it says. None leaves the record out; ValueError means it cannot be read: a few such
+records are left out and counted, too many end the job with the first one's place."""
+Sampler = Callable[[Any], Sample]
+"""From what a record says to {input: value}."""
 
 EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
 """Set by evaluate_pass.py alone: the pass that an evaluator loads."""
@@ -48,16 +51,21 @@ class Evaluated(BaseException):
         self.result = result
 
 
-def start() -> Job:
-    """Reads the environment. From here on a `Failure` ends the process with its code and one sentence."""
+def start(parse: Parse = str, reader: Reader = lines) -> Job:
+    """Reads the environment. From here on a `Failure` ends the process with its code and one sentence.
+
+    `reader` makes records of a file of the shard, `parse` makes sense of a record.
+    """
     sys.excepthook = _report
-    return Job(os.environ)
+    return Job(os.environ, parse, reader)
 
 
 class Job:
     """This process's part in the job."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], parse: Parse, reader: Reader) -> None:
+        self.parse = parse
+        self._reader = reader
         self.node = environment.parse(environ)
         self.folder = self.node.folder
         self.role = environ.get("TRAINING_ROLE", "")
@@ -77,12 +85,11 @@ class Job:
         self._session = coordination.join(environ) if self.role == "TRAINER" else None
         self._agreed: list[Agreement] = []
 
-    def agree(
-        self, name: str, count: Callable[[Iterable[str]], Any], merge: Callable[[list[Any]], Any], reader: Reader = lines
-    ) -> Any:
+    def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
         """A JSON value that every process has alike: `merge` of what `count` finds in each trainer's shard.
 
-        `merge` must not depend on the shards' order or number; what it returns is kept with each pass.
+        `count` gets what `parse` made of the records. `merge` must not depend on the shards' order or number; what
+        it returns is kept with each pass.
         """
         if self.role == "EVALUATOR":
             return json.loads((self.folder.pass_dir(self.evaluated_pass) / f"{name}.json").read_text())
@@ -90,7 +97,7 @@ class Job:
         self._agreed.append(agreement)
         if self._session is None:
             return agreement.wait()
-        return agreement.reach(self._session, lambda: count(self._shard(reader)), merge)
+        return agreement.reach(self._session, lambda: count(self._checked()), merge)
 
     def run(
         self,
@@ -101,7 +108,6 @@ class Job:
         batch: int = 64,
         optimizer: Any = None,
         sync: bool = False,
-        reader: Reader = lines,
     ) -> NoReturn:
         """Trains on parameter servers, serves or evaluates, then ends the process.
 
@@ -120,7 +126,7 @@ class Job:
             from paddle_node.local_model import LocalModel
 
             directory = self.folder.pass_dir(self.evaluated_pass)
-            self._evaluate(lambda samples: LocalModel(directory, network).evaluate(samples), sample, reader)
+            self._evaluate(lambda samples: LocalModel(directory, network).evaluate(samples), sample)
         from paddle_node.parameter_servers import ParameterServers
 
         with paddle.base.unique_name.guard():
@@ -133,7 +139,7 @@ class Job:
             leave(ExitCode.DONE)
         from paddle_node.parameter_server_engine import ParameterServerEngine
 
-        self._train(ParameterServerEngine(servers, model, network, sync), sample, batch, reader)
+        self._train(ParameterServerEngine(servers, model, network, sync), sample, batch)
 
     def run_collective(
         self,
@@ -144,7 +150,6 @@ class Job:
         learning_rate: float = 0.01,
         batch: int = 64,
         optimizer: Callable[[Any], Any] | None = None,
-        reader: Reader = lines,
     ) -> NoReturn:
         """Trains with the whole model in every trainer, or evaluates, then ends the process.
 
@@ -160,10 +165,10 @@ class Job:
         made = layer()
         if self.role == "EVALUATOR":
             directory = self.folder.pass_dir(self.evaluated_pass)
-            self._evaluate(lambda samples: collective_engine.evaluate(directory, made, forward, samples), sample, reader)
+            self._evaluate(lambda samples: collective_engine.evaluate(directory, made, forward, samples), sample)
         parameters = made.parameters()
         chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
-        self._train(collective_engine.CollectiveEngine(made, forward, chosen), sample, batch, reader)
+        self._train(collective_engine.CollectiveEngine(made, forward, chosen), sample, batch)
 
     @property
     def resume_from(self) -> Path | None:
@@ -179,8 +184,27 @@ class Job:
             raise RuntimeError(f"a {self.role} has no session")
         return self._session
 
-    def _shard(self, reader: Reader) -> shard.Shard:
-        return shard.of_trainer(self.folder, self.trainer_id, reader)
+    def _shard(self) -> shard.Shard:
+        to = self.node.environ.get(Variable.STAGE_TO, "")
+        staged = JobFolder(contract.path(to, dict(self.node.environ))) if to else None
+        return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
+
+    def _checked(self) -> Iterator[Any]:
+        """What this trainer's records say; the shard is as the manifest says, or this does not end well."""
+        own = self._shard()
+        read = 0
+
+        def counted() -> Iterator[Record]:
+            nonlocal read
+            for record in own:
+                read += 1
+                yield record
+
+        used = 0
+        for value in Parser(self.parse).stream(counted(), own.name):
+            used += 1
+            yield value
+        own.check(read, used)
 
     def _expect(self, runtime: str, otherwise: str) -> None:
         if self.node.runtime != runtime:
@@ -189,15 +213,15 @@ class Job:
                 f"{Variable.RUNTIME} is {self.node.runtime}, and this program needs {runtime}: set that, or call job.{otherwise}",
             )
 
-    def _train(self, engine: Engine, sample: Sampler, batch: int, reader: Reader) -> NoReturn:
+    def _train(self, engine: Engine, sample: Sampler, batch: int) -> NoReturn:
         from paddle_node.training import Training
 
-        Training(self, engine, sample, batch, self._shard(reader)).run()
+        Training(self, engine, sample, batch, self._shard()).run()
         leave(ExitCode.DONE)
 
-    def _evaluate(self, judge: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler, reader: Reader) -> NoReturn:
-        held_out = shard.held_out(self.folder, reader)
-        found = judge(made for made in map(sample, held_out) if made is not None)
+    def _evaluate(self, judge: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler) -> NoReturn:
+        held_out = shard.held_out(self.folder, self._reader)
+        found = judge(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
         if not found:
             raise Failure(ExitCode.BAD_DATA, f"{held_out.name} has no records: hold some out when the data is split")
         raise Evaluated({"pass": self.evaluated_pass, **found})

@@ -2,7 +2,8 @@
 
 Promises: every record of the shard comes once a pass and none of another shard's; memory holds at most
 `WINDOW` records; a shard without records, or with another count than the data manifest tells, raises a
-`Failure` before a pass of it can count as trained.
+`Failure` before a pass of it can count as trained; so does one in which more than `ODD` of the records cannot be
+read, naming the first by file and number. Fewer odd records are left out and counted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
@@ -18,8 +20,20 @@ from paddle_node.failure import Failure
 WINDOW = 65_536
 """Records that are shuffled together: a smaller shard is shuffled as a whole."""
 
+ODD = 0.01
+"""Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
+
 Reader = Callable[[Path], Iterable[str]]
 """From a file of the shard to its records."""
+
+
+class Record(NamedTuple):
+    """One record and where it lies."""
+
+    text: str
+    file: Path
+    number: int
+    """From 1, within the file."""
 
 
 def lines(file: Path) -> Iterator[str]:
@@ -39,19 +53,20 @@ class Shard:
         self.expected = expected
         self._reader = reader
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Record]:
         """The records as they lie in the files."""
         for file in self.files:
-            yield from self._reader(file)
+            for number, text in enumerate(self._reader(file), start=1):
+                yield Record(text, file, number)
 
     def count(self) -> int:
         """How many records there are: the manifest's word, or a look through the files."""
         return sum(1 for _ in self) if self.expected is None else self.expected
 
-    def shuffled(self, *order: int) -> Iterator[str]:
+    def shuffled(self, *order: int) -> Iterator[Record]:
         """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
         randomness = random.Random("/".join(map(str, order)))
-        window: list[str] = []
+        window: list[Record] = []
         for record in self:
             window.append(record)
             if len(window) == WINDOW:
@@ -61,8 +76,8 @@ class Shard:
         randomness.shuffle(window)
         yield from window
 
-    def check(self, read: int) -> None:
-        """Raises `Failure` where a pass has not read what the shard must have."""
+    def check(self, read: int, used: int) -> None:
+        """Raises `Failure` where a pass has not read what the shard must have, or could use none of it."""
         if read == 0:
             raise Failure(
                 ExitCode.BAD_DATA,
@@ -73,11 +88,56 @@ class Shard:
                 ExitCode.BAD_DATA,
                 f"{self.name} has {read} records, and the data manifest says {self.expected}: split the data again",
             )
+        if used == 0:
+            raise Failure(ExitCode.BAD_DATA, f"{self.name}: the program left out all {read} records: nothing is left to train on")
 
 
-def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines) -> Shard:
-    """Shard `<trainer>/data`, or `data/<trainer>` where that is absent."""
-    place = folder.shard(trainer)
+class Parser:
+    """Turns records into what the program's `parse` makes of them, and counts those it cannot read."""
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        self._parse = parse
+        self._first: str | None = None
+        self.odd = 0
+
+    def values(self, records: Iterable[Record]) -> list[Any]:
+        """Without the records that are odd, or that `parse` answers with None: those are meant to be left out."""
+        return [value for value in map(self._value, records) if value is not None]
+
+    def stream(self, records: Iterable[Record], name: str) -> Iterator[Any]:
+        """As `values`, for any number of records; checks behind the last."""
+        read = 0
+        for record in records:
+            read += 1
+            value = self._value(record)
+            if value is not None:
+                yield value
+        self.check(read, name)
+
+    def check(self, read: int, name: str) -> None:
+        """Raises `Failure` where more of the `read` records were odd than a good file has."""
+        if self.odd > read * ODD:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{name}: {self.odd} of {read} records cannot be read, at most {ODD:.0%} may be so; the first is {self._first}",
+            )
+        if self.odd:
+            print(f"{name}: {self.odd} of {read} records cannot be read and are left out; the first is {self._first}", flush=True)
+
+    def _value(self, record: Record) -> Any:
+        try:
+            return self._parse(record.text)
+        except (ValueError, KeyError, IndexError) as error:
+            if self._first is None:
+                shown = record.text if len(record.text) <= 80 else f"{record.text[:80]}..."
+                self._first = f"record {record.number} of {record.file.name} ({error}): {shown!r}"
+            self.odd += 1
+            return None
+
+
+def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
+    """Shard `<trainer>/data`, or `data/<trainer>` where that is absent; below `staged` where it was copied to."""
+    place = (staged or folder).shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)
     expected = None

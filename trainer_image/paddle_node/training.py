@@ -25,7 +25,7 @@ from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.interruption import Interruption, Position
-from paddle_node.shard import Shard
+from paddle_node.shard import Parser, Record, Shard
 
 if TYPE_CHECKING:
     from paddle_node.fleet import Job
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Training:
     """One trainer in one attempt."""
 
-    def __init__(self, job: Job, engine: Engine, sample: Callable[[str], Sample | None], batch: int, shard: Shard) -> None:
+    def __init__(self, job: Job, engine: Engine, sample: Callable[[Any], Sample], batch: int, shard: Shard) -> None:
         self._job = job
         self._session = job.session
         self._folder = job.folder
@@ -77,20 +77,22 @@ class Training:
         """The records of a pass behind `begin`, to the end or to SIGTERM: where it came, and in how many steps."""
         began = time.monotonic()
         order = islice(self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id), begin.read, None)
+        parser = Parser(self._job.parse)
         read, trained, total, steps = begin.read, begin.trained, begin.total, 0
         for records in self._batches(order, begin.read):
             if self._engine.any_stops(self._told_to_stop):
                 self._told_to_stop = True
                 break
-            samples = [made for made in map(self._sampled, records) if made is not None]
+            samples = [self._sample(value) for value in parser.values(records)]
             if samples or self._engine.lockstep:
                 total += len(samples) * self._step(samples, number, read)
                 steps += 1
             read, trained = read + len(records), trained + len(samples)
             self._session.progress(number, read // self._batch)
+        parser.check(read - begin.read, self._shard.name)
         return Position(read, trained, total, begin.seconds + time.monotonic() - began), steps
 
-    def _batches(self, records: Iterator[str], already_read: int) -> Iterator[list[str]]:
+    def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._engine.lockstep:
             while chunk := list(islice(records, self._batch)):
                 yield chunk
@@ -111,13 +113,6 @@ class Training:
             )
         return loss
 
-    def _sampled(self, record: str) -> Sample | None:
-        try:
-            return self._sample(record)
-        except (ValueError, KeyError, IndexError) as error:
-            shown = record if len(record) <= 80 else f"{record[:80]}..."
-            raise Failure(ExitCode.BAD_DATA, f"{self._shard.name}: a record cannot be read ({error}): {shown!r}") from error
-
     def _finish(self, number: int, position: Position, steps: int) -> None:
         """Saves the pass when all trainers are through it, or what there is of it when any was told to stop."""
         self._engine.settle()
@@ -127,16 +122,9 @@ class Training:
         positions = tuple(Position(**each["position"]) for each in everyone)
         if any(each["stop"] for each in everyone):
             self._interrupt(number, positions)
-        self._check(position)
+        self._shard.check(position.read, position.trained)
         self._save(number, positions)
         self._record(number, position, self._session.attempt)
-
-    def _check(self, position: Position) -> None:
-        self._shard.check(position.read)
-        if not position.trained:
-            raise Failure(
-                ExitCode.BAD_DATA, f"{self._shard.name}: the program left out all {position.read} records: nothing was trained"
-            )
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """`done` exists when this returns, on every trainer."""

@@ -7,11 +7,16 @@ import paddle
 from paddle_node import fleet
 
 
-def count(lines):
+def parse(line):
+    label, _, text = line.partition("\t")
+    return label, text.split()
+
+
+def count(texts):
     labels, words = Counter(), Counter()
-    for label, _, text in (line.partition("\t") for line in lines):
+    for label, text in texts:
         labels[label] += 1
-        words.update(text.split())
+        words.update(text)
     return {"labels": labels, "words": words}
 
 
@@ -19,9 +24,9 @@ def merge(shards):
     return {key: sorted({name for shard in shards for name in shard[key]}) for key in ("labels", "words")}
 
 
-def sample(line):
-    label, _, text = line.partition("\t")
-    return {"text": [words.get(word, 0) for word in text.split()], "label": labels[label]}
+def sample(labelled):
+    label, text = labelled
+    return {"text": [words.get(word, 0) for word in text], "label": labels.get(label, -1)}
 
 
 class Classifier(paddle.nn.Layer):
@@ -44,7 +49,7 @@ def forward(layer, samples):
     return fleet.Model(paddle.nn.functional.cross_entropy(scores, answer), scores, answer, list(labels))
 
 
-job = fleet.start()
+job = fleet.start(parse)
 known = job.agree("vocabulary", count, merge)
 labels = {label: number for number, label in enumerate(known["labels"])}
 words = {word: number for number, word in enumerate(known["words"], start=1)}

@@ -13,15 +13,17 @@ WIDTH = 16
 
 
 def parse(line):
+    if not line.strip():
+        return None  # An empty line teaches nothing.
     label, tab, text = line.partition("\t")
     if not tab:
         raise ValueError("a line must be label<TAB>text")
     return label.strip(), text.lower().split()
 
 
-def count(lines):
+def count(texts):
     labels, words = Counter(), Counter()
-    for label, text in map(parse, filter(str.strip, lines)):
+    for label, text in texts:
         labels[label] += 1
         words.update(text)
     return {"labels": labels, "words": words}
@@ -33,10 +35,8 @@ def merge(shards):
     return {"labels": sorted({label for shard in shards for label in shard["labels"]}), "words": commonest}
 
 
-def sample(line):
-    if not line.strip():
-        return None  # An empty line teaches nothing.
-    label, text = parse(line)
+def sample(labelled):
+    label, text = labelled
     return {"text": [words.get(word, 0) for word in text] or [0], "label": labels.get(label, -1)}
 
 
@@ -49,7 +49,7 @@ def network():
     return fleet.Model(loss, prediction=scores, answer=label, answers=list(labels))
 
 
-job = fleet.start()
+job = fleet.start(parse)
 known = job.agree("vocabulary", count, merge)
 labels = {label: number for number, label in enumerate(known["labels"])}
 words = {word: number for number, word in enumerate(known["words"], start=1)}

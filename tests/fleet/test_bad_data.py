@@ -1,0 +1,46 @@
+"""Data that cannot be trained on ends the job at once, with one sentence. Real Paddle: about 6 s a test."""
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def without_traceback(job) -> str:
+    said = job.said()
+    assert "Traceback" not in said, said
+    return said
+
+
+def test_a_file_of_another_format_is_refused_naming_a_record(training_job):
+    job = training_job(pods=1, PASSES="1")
+    source = job.place / "source"
+    source.write_text("".join(f"no tab in line {number}\n" for number in range(50)))
+    job.split(source)
+    job.start()
+    assert job.wait() == [65], job.said()
+    said = without_traceback(job)
+    assert "45 of 45 records cannot be read, at most 1% may be so; the first is record" in said
+    assert "a line must be label<TAB>text" in said
+    assert "attempt 2" not in said
+
+
+def test_a_few_odd_lines_are_left_out_and_counted(training_job):
+    job = training_job(pods=1, PASSES="1")
+    source = job.make_sample("--lines", "600")
+    source.write_text(source.read_text() + "an odd line\n\n\n")
+    job.split(source, hold_out=0)
+    job.start()
+    assert job.wait() == [0], job.said()
+    assert [(m["records"], m["skipped"]) for m in job.metrics(0)] == [(603, 3)]
+    assert "1 of 603 records cannot be read and are left out" in job.folder.train_log(0).read_text()
+
+
+def test_a_trainer_never_trains_on_nothing(training_job):
+    job = training_job(pods=1, PASSES="1")
+    job.split(job.make_sample("--lines", "50"))
+    # As by hand: a folder without manifest, and nothing in it.
+    job.folder.data_manifest.unlink()
+    next(job.folder.shard(0).iterdir()).write_text("\n\n")
+    job.start()
+    assert job.wait() == [65], job.said()
+    assert "nothing is left to train on" in without_traceback(job)
