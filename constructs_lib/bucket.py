@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge
 from constructs_lib.bucket_emptier import BucketEmptier
 
 LOG_PREFIX = "bucket/"
@@ -97,6 +98,18 @@ class DataBucket(s3.Bucket):
                     "StringEquals": {"aws:SourceAccount": Stack.of(self).account},
                 },
             )
+        )
+        for bucket in (self, logs):
+            acknowledge(
+                bucket,
+                "data has its origin elsewhere, and versions bring back what was deleted; a copy in another region would "
+                "double the cost",
+                "NIST.800.53.R5-S3BucketReplicationEnabled",
+            )
+        acknowledge(
+            logs,
+            "log delivery would need a key opened to a service: SSE-S3 seals access logs",
+            "NIST.800.53.R5-S3DefaultEncryptionKMS",
         )
         if removal_policy == RemovalPolicy.DESTROY:
             emptier = BucketEmptier.of(self, encryption_key=encryption_key)

@@ -18,6 +18,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.access_entry import AccessLevel, ClusterAccess
+from constructs_lib.acknowledged import acknowledge, managed_policies
 from constructs_lib.addon import ClusterAddon
 from constructs_lib.log_group import EndingLogGroup
 from constructs_lib.subnets import chosen
@@ -104,6 +105,12 @@ class TrainingCluster(Construct):
         Annotations.of(self.cluster).acknowledge_warning(
             "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets", "no kubectl runs here; TrainingNetwork has the endpoints"
         )
+        if role is None:
+            acknowledge(
+                self.cluster.role,
+                "what EKS's documents ask for; AWS keeps it in step with the control plane",
+                *managed_policies("AmazonEKSClusterPolicy"),
+            )
         if log_days:
             # EKS would make this group itself, without an end, and leave it behind.
             logs = EndingLogGroup(

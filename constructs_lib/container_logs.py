@@ -10,11 +10,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge, managed_policies
 from constructs_lib.addon import ClusterAddon
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.log_group import EndingLogGroup
 from constructs_lib.pod_identity import pod_identity_principal
 
+POLICY = "CloudWatchAgentServerPolicy"
 GROUPS = ("application", "dataplane", "host", "performance")
 """What the agent writes: /aws/containerinsights/<cluster>/<group>."""
 
@@ -51,9 +53,9 @@ class ContainerLogs(Construct):
             self,
             "Role",
             assumed_by=pod_identity_principal(),
-            # AWS's own policy, which the add-on's documents ask for: AWS keeps it in step with the agent.
-            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name("CloudWatchAgentServerPolicy")],
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(POLICY)],
         )
+        acknowledge(role, "what the add-on's documents ask for; AWS keeps it in step with the agent", *managed_policies(POLICY))
         self.resource = ClusterAddon(
             self,
             "Addon",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.addon import ClusterAddon
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.pod_identity import pod_identity_principal
@@ -43,6 +44,7 @@ class EfsDriver(Construct):
                 resources=["*"],
             )
         )
+        acknowledge(policy, "file systems are found by Describe, which reads names and no data", *wildcards(policy, "*"))
         self.resource = ClusterAddon(
             self,
             "Addon",

@@ -17,6 +17,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
+from constructs_lib.acknowledged import acknowledge
 from constructs_lib.subnets import chosen
 
 NFS = ec2.Port.tcp(2049)
@@ -140,6 +141,11 @@ class SharedFileSystem(MountableFileSystem):
         self.file_system = file_system
         self.mount_targets = file_system.mount_targets_available
         self.access_point = self._add_access_point(posix_id, path)
+        acknowledge(
+            file_system,
+            "automatic_backups turns AWS Backup's own plan on; the rule looks for a plan of one's own",
+            "NIST.800.53.R5-EFSInBackupPlan",
+        )
         if not require_tls:
             Annotations.of(self).add_warning_v2(
                 "paddle-aws:plain-nfs",

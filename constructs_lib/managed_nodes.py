@@ -101,6 +101,5 @@ class ManagedNodes(Construct):
             ),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=auto_repair),
         )
-        if depends_on or isinstance(self.role, Construct):
-            self.resource.node.add_dependency(*depends_on, self.role)
+        self.resource.node.add_dependency(*depends_on)
         self.group_name = self.resource.attr_nodegroup_name

@@ -5,6 +5,8 @@ from __future__ import annotations
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge, managed_policies
+
 POLICIES = (
     "AmazonEKSWorkerNodePolicy",
     "AmazonEKS_CNI_Policy",
@@ -16,9 +18,11 @@ POLICIES = (
 
 def node_role(scope: Construct, id: str) -> iam.Role:
     """A role that EC2 instances take to be nodes."""
-    return iam.Role(
+    role = iam.Role(
         scope,
         id,
         assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
         managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in POLICIES],
     )
+    acknowledge(role, "what EKS's documents ask for; AWS keeps them in step with the daemons", *managed_policies(*POLICIES))
+    return role

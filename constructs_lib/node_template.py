@@ -14,6 +14,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.node_shape import NodeShape
 
@@ -130,4 +131,5 @@ class NodeTemplate(Construct):
         group = ec2.SecurityGroup(self, "Efa", vpc=vpc, description="Fabric between the nodes", allow_all_outbound=False)
         group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
         group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
+        acknowledge(group, "the source is the group itself", "NIST.800.53.R5-EC2RestrictedCommonPorts")
         return group

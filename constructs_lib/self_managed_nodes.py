@@ -17,6 +17,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
+from constructs_lib.acknowledged import acknowledge
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.node_role import node_role
 from constructs_lib.node_shape import NodeShape
@@ -143,6 +144,13 @@ class SelfManagedNodes(Construct):
         # By this tag the cluster's controllers know their machines; its key holds the name, so Tags.of would not do for a token.
         Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
         Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
+        acknowledge(
+            self.resource,
+            "disks and IMDSv2 are settled in the launch template, which the rules do not follow into a mixed-instances policy",
+            "AwsSolutions-EC26",
+            "NIST.800.53.R5-EC2IMDSv2Enabled",
+        )
+        acknowledge(self.resource, "nodes that come and go are seen on the dashboard, not by mail", "AwsSolutions-AS3")
         self.resource.node.add_dependency(joining, *depends_on)
         self.group_name = self.resource.ref
 

@@ -38,6 +38,7 @@ class ServiceEndpoints(Construct):
         id: construct id.
         vpc: where.
         vpc_subnets: one interface is made in each zone of these; None: the private subnets.
+        client_cidr: who may connect; None: the VPC's own addresses.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class ServiceEndpoints(Construct):
         *,
         vpc: ec2.IVpc,
         vpc_subnets: ec2.SubnetSelection | None = None,
+        client_cidr: str | None = None,
     ) -> None:
         super().__init__(scope, id)
         group = ec2.SecurityGroup(
             self, "SecurityGroup", vpc=vpc, description="Endpoints of AWS services", allow_all_outbound=False
         )
-        group.add_ingress_rule(ec2.Peer.ipv4(vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from within the VPC")
+        group.add_ingress_rule(ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from within the VPC")
         self._connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(443))
         for name, service in SERVICES.items():
             ec2.InterfaceVpcEndpoint(

@@ -32,6 +32,7 @@ class AccessStack(Stack):
                 self, "Key", alias=spec.name, description=f"{spec.name}: data, secrets and logs", removal_policy=removal(spec)
             )
         self.people = People(self, "People", spec=spec, key=self.key)
+        CfnOutput(self, "KeyArn", value=self.key.key_arn)
         CfnOutput(self, "OperatorPolicyArn", value=self.people.operator_policy.managed_policy_arn)
         for name, team in (
             ("Operator", self.people.operator),

@@ -5,19 +5,21 @@ from __future__ import annotations
 from aws_cdk import CfnOutput, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.access_entry import AccessLevel, ClusterAccess
+from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.cluster import TrainingCluster
 from constructs_lib.pod_identity import PodIdentity
 from constructs_lib.private_zone import EndpointName
 from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
-from stacks.people import People, grant_work
+from stacks.people import BucketArns, People, grant_work
 
 
 class ClusterStack(Stack):
@@ -46,14 +48,25 @@ class ClusterStack(Stack):
         data = PodIdentity(
             self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=spec.jobs.data_account
         )
-        bucket.grant_read(data)
-        grant_work(self, spec, people, bucket, key)
+        granted = BucketArns(bucket)
+        self._data_job(data, granted, key)
+        grant_work(self, spec, people, granted, key)
         name = EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
+        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, self.cluster))
         CfnOutput(self, "Region", value=self.region)
         CfnOutput(self, "KubeconfigCommand", value=f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}")
+
+    def _data_job(self, identity: PodIdentity, bucket: BucketArns, key: kms.IKey) -> None:
+        policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")
+        policy.add_statements(
+            iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
+            iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
+            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
+        )
+        acknowledge(policy, "training data may lie anywhere in the cluster's own bucket", *wildcards(self, bucket.objects))
 
     def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc) -> AnyCluster:
         settings = spec.cluster
@@ -108,3 +121,20 @@ class ClusterStack(Stack):
             ClusterAccess(
                 self, kind, cluster=self.cluster, principal_arn=person.role.role_arn, level=level, namespaces=namespaces
             )
+
+
+def tunnel_command(spec: ClusterSpec, cluster: AnyCluster) -> str:
+    """One command that brings a private endpoint to this machine's port 8443, through any node of the cluster.
+
+    The nodes are the documents' jump server: Session Manager reaches them, and they reach the endpoint.
+    """
+    host = f"$(echo {cluster.cluster_endpoint} | cut -d/ -f3)"
+    node = (
+        f"$(aws ec2 describe-instances --region {spec.region} --filters Name=tag:cluster,Values={spec.name} "
+        "Name=instance-state-name,Values=running --query 'Reservations[0].Instances[0].InstanceId' --output text)"
+    )
+    return (
+        f"aws ssm start-session --region {spec.region} --target {node} "
+        "--document-name AWS-StartPortForwardingSessionToRemoteHost "
+        f"--parameters host={host},portNumber=443,localPortNumber=8443"
+    )

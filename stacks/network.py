@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Annotations, CfnOutput, Environment, Stack
+from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
@@ -51,6 +51,9 @@ class NetworkStack(Stack):
             )
         else:
             self.zone = route53.PrivateHostedZone(self, "Zone", vpc=self.vpc, zone_name=spec.zone.name)
+        if settings.existing and spec.zone.existing and not (settings.flow_log_days or settings.interface_endpoints):
+            # CloudFormation takes no stack without a resource; this one does nothing and costs nothing.
+            CfnWaitConditionHandle(self, "Nothing")
         CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
         CfnOutput(self, "ZoneId", value=self.zone.hosted_zone_id)
         CfnOutput(self, "ZoneName", value=self.zone.zone_name)

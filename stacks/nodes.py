@@ -52,7 +52,6 @@ class NodesStack(Stack):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
-        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, cluster))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
         shape = NodeShape(
@@ -126,20 +125,3 @@ class NodesStack(Stack):
             )
             addons.append(logs.resource)
         return addons
-
-
-def tunnel_command(spec: ClusterSpec, cluster: AnyCluster) -> str:
-    """One command that brings a private endpoint to this machine's port 8443, through any node of the cluster.
-
-    The nodes are the documents' jump server: Session Manager reaches them, and they reach the endpoint.
-    """
-    host = f"$(echo {cluster.cluster_endpoint} | cut -d/ -f3)"
-    node = (
-        f"$(aws ec2 describe-instances --region {spec.region} --filters Name=tag:cluster,Values={spec.name} "
-        "Name=instance-state-name,Values=running --query 'Reservations[0].Instances[0].InstanceId' --output text)"
-    )
-    return (
-        f"aws ssm start-session --region {spec.region} --target {node} "
-        "--document-name AWS-StartPortForwardingSessionToRemoteHost "
-        f"--parameters host={host},portNumber=443,localPortNumber=8443"
-    )

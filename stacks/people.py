@@ -11,6 +11,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
 
@@ -37,6 +38,9 @@ class People(Construct):
             self, "OperatorPolicy", *self._operator_statements(key), description=f"Operates {spec.name}"
         )
 
+        for reason, resource in self._stars.items():
+            acknowledge(self.operator_policy, reason, *wildcards(self, resource))
+
     def _operator_statements(self, key: kms.IKey) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
         stacks = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{self._spec.name}-*")
@@ -44,6 +48,13 @@ class People(Construct):
             service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost"
         )
         instances = stack.format_arn(service="ec2", resource="instance", resource_name="*")
+        roles = stack.format_arn(service="iam", region="", resource="role", resource_name="cdk-*")
+        self._stars = {
+            "the stacks of this one cluster, by its name": stacks,
+            "the roles that `cdk bootstrap` made": roles,
+            "machines that carry this cluster's tag, by condition": instances,
+            "EC2's Describe takes no resource": "*",
+        }
         return [
             # The two statements of the 2016 documents, on this cluster alone.
             iam.PolicyStatement(sid="Key", actions=["kms:Encrypt", "kms:Decrypt"], resources=[key.key_arn]),
@@ -63,7 +74,7 @@ class People(Construct):
             iam.PolicyStatement(
                 sid="CdkRoles",
                 actions=["sts:AssumeRole"],
-                resources=[stack.format_arn(service="iam", region="", resource="role", resource_name="cdk-*")],
+                resources=[roles],
             ),
             *cluster_address(self, self._spec),
             iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session]),
@@ -83,7 +94,7 @@ def cluster_address(scope: Construct, spec: ClusterSpec) -> list[iam.PolicyState
     return [iam.PolicyStatement(sid="ClusterAddress", actions=["eks:DescribeCluster"], resources=[arn])]
 
 
-def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: s3.IBucket, key: kms.IKey) -> None:
+def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns, key: kms.IKey) -> None:
     """The trainer's and the reader's rights: in the stack that knows bucket and cluster, which know nothing of people."""
     stack, colon = Stack.of(scope), ArnFormat.COLON_RESOURCE_NAME
     logs = [
@@ -99,20 +110,37 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: s3.I
         ),
         # Answers of queries that somebody may start are not resources of their own.
         iam.PolicyStatement(sid="LogAnswers", actions=["logs:GetQueryResults", "logs:StopQuery"], resources=["*"]),
-        iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket_arn]),
-        iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.arn_for_objects("*")]),
+        iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
+        iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
         iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
     ]
-    people.reader.allow(scope, "ReaderPolicy", *look, description=f"Looks at {spec.name}")
-    people.trainer.allow(
+    reader = people.reader.allow(scope, "ReaderPolicy", *look, description=f"Looks at {spec.name}")
+    trainer = people.trainer.allow(
         scope,
         "TrainerPolicy",
         *look,
         iam.PolicyStatement(
             sid="UploadData",
             actions=["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            resources=[bucket.arn_for_objects("sources/*")],
+            resources=[bucket.sources],
         ),
         iam.PolicyStatement(sid="SealData", actions=["kms:GenerateDataKey"], resources=[key.key_arn]),
         description=f"Trains on {spec.name}",
     )
+    for policy in (reader, trainer):
+        acknowledge(policy, "all objects of this one bucket", *wildcards(scope, bucket.objects))
+        acknowledge(policy, "all groups of logs of this one cluster", *wildcards(scope, *logs))
+        acknowledge(policy, "answers of log queries are not resources of their own", *wildcards(scope, "*"))
+    acknowledge(trainer, "all that is uploaded below sources/", *wildcards(scope, bucket.sources))
+
+
+class BucketArns:
+    """ARNs of a bucket and of its objects, as the stacks that did not make it see them.
+
+    By an export of the stack that made it: the acknowledgments of what is granted spell it.
+    """
+
+    def __init__(self, bucket: s3.IBucket) -> None:
+        arn = bucket.bucket_arn
+        self.bucket = Stack.of(bucket).export_value(arn) if isinstance(bucket, s3.Bucket) else arn
+        self.objects, self.sources = f"{self.bucket}/*", f"{self.bucket}/sources/*"

@@ -69,7 +69,6 @@ class StorageStack(Stack):
             keep_images=spec.images.keep,
             removal_policy=kept,
         )
-        CfnOutput(self, "KeyArn", value=key.key_arn)
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)
         CfnOutput(self, "FileSystemDnsName", value=self.file_system.dns_name)

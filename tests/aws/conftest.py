@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ["CDK_VALIDATION"] = "false"
+os.environ.setdefault("CDK_VALIDATION", "false")
 os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20"
 PROJECT = Path(__file__).parents[2]
 _NODE = PROJECT / ".venv" / "bin"

@@ -60,7 +60,7 @@ def test_endpoints_take_https_from_the_vpc_alone(variant: Any) -> None:
     (group,) = groups
     (rule,) = group["SecurityGroupIngress"]
     assert (rule["FromPort"], rule["ToPort"]) == (443, 443)
-    assert "Fn::GetAtt" in rule["CidrIp"]
+    assert rule["CidrIp"] == "10.30.0.0/20"
 
 
 def test_s3_costs_no_nat_traffic(shipped: Any) -> None:

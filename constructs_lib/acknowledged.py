@@ -1,0 +1,53 @@
+"""Why a rule of a security review does not fit one construct, said next to that construct.
+
+Promises: each acknowledgment names one finding of cdk-nag (AwsSolutions, NIST 800-53 R5) and its reason; the CDK prints a
+finding that nobody acknowledged. A test fails on one that no construct needs any more. Importing this needs no cdk-nag.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import Acknowledgment, Stack, Validations
+from constructs import IConstruct
+
+_PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5"}
+
+
+def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
+    """Says that `findings` about `scope`, or about what is below it, are known, and why they stand."""
+    record(scope, [Acknowledgment(id=f"{_pack(finding)}::{finding}", reason=reason) for finding in findings])
+
+
+def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
+    """Tells the CDK; the test of left-over acknowledgments puts itself in this place."""
+    Validations.of(scope).acknowledge(*rules)
+
+
+def managed_policies(*names: str) -> list[str]:
+    """Findings about AWS's own managed policies."""
+    return [f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]" for name in names]
+
+
+def wildcards(scope: IConstruct, *resources: str) -> list[str]:
+    """Findings about resources of a policy in `scope`'s stack that hold a star."""
+    stack = Stack.of(scope)
+    return [f"AwsSolutions-IAM5[Resource::{_spelled(stack.resolve(resource))}]" for resource in resources]
+
+
+def _pack(finding: str) -> str:
+    return next(pack for prefix, pack in _PACKS.items() if finding.startswith(prefix))
+
+
+def _spelled(value: Any) -> str:
+    """A resolved value as cdk-nag spells it."""
+    if isinstance(value, str):
+        return value
+    ((function, argument),) = value.items()
+    if function == "Fn::Join":
+        return str(argument[0]).join(_spelled(part) for part in argument[1])
+    if function == "Fn::GetAtt":
+        return f"<{'.'.join(argument)}>"
+    if function == "Fn::ImportValue":
+        return _spelled(argument)
+    return f"<{argument}>"
