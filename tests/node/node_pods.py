@@ -143,18 +143,10 @@ class Pods:
             self.pods[index].send_signal(signal.SIGTERM)
 
     def child(self, index: int, role: str) -> int:
-        """Process id of a running pserver ("server") or trainer of a pod."""
-        parent = str(self.pods[index].pid)
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                status = (entry / "stat").read_text().rpartition(")")[2].split()
-                words = (entry / "cmdline").read_bytes().split(b"\0") + (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            names = (role.encode(), {"server": b"TRAINING_ROLE=PSERVER", "trainer": b"TRAINING_ROLE=TRAINER"}[role])
-            if status[1] == parent and any(name in words for name in names):
-                return int(entry.name)
-        raise LookupError(f"pod {index} runs no {role}")
+        """Process id of the present pserver ("server") or trainer of a pod, as the supervisor tells it."""
+        name = "pserver" if role == "server" else "trainer"
+        self.wait_for(index, rf"attempt \d+: {name} \d+ is process \d+")
+        return int(re.findall(rf"attempt \d+: {name} \d+ is process (\d+)", self.log(index))[-1])
 
     def log(self, index: int) -> str:
         return (self.pods[index].life / "log").read_text()
@@ -171,6 +163,13 @@ class Pods:
             time.sleep(0.02)
         raise AssertionError(f"pod {index} never said {pattern!r}\n{self.logs()}")
 
+    def wait_for_pass(self, number: int, seconds: float = 20) -> None:
+        """Returns when the pass is complete on the volume."""
+        deadline = time.monotonic() + seconds
+        while not self.folder.done(number).exists():
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.01)
+
     def codes(self, seconds: float = 30) -> list[int]:
         """All exit codes; fails with the logs when a pod does not end."""
         deadline = time.monotonic() + seconds
@@ -181,8 +180,12 @@ class Pods:
                 raise AssertionError(f"a pod does not end\n{self.logs()}") from None
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
-    def status(self, index: int) -> dict:
-        return json.loads((self.pods[index].life / "root/home/paddle/status.json").read_text())
+    def wait_for_status(self, index: int, seconds: float = 20) -> None:
+        """Returns when the supervisor is up."""
+        deadline = time.monotonic() + seconds
+        while not (self.pods[index].life / "root/home/paddle/status.json").exists():
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.02)
 
     def values(self, number: int) -> list[int]:
         return json.loads((self.folder.pass_dir(number) / "values").read_text())

@@ -131,10 +131,10 @@ def wait(condition, pods: Pods) -> None:
 def test_kill_9(training, spread, victim: str, moment) -> None:
     pods = training()
     pods.start()
-    role, index = victim.split()
-    index = int(index)
-    process = None if role == "pod" else find(pods, index, role)
+    role, number = victim.split()
+    index = int(number)
     moment(pods)
+    process = None if role == "pod" else pods.child(index, role)
     killed = time.monotonic()
     if process is None:
         pods.kill(index)
@@ -151,14 +151,3 @@ def test_kill_9(training, spread, victim: str, moment) -> None:
     assert lowest <= found <= highest
     assert_every_record_was_trained(pods)
     assert len(pods.attempts()) == 2
-
-
-def find(pods: Pods, index: int, role: str) -> int:
-    """The process as soon as it is there."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return pods.child(index, role)
-        except LookupError:
-            assert time.monotonic() < deadline, pods.logs()
-            time.sleep(0.1)

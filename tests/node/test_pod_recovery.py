@@ -36,7 +36,7 @@ def test_one_pod_alone_needs_no_service(job):
 def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
     pods = job(stand_in={"passes": 3, "steps": 10})
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     time.sleep(0.2)
     killed = time.monotonic()
     os.kill(pods.child(index, role), signal.SIGKILL)
@@ -57,7 +57,7 @@ def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
 def test_kill_9_of_a_whole_pod(job, index):
     pods = job(stand_in={"passes": 3, "steps": 10})
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     trainer, server = pods.child(index, "trainer"), pods.child(index, "server")
     pods.kill(index)
     time.sleep(0.3)
@@ -91,7 +91,7 @@ def test_a_container_restarted_in_place_is_a_lost_pod(job):
     # Same address, same name: only the boot id is new.
     pods = job(stand_in={"passes": 3, "steps": 10})
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     pods.kill(2)
     pods.start(2)
     assert pods.codes() == [0, 0, 0], pods.logs()
@@ -138,7 +138,7 @@ def test_no_success_without_the_last_pass(job):
 def test_sigterm_to_all_lets_the_trainers_leave(job):
     pods = job(stand_in={"passes": 50})
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     began = time.monotonic()
     pods.terminate()
     assert pods.codes() == [143, 143, 143], pods.logs()
@@ -152,7 +152,7 @@ def test_sigterm_to_all_lets_the_trainers_leave(job):
 def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
     pods = job(stand_in={"passes": 3, "steps": 10})
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     pods.terminate(1)
     assert pods.pods[1].wait(10) == 143
     pods.wait_for(0, "attempt 1 ends: the pod of trainer 1 .* was told to stop")
@@ -165,7 +165,8 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
 def test_sigterm_while_waiting_for_peers(job):
     pods = job()
     pods.start(0, 1)
-    time.sleep(0.5)
+    for index in (0, 1):
+        pods.wait_for_status(index)
     pods.terminate(0, 1)
     assert pods.codes() == [143, 143]
 
@@ -183,7 +184,7 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     # The replacement's address is the highest: every id behind the dead pod's changes, the coordinator's included.
     pods = job(stand_in={"passes": 3, "steps": 10}, api=api)
     pods.start()
-    pods.wait_for(0, r"\[trainer \d\] pass 0")
+    pods.wait_for_pass(0)
     pods.kill(index)
     time.sleep(0.5)
     pods.start(index)
@@ -197,7 +198,7 @@ def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose Kubernetes client has a version of its own.
     pods = job(stand_in={"passes": 3, "steps": 10}, api=api, interpreter=str(IMAGE_PYTHON))
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     os.kill(pods.child(1, "server"), signal.SIGKILL)
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert pods.values(2) == pods.undisturbed

@@ -45,7 +45,7 @@ def test_a_supervisor_that_says_nothing_for_six_seconds_is_lost_and_comes_back(j
     # As a node that the network has forgotten for a while.
     pods = job(stand_in={"passes": 3, "steps": 10})
     pods.start()
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    pods.wait_for_pass(0)
     pods.pods[index].send_signal(signal.SIGSTOP)
     stopped = time.monotonic()
     pods.wait_for(2, "said nothing for 6 s" if index else "the pod of trainer 0 was lost", 12)

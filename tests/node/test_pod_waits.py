@@ -56,7 +56,7 @@ def test_a_second_run_of_the_same_name_is_refused(job):
 def test_the_lease_of_a_dead_run_expires(job):
     first = job(stand_in={"passes": 40}, LEASE="3")
     first.start()
-    first.wait_for(0, r"\[trainer 0\] pass 0")
+    first.wait_for_pass(0)
     for index in range(3):
         first.kill(index)
     second = job(run="run-2", LEASE="3")

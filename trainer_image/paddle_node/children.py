@@ -12,12 +12,14 @@ import contextlib
 import ctypes
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO
 
 from paddle_node.runtimes import Process
@@ -47,7 +49,7 @@ def say(prefix: str, text: str) -> None:
 class Child:
     """One process. `code` is its exit code, 128 + the signal's number where a signal ended it, None while it runs."""
 
-    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes] | None, pump: threading.Thread | None) -> None:
+    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes] | None, log: _Log | None) -> None:
         self.process = process
         self.name = name
         self.code: int | None = None
@@ -55,7 +57,7 @@ class Child:
         self.wanted_end = False
         """The supervisor itself ended it: its exit code means nothing."""
         self._popen = popen
-        self._pump = pump
+        self._log = log
 
     @property
     def pid(self) -> int:
@@ -67,7 +69,7 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def become(self, process: Process) -> bool:
+    def become(self, process: Process, header: str) -> bool:
         """Turns a standby process into `process`; False when it has ended."""
         if self.code is not None or self._popen is None or self._popen.stdin is None:
             return False
@@ -78,12 +80,14 @@ class Child:
         except OSError:
             return False
         self.process = process
+        if self._log is not None:
+            self._log.head(header)
         return True
 
     def drain(self) -> None:
         """Waits a moment for the last lines. Blocking."""
-        if self._pump is not None:
-            self._pump.join(DRAIN_DEADLINE)
+        if self._log is not None:
+            self._log.join(DRAIN_DEADLINE)
 
 
 class Children:
@@ -97,7 +101,6 @@ class Children:
 
     def start(self, process: Process, name: str, header: str, standby: bool = False) -> Child:
         """Starts a process; one that cannot be started is a child that ended with 127 (not found) or 126."""
-        header_line = f"---- {header}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} ----\n"
         directory = process.working_directory
         try:
             if directory is not None:
@@ -118,10 +121,11 @@ class Children:
             asyncio.get_running_loop().call_soon(self._ended, child, 127 if isinstance(error, FileNotFoundError) else 126)
             return child
         assert popen.stdout is not None
-        pump = threading.Thread(target=_pump, args=(popen.stdout, process, name, header_line), daemon=True)
-        child = Child(process, name, popen, pump)
+        log = _Log(popen.stdout, process.log, name)
+        log.head(header)
+        child = Child(process, name, popen, log)
         self._by_pid[popen.pid] = child
-        pump.start()
+        log.start()
         return child
 
     @property
@@ -176,31 +180,52 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _pump(source: IO[bytes], process: Process, name: str, header: str) -> None:
+class _Log(threading.Thread):
     """Carries a child's output to its log, byte for byte, and to the pod's output, line by line."""
-    log: IO[bytes] | None = None
-    try:
-        process.log.parent.mkdir(parents=True, exist_ok=True)
-        log = process.log.open("ab", buffering=0)
-        log.write(header.encode())
-    except OSError as error:
-        say(name, f"{process.log} takes no lines: {error.strerror or error}; they go on in this pod's own log")
-    rest = b""
-    while part := os.read(source.fileno(), 65536):
-        if log is not None:
-            try:
-                log.write(part)
-            except OSError as error:
-                say(name, f"{process.log} takes no more lines: {error.strerror or error}; they go on in this pod's own log")
-                log = None
-        *lines, rest = (rest + part).split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            lines.append(rest)
-            rest = b""
-        for line in lines:
-            say(name, line.decode(errors="replace"))
-    if rest:
-        say(name, rest.decode(errors="replace"))
-    source.close()
-    if log is not None:
-        log.close()
+
+    def __init__(self, source: IO[bytes], path: Path, name: str) -> None:
+        super().__init__(name=f"log of {name}", daemon=True)
+        self._source = source
+        self._path = path
+        self._of = name
+        self._file: IO[bytes] | None = None
+        self._heads: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def head(self, header: str) -> None:
+        """A line that tells one attempt from the next, before whatever comes from now on."""
+        self._heads.put(f"---- {header}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} ----\n".encode())
+
+    def run(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("ab", buffering=0)
+        except OSError as error:
+            self._give_up(error)
+        rest = b""
+        while part := os.read(self._source.fileno(), 65536):
+            while not self._heads.empty():
+                self._write(self._heads.get())
+            self._write(part)
+            *lines, rest = (rest + part).split(b"\n")
+            if len(rest) > LONGEST_LINE:
+                lines.append(rest)
+                rest = b""
+            for line in lines:
+                say(self._of, line.decode(errors="replace"))
+        if rest:
+            say(self._of, rest.decode(errors="replace"))
+        self._source.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, part: bytes) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(part)
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they go on in this pod's own log")
+        self._file = None

@@ -29,6 +29,8 @@ from paddle_node.protocol import Message
 
 REMIND = 30.0
 """Seconds between two lines that say who is missing."""
+SHOWN = 20
+"""Peers that a message names at most."""
 FAREWELL = 5.0
 """Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
 
@@ -54,11 +56,6 @@ class _Member:
     address: str
     writer: asyncio.StreamWriter
     heard: float
-    ready: bool = False
-    """It has its data, and no process of an earlier attempt."""
-    serving: bool = False
-    trained: bool = False
-    stopped: bool = False
 
 
 @dataclass(eq=False)
@@ -96,6 +93,11 @@ class Hub:
         self._clean = clean
         self._say = say
         self._members: dict[int, _Member] = {}
+        self._ready: set[int] = set()
+        """Who has its data, and no process of an earlier attempt."""
+        self._serving: set[int] = set()
+        self._trained: set[int] = set()
+        self._stopped: set[int] = set()
         self._sessions: dict[int, _Session] = {}
         self._gathers: dict[str, dict[int, Any]] = {}
         self._attempt = 0
@@ -209,18 +211,17 @@ class Hub:
         """A member is gone; what it ran is gone with it, or ends by its own hand within `SILENCE` seconds."""
         if self._members.get(member.index) is member:
             del self._members[member.index]
+            self._ready.discard(member.index)
+            self._serving.discard(member.index)
+            self._trained.discard(member.index)
         member.writer.close()
         if self.state is State.FINISHED:
             return
         if self.state is State.STOPPING:
-            member.stopped = True
-            if self._stop_cause is None:
-                self._stop_cause = cause
-        if self.state in (State.STARTING, State.TRAINING):
-            self._lose(cause, 0)
-        elif self.state is State.STOPPING:
             # Trainers cannot save together any more.
             self._lose(f"{self._stop_cause}; then {cause}", 0, counts=False)
+        elif self.state in (State.STARTING, State.TRAINING):
+            self._lose(cause, 0)
         elif self.state is State.GATHERING:
             self._say(f"{cause}; waiting for it")
         self._advance()
@@ -234,7 +235,7 @@ class Hub:
             return
         if kind == "ready":
             if message["ready"] in (0, self._attempt):
-                member.ready = True
+                self._ready.add(member.index)
                 self._advance()
             return
         if kind == "leaving":
@@ -243,12 +244,14 @@ class Hub:
         if message.get("attempt") != self._attempt or self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
             return
         if kind == "serving":
-            member.serving = True
+            self._serving.add(member.index)
         elif kind == "trained":
-            member.trained = member.stopped = True
-            self._check_orphaned_waits(member.index)
+            self._trained.add(member.index)
+            self._stopped.add(member.index)
+            for name in list(self._gathers):
+                self._check_abandoned(name)
         elif kind == "stopped":
-            member.stopped = True
+            self._stopped.add(member.index)
         elif kind == "lost":
             self._lost_process(member, str(message["lost"]), int(message["code"]))
         self._advance()
@@ -257,22 +260,21 @@ class Hub:
 
     def _advance(self) -> None:
         """Takes every step that what is known allows."""
-        everybody = len(self._members) == self._node.trainers
-        members = self._members.values()
-        if self.state is State.ENDING and not self._concluding and all(member.ready for member in members):
+        count = self._node.trainers
+        if self.state is State.ENDING and not self._concluding and len(self._ready) == len(self._members):
             self._enter(State.GATHERING)
-        if self.state is State.GATHERING and everybody and all(member.ready for member in members):
+        if self.state is State.GATHERING and len(self._ready) == count:
             self._later(self._begin())
-        elif self.state is State.STARTING and everybody and all(member.serving for member in members):
+        elif self.state is State.STARTING and len(self._serving) == count:
             self._enter(State.TRAINING)
             self._broadcast({"train": self._attempt})
             for session in self._sessions.values():
                 if session.waits_in == "servers":
                     self._answer(session, {"answer": "servers"})
         running = self.state in (State.STARTING, State.TRAINING, State.STOPPING)
-        if running and everybody and all(member.trained for member in members):
-            self._later(self._trained())
-        elif self.state is State.STOPPING and all(member.stopped for member in members):
+        if running and len(self._trained) == count:
+            self._later(self._conclude())
+        elif self.state is State.STOPPING and len(self._stopped) == count:
             self._lose(self._stop_cause or "the job was told to stop", 0, counts=False)
 
     def _enter(self, state: State) -> None:
@@ -291,8 +293,7 @@ class Hub:
             return
         finally:
             self._beginning = False
-        members = self._members
-        if self.state is not State.GATHERING or len(members) < self._node.trainers or not all(m.ready for m in members.values()):
+        if self.state is not State.GATHERING or len(self._ready) < self._node.trainers:
             # Somebody was lost while the volume answered: the number is spent, the attempt never ran.
             await self._close_attempt("a pod was lost before the attempt began", 0, counts=False)
             self._advance()
@@ -301,13 +302,13 @@ class Hub:
         self._sessions.clear()
         self._gathers.clear()
         self._stop_cause = self._crashed = None
-        for member in members.values():
-            member.ready = member.serving = member.trained = member.stopped = False
+        for marks in (self._ready, self._serving, self._trained, self._stopped):
+            marks.clear()
         self._enter(State.STARTING)
         resumes = "from the beginning" if resume is None else f"behind pass {resume}"
         self._say(f"attempt {number}: all {self._node.trainers} pods are here, training starts {resumes}")
-        peers = [[members[i].name, members[i].address] for i in range(self._node.trainers)]
-        self._broadcast({"start": number, "resume": resume, "peers": peers})
+        addresses = protocol.pack([self._members[i].address for i in range(self._node.trainers)])
+        self._broadcast({"start": number, "resume": resume, "addresses": addresses})
 
     def _prepare(self) -> tuple[int, int | None]:
         self._clean()
@@ -317,7 +318,7 @@ class Hub:
     def _lost_process(self, member: _Member, what: str, code: int) -> None:
         cause = f"{what} of {member.name}"
         if self.state is State.STOPPING:
-            member.stopped = True
+            self._stopped.add(member.index)
             return
         if code in FAIL_JOB:
             self._later(self._finish(Outcome(code, f"{cause}, which another attempt cannot change"), cause, code))
@@ -369,7 +370,7 @@ class Hub:
         if self._record.unfinished():
             self._record.end("the pod of trainer 0 was lost", 0, self._newest_complete())
 
-    async def _trained(self) -> None:
+    async def _conclude(self) -> None:
         """Every trainer ended with 0: that is the job's success only when the last pass is complete on the volume."""
         attempt, last = self._attempt, self._node.passes - 1
         async with self._volume:
@@ -447,17 +448,15 @@ class Hub:
                 if index in self._sessions:
                     self._answer(self._sessions[index], {"answer": "gather", "values": values})
             return
+        self._check_abandoned(name)
         if len(self._gathers) > 1:
             self._check_deadlock()
-        for index, member in self._members.items():
-            if member.trained and index not in arrived:
-                self._lose(f"trainer {index} ended while others wait for it in {name}", 0)
 
-    def _check_orphaned_waits(self, index: int) -> None:
-        for name, arrived in self._gathers.items():
-            if index not in arrived and self.state is not State.STOPPING:
-                self._lose(f"trainer {index} ended while others wait for it in {name}", 0)
-                return
+    def _check_abandoned(self, name: str) -> None:
+        """Nobody may wait for a trainer that has ended."""
+        gone = sorted(self._trained - self._gathers[name].keys())
+        if gone and self.state is not State.STOPPING:
+            self._lose(f"trainer {gone[0]} ended while others wait for it in {name}", 0)
 
     def _check_deadlock(self) -> None:
         waiting = {index for arrived in self._gathers.values() for index in arrived}
@@ -479,6 +478,7 @@ class Hub:
             now = time.monotonic()
             late = now - last > 3 * protocol.BEAT
             last = now
+            missing = {name: self._missing_in(name) for name in ("servers", *self._gathers)}
             for member in list(self._members.values()):
                 # After a pause of our own, what the others said is still unread: judge them at the next tick.
                 if now - member.heard > protocol.SILENCE and not late:
@@ -486,13 +486,13 @@ class Hub:
                         member, f"the pod of trainer {member.index} ({member.name}) said nothing for {protocol.SILENCE:.0f} s"
                     )
                 else:
-                    _send(member.writer, {"beat": self.state.value, "trainer": self._trainer_status(member.index, now)})
+                    _send(member.writer, {"beat": self.state.value, "trainer": self._trainer_status(member.index, now, missing)})
             for session in self._sessions.values():
                 if session.waits_in is not None:
                     _send(session.writer, {"wait": session.waits_in})
             self._check_deadlines(now)
 
-    def _trainer_status(self, index: int, now: float) -> Message | None:
+    def _trainer_status(self, index: int, now: float, missing: dict[str, list[int]]) -> Message | None:
         """What the health probe of that pod wants to know: where its trainer is, and for whom it waits."""
         session = self._sessions.get(index)
         if session is None or self.state is not State.TRAINING:
@@ -502,16 +502,13 @@ class Hub:
             "step": session.at[1] if session.at else None,
             "seconds": round(now - session.moved, 1),
             "waits_in": session.waits_in,
-            "waits_for": self._missing_in(session.waits_in),
+            "waits_for": missing.get(session.waits_in or "", []),
         }
 
-    def _missing_in(self, name: str | None) -> list[int]:
-        if name is None:
-            return []
-        if name == "servers":
-            return [index for index, member in self._members.items() if not member.serving]
-        arrived = self._gathers.get(name, {})
-        return [index for index in range(self._node.trainers) if index not in arrived]
+    def _missing_in(self, name: str) -> list[int]:
+        """The first of those who are waited for there."""
+        arrived = self._serving if name == "servers" else self._gathers[name].keys()
+        return [index for index in range(self._node.trainers) if index not in arrived][:SHOWN]
 
     def _check_deadlines(self, now: float) -> None:
         waited = now - self._since
@@ -524,25 +521,26 @@ class Hub:
                 self._reminded = now
                 self._say(f"{missing} after {waited:.0f} s")
         elif self.state is State.STARTING and waited > self._node.peer_deadline:
-            silent = [index for index, member in self._members.items() if not member.serving]
+            silent = self._members.keys() - self._serving
             self._lose(f"the pservers of trainers {_numbers(silent)} did not listen within {waited:.0f} s", 0)
         elif self.state is State.STOPPING and waited > self._node.grace:
-            slow = [index for index, member in self._members.items() if not member.stopped]
+            slow = self._members.keys() - self._stopped
             self._lose(f"{self._stop_cause}; trainers {_numbers(slow)} did not leave within {waited:.0f} s", 0, counts=False)
         elif self.state is State.ENDING and waited > protocol.SILENCE + 2 * FAREWELL:
-            for member in [m for m in self._members.values() if not m.ready]:
+            for member in [member for index, member in self._members.items() if index not in self._ready]:
                 self._drop(member, f"the pod of trainer {member.index} ({member.name}) does not end its processes")
 
     def _missing(self) -> str:
         """Who is not here, or not ready, as one half sentence; empty when nobody is missing."""
-        absent = [self._name_of(i) for i in range(self._node.trainers) if i not in self._members]
-        staging = [f"trainer {m.index}" for m in self._members.values() if not m.ready]
+        absent = [index for index in range(self._node.trainers) if index not in self._members]
+        unready = sorted(self._members.keys() - self._ready)
         parts = []
         if absent:
-            shown = ", ".join(absent[:20]) + (f" and {len(absent) - 20} more" if len(absent) > 20 else "")
-            parts.append(f"{len(absent)} of {self._node.trainers} pods are missing: {shown}")
-        if staging:
-            parts.append(f"not ready yet: {', '.join(staging[:20])}")
+            names = ", ".join(self._name_of(index) for index in absent[:SHOWN])
+            more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+            parts.append(f"{len(absent)} of {self._node.trainers} pods are missing: {names}{more}")
+        if unready:
+            parts.append(f"not ready yet: trainers {_numbers(unready[:SHOWN])}")
         return "; ".join(parts)
 
     # Small things.

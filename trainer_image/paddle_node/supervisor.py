@@ -20,7 +20,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
 
-from paddle_node import attempts, background, children, health, lease, passes
+from paddle_node import attempts, background, children, health, lease, passes, protocol
 from paddle_node.attempts import Record
 from paddle_node.children import Child, Children
 from paddle_node.contract import FAIL_JOB, ExitCode, Variable
@@ -339,7 +339,8 @@ class Supervisor:
         if kind == "refused":
             raise Failure(int(message["refused"]), str(message["sentence"]))
         if kind == "start":
-            peers = [Peer(index, name, address) for index, (name, address) in enumerate(message["peers"])]
+            addresses = protocol.unpack(message["addresses"])
+            peers = [Peer(index, self._discovery.name_of(index), address) for index, address in enumerate(addresses)]
             self._start(link, Attempt(int(message["start"]), message["resume"]), peers)
         elif kind == "train":
             for process in self._processes:
@@ -402,12 +403,15 @@ class Supervisor:
 
     def _launch(self, process: Process) -> None:
         assert self._attempt is not None
-        for child in self._standby:
-            if child.process.role == process.role and child.become(process):
-                self._standby.remove(child)
-                self._running.append(child)
-                return
-        self._running.append(self._children.start(process, self._name(process), f"attempt {self._attempt.number}"))
+        header = f"attempt {self._attempt.number}"
+        ready = [child for child in self._standby if child.process.role == process.role]
+        child = next((child for child in ready if child.become(process, header)), None)
+        if child is not None:
+            self._standby.remove(child)
+        else:
+            child = self._children.start(process, self._name(process), header)
+        self._running.append(child)
+        self._say(f"{header}: {child.name} is process {child.pid}")
 
     def _start_standby(self) -> None:
         if not self._standby:
