@@ -57,7 +57,7 @@ class CollectiveEngine:
         if samples:
             found = self._forward(self._layer, samples).loss
             found.backward()
-            loss = float(found)
+            loss = found.numpy().item()
         self._average_gradients(len(samples))
         self._optimizer.step()
         self._optimizer.clear_grad()
@@ -66,7 +66,7 @@ class CollectiveEngine:
     def any_stops(self, stop: bool) -> bool:
         flag = paddle.to_tensor([float(stop)])
         distributed.all_reduce(flag)
-        return float(flag) > 0
+        return bool(flag.numpy()[0] > 0)
 
     def settle(self) -> None:
         pass
