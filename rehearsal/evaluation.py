@@ -36,13 +36,13 @@ async def evaluate(training: Job, host: Host, addresses: AddressBlock) -> Evalua
     once = replace(training, name=f"{training.name}-evaluate", template=template, parallelism=1, completions=1)
     job = replace(once, back_off_limit=0, failure_rules=())
     result = await run_job(job, host, addresses)
-    logs = sorted(host.logs.glob(f"{job.name}-*.{container.name}.log"))
+    log = result.ended[-1].logs[container.name]
     if not result.succeeded:
-        raise Failed("the trained model could not be evaluated", last_lines(logs[-1]) if logs else "")
-    for line in reversed(logs[-1].read_text().splitlines()):
+        raise Failed("the trained model could not be evaluated", last_lines(log))
+    for line in reversed(log.read_text().splitlines()):
         if line.startswith("{"):
             found = json.loads(line)
             return Evaluation(
                 found["pass"], found["metric"], found["value"], found["baseline"], found["baseline_of"], found["records"]
             )
-    raise Failed("evaluate_pass.py printed no result", last_lines(logs[-1]))
+    raise Failed("evaluate_pass.py printed no result", last_lines(log))

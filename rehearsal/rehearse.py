@@ -112,8 +112,8 @@ class Rehearsal:
 
     def _local_data(self, job: TrainingJob) -> Path | None:
         """The file to upload; None where the data job reads a place of its own."""
-        if job.data is None:
-            raise Refused("data is not set: a rehearsal begins with an empty volume, so it needs data.source")
+        if job.data is None or not job.splits:
+            raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
         if job.data.local_file is None:
             return None
         local = self.job_file.parent / job.data.local_file
@@ -221,7 +221,9 @@ def _jobs(read: Manifests) -> tuple[Job, Job]:
 
 def _job_folder(job: Job, host: Host) -> JobFolder:
     """The job's folder on the volume, by the name that the manifest gives the pods."""
-    return JobFolder(host.volume / _variable(job, Variable.JOB_NAME))
+    mounted_at = _variable(job, Variable.JOB_PATH)
+    below = next((mount.sub_path for mount in job.template.containers[0].mounts if mount.path == mounted_at), "")
+    return JobFolder(host.volume / below / _variable(job, Variable.JOB_NAME))
 
 
 def _variable(job: Job, name: str) -> str:

@@ -136,6 +136,17 @@ _WHOLE_KINDS_WITHOUT_EFFECT = {
     "CSIDriver": "the volume is a folder",
     "Role": "there is no API server to ask",
     "RoleBinding": "there is no API server to ask",
+    "PodGroup": "there is one machine",
+}
+_REFUSED_KINDS = {
+    "PaddleJob": "the operator that runs it is not here; rehearse the job with `engine: job`",
+    "CustomResourceDefinition": "there is no API server to extend",
+    "Deployment": "only Jobs run here",
+    "StatefulSet": "only Jobs run here",
+    "DaemonSet": "only Jobs run here",
+    "CronJob": "only Jobs run here",
+    "Pod": "only Jobs run here",
+    "Secret": "there is no store of secrets here",
 }
 
 
@@ -173,6 +184,9 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "PersistentVolume": {
         "spec.csi.*": "the volume is a folder",
         "spec.nfs.*": "the volume is a folder",
+        "spec.hostPath.*": "the volume is a folder",
+        "spec.local.*": "the volume is a folder",
+        "spec.nodeAffinity.*": "there is one machine",
         "spec.capacity.*": "the volume is a folder",
         "spec.accessModes[]": "the volume is a folder",
         "spec.mountOptions[]": "the volume is a folder",
@@ -200,10 +214,7 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "ServiceAccount": {"automountServiceAccountToken": "there is no API server to ask"},
 }
 _REFUSED: dict[str, dict[str, str]] = {
-    "PersistentVolume": {
-        "spec.hostPath.*": "a pod must not see this machine's folders",
-        "spec.local.*": "a pod must not see this machine's folders",
-    },
+    "PersistentVolume": {},
     "PersistentVolumeClaim": {"spec.dataSource.*": "there is no storage provisioner here"},
     "Service": {"spec.externalName": "only headless Services have names here"},
     "ConfigMap": {"binaryData.*": "only text is mounted here"},
@@ -252,6 +263,10 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     Raises Refused with the document, the field and the reason for the first field that cannot be rehearsed.
     """
     without: dict[str, set[str]] = {}
+    for kind, reason in _REFUSED_KINDS.items():
+        for document in documents:
+            if document.get("kind") == kind:
+                raise Refused(f"{kind} {document['metadata']['name']} cannot be rehearsed: {reason}")
     for document in documents:
         kind = str(document.get("kind", ""))
         name = f"{kind} {document.get('metadata', {}).get('name', '')}".strip()

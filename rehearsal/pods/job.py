@@ -51,13 +51,11 @@ class JobResult:
 
     succeeded: bool
     reason: str
-    failed: tuple[PodEnd, ...] = ()
+    ended: tuple[PodEnd, ...] = ()
+    """Every pod, in the order of their ends."""
+    culprit: PodEnd | None = None
+    """The pod whose end ended the Job."""
     retries: int = 0
-
-    @property
-    def culprit(self) -> PodEnd | None:
-        """The pod whose end ended the Job."""
-        return self.failed[-1] if self.failed else None
 
 
 @dataclass
@@ -73,6 +71,7 @@ class RunningJob:
     _failures: int = 0
     _failed_indexes: set[int] = field(default_factory=set)
     _ends: list[PodEnd] = field(default_factory=list)
+    _culprit: PodEnd | None = None
     _reason: str = ""
     _ending: asyncio.Task[None] | None = None
 
@@ -92,7 +91,8 @@ class RunningJob:
         if self._failed_indexes and not self._reason:
             self._reason = "FailedIndexes"
         succeeded = not self._reason
-        return JobResult(succeeded, self._reason or "CompletionsReached", tuple(self._ends), self._failures)
+        reason = self._reason or "CompletionsReached"
+        return JobResult(succeeded, reason, tuple(self._ends), None if succeeded else self._culprit, self._failures)
 
     async def _index(self, index: int, slots: asyncio.Semaphore) -> None:
         """Pods of one index, one after the other, until one succeeds or no further try is allowed."""
@@ -107,10 +107,11 @@ class RunningJob:
                     end = await pod.run()
                 finally:
                     del self.pods[pod.facts.name]
+                self._ends.append(end)
                 if end.succeeded or self._reason:
                     self.watcher.pod_ended(pod, shown, end, "done" if end.succeeded else "ended with the job")
                     return
-                self._ends.append(end)
+                self._culprit = end
                 verdict = self._verdict(end)
                 if verdict == "Count":
                     failures += 1

@@ -7,7 +7,7 @@ lists); a wrong reference (a mount without its volume, a claim without its volum
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,9 @@ import yaml
 
 from rehearsal.errors import Refused
 from rehearsal.pods import fields
+
+_QUEUE = "kueue.x-k8s.io/queue-name"
+"""Label of a Job that Kueue admits: here it is admitted at once."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,10 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     )
     for job in manifests.jobs:
         _check_references(job, manifests)
+    wanted = {volume.claim for job in manifests.jobs for volume in job.template.volumes.values() if volume.claim}
+    if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims):
+        note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
+        return replace(manifests, without_effect=(*manifests.without_effect, note))
     return manifests
 
 
@@ -224,7 +231,7 @@ def _service(document: dict[str, Any]) -> Service:
 
 def _job(document: dict[str, Any]) -> Job:
     spec, name = document["spec"], document["metadata"]["name"]
-    if spec.get("suspend"):
+    if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
         raise Refused(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
     mode = spec.get("completionMode", "NonIndexed")
     completions = spec.get("completions", 1)
@@ -333,8 +340,6 @@ def _probe(item: dict[str, Any] | None) -> Probe | None:
 def _check_references(job: Job, manifests: Manifests) -> None:
     template, where = job.template, f"Job {job.name}"
     for volume in template.volumes.values():
-        if volume.claim is not None and volume.claim not in manifests.claims:
-            raise Refused(f"{where}: volume {volume.name} wants the claim {volume.claim}, which is not among the manifests")
         if volume.config_map is not None and volume.config_map not in manifests.config_maps and not volume.optional:
             raise Refused(
                 f"{where}: volume {volume.name} wants the ConfigMap {volume.config_map}, which is not among the manifests"

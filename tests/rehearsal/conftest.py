@@ -1,0 +1,69 @@
+"""Clones of the project to rehearse in, and a way to see what a rehearsal left running."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_MADE = (".venv", ".venv-image", ".venv-emulator", "node_modules")
+_NOT_CLONED = (*_MADE, ".git", ".rehearsal", "dist", "cdk.out", "tests", "__pycache__", ".*_cache", "*.egg-info")
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every live process whose environment or command line names `folder`."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) not in (os.getpid(), os.getppid()):
+            try:
+                known = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(folder).encode() in known:
+                found.append(int(process.name))
+    return found
+
+
+class Clone:
+    """A clone of the project's files with the environments of the original."""
+
+    def __init__(self, folder: Path) -> None:
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_NOT_CLONED))
+        for name in _MADE:
+            (folder / name).symlink_to(ROOT / name)
+        self.folder = folder
+        sample = folder / "examples" / "quick_start" / "sample.tsv"
+        sample.unlink(missing_ok=True)
+        subprocess.run([sys.executable, sample.with_name("make_sample.py"), sample], check=True)
+
+    def start(self, *arguments: str, command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """A rehearsal as the leader of a process group of its own, as a shell starts it."""
+        argv = command or (str(self.folder / ".venv" / "bin" / "python"), "-m", "rehearsal")
+        return subprocess.Popen(
+            [*argv, *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    @property
+    def state(self) -> Path:
+        return self.folder / ".rehearsal"
+
+    @property
+    def left_running(self) -> list[int]:
+        return processes_of(self.state)
+
+
+@pytest.fixture(scope="module")
+def make_clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clone]:
+    folder = tmp_path_factory.mktemp("clones")
+    return lambda name: Clone(folder / name)

@@ -1,0 +1,147 @@
+"""A process that is killed during training, from the shipped manifests on real Paddle: recovery or failure, never less."""
+
+import asyncio
+import copy
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import yaml
+from paddle_node.contract import JobFolder
+
+from rehearsal.errors import Failed
+from rehearsal.evaluation import Evaluation, evaluate
+from rehearsal.pods import image, manifests
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.job import JobResult, run_job
+from rehearsal.pods.names import Names
+from rehearsal.pods.pod import Host
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("rehearsal")]
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Trained:
+    host: Host
+    job: manifests.Job
+    result: JobResult
+    folder: JobFolder
+    evaluation: Evaluation | None
+
+
+def shipped(passes: int) -> list[dict]:
+    """The shipped job's golden manifests, with a source that needs no bucket."""
+    documents = copy.deepcopy(list(yaml.safe_load_all((ROOT / "tests/charts/golden/job.yaml").read_text())))
+    for document in documents:
+        if document["kind"] == "Job":
+            for entry in document["spec"]["template"]["spec"]["containers"][0]["env"]:
+                if entry["name"] == "DATA_SOURCE":
+                    entry["value"] = "/home/jobpath/sample.tsv"
+                if entry["name"] == "PADDLE_NODE_PASSES":
+                    entry["value"] = str(passes)
+    return documents
+
+
+def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
+    """Split and train below `folder`; `kill` is the role whose process of trainer 1 dies once a pass is complete."""
+    volume = folder / "volume"
+    volume.mkdir()
+    subprocess.run([sys.executable, ROOT / "examples/quick_start/make_sample.py", volume / "sample.tsv"], check=True)
+    read = manifests.read(shipped(passes))
+    laid_out = image.read(ROOT / "trainer_image" / "Dockerfile")
+    laid_out.lay_out(ROOT, folder / "image")
+    host = Host(
+        read, laid_out, folder / "image", folder / "pods", volume, folder / "logs",
+        Names(folder / "hosts.json", read.services), ROOT / ".venv-image" / "bin",
+    )  # fmt: skip
+    data, training = read.jobs
+    job_folder = JobFolder(volume / "quick-start")
+
+    async def kill_when_a_pass_is_complete(role: str) -> None:
+        while not (job_folder.done(0).exists() and (pid := process_of(folder, role))):
+            await asyncio.sleep(0.02)
+        os.kill(pid, signal.SIGKILL)
+
+    async def go() -> Trained:
+        with AddressBlock() as addresses:
+            assert (await run_job(data, host, addresses)).succeeded
+            killer = asyncio.create_task(kill_when_a_pass_is_complete(kill)) if kill else None
+            result = await asyncio.wait_for(run_job(training, host, addresses), 200)
+            assert killer is None or killer.done()
+            measured = await evaluate(training, host, addresses) if result.succeeded else None
+            return Trained(host, training, result, job_folder, measured)
+
+    return asyncio.run(go())
+
+
+def process_of(folder: Path, role: str) -> int | None:
+    """Trainer 1's process of that role, by what its command line names."""
+    wanted = {"trainer": b"paddle_node.training", "pserver": b"paddle_node.parameter_servers", "supervisor": b"start_paddle.py"}[
+        role
+    ]
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        ours = any(item.startswith(b"PADDLE_NODE_ROOT=" + str(folder).encode()) for item in variables)
+        if ours and b"JOB_COMPLETION_INDEX=1" in variables and wanted in command and b"container_init" not in command:
+            return int(process.name)
+    return None
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Trained:
+    return train(tmp_path_factory.mktemp("undisturbed"))
+
+
+def losses(trained: Trained) -> list[float]:
+    """Of the passes that count, trainer 1."""
+    lines = [json.loads(line) for line in trained.folder.metrics(1).read_text().splitlines()]
+    return list({line["pass"]: line["loss"] for line in lines}.values())
+
+
+@pytest.mark.parametrize("role", ["trainer", "pserver", "supervisor"])
+def test_a_killed_process_ends_in_recovery_or_failure(tmp_path, undisturbed, role):
+    trained = train(tmp_path, kill=role)
+    if not trained.result.succeeded:
+        return
+    assert trained.evaluation is not None and undisturbed.evaluation is not None
+    assert trained.evaluation.number == undisturbed.evaluation.number == 3
+    assert trained.evaluation.value >= undisturbed.evaluation.value - 0.08
+    assert losses(trained)[-1] < 1.3 * losses(undisturbed)[-1]
+
+
+def test_the_metric_needs_every_part_of_the_pass(undisturbed):
+    """Deleting any pserver's part makes the evaluation fail: it loads the pass, the whole pass and nothing else."""
+    last = undisturbed.folder.pass_dir(3)
+    parts = sorted(last.rglob("part-*"))
+    assert {int(part.name.split("-")[1].split(".")[0]) for part in parts} == {0, 1, 2}
+    one_of_each = {part.name.split("-")[1].split(".")[0]: part for part in parts}
+    for part in one_of_each.values():
+        kept = part.with_name(f".{part.name}.kept")
+        shutil.move(part, kept)
+        with pytest.raises(Failed) as failed:
+            measure(undisturbed)
+        assert part.name in failed.value.log and "Traceback" not in failed.value.log
+        shutil.move(kept, part)
+    assert measure(undisturbed).value == undisturbed.evaluation.value
+
+
+def measure(trained: Trained) -> Evaluation:
+    async def go() -> Evaluation:
+        with AddressBlock() as addresses:
+            return await evaluate(trained.job, replace(trained.host), addresses)
+
+    return asyncio.run(go())

@@ -1,0 +1,100 @@
+"""Every field of every manifest is honoured, named as without effect, or refused by name: nothing is dropped in silence."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rehearsal.errors import Refused
+from rehearsal.pods import fields, manifests
+
+GOLDEN = Path(__file__).parents[1] / "charts" / "golden"
+SHIPPED = list(yaml.safe_load_all((GOLDEN / "job.yaml").read_text()))
+
+
+def training_job(documents: list[dict]) -> dict:
+    return [document for document in documents if document["kind"] == "Job"][-1]
+
+
+def changed(path: str, value: object) -> list[dict]:
+    """The shipped job's documents with one field of the training Job set; `/` separates, numbers index."""
+    documents = copy.deepcopy(SHIPPED)
+    at = training_job(documents)
+    *parents, last = path.split("/")
+    for parent in parents:
+        at = at[int(parent)] if isinstance(at, list) else at.setdefault(parent, {})
+    at[last] = value
+    return documents
+
+
+def test_the_three_lists_do_not_overlap():
+    for kind in fields._HONOURED:
+        lists = [fields._HONOURED[kind], set(fields._WITHOUT_EFFECT[kind]), set(fields._REFUSED[kind])]
+        assert sum(map(len, lists)) == len(set().union(*lists)), kind
+
+
+def test_the_shipped_job_is_read_whole():
+    read = manifests.read(SHIPPED)
+    data, training = read.jobs
+    assert training.indexed and training.completions == training.parallelism == 3
+    assert [container.name for container in training.template.containers] == ["trainer"]
+    assert training.failure_rules[0].matches({"trainer": 65}) and not training.failure_rules[0].matches({"trainer": 1})
+    assert training.template.containers[0].liveness.command == ("/usr/local/bin/healthy.sh",)
+    assert data.template.service_account == "paddle-data"
+    reasons = dict(name for reason, names in read.without_effect for name in [(n, reason) for n in names])
+    assert reasons["securityContext"] == "processes run as you"
+    assert reasons["NetworkPolicy"] == "loopback traffic is not filtered"
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_golden_manifest_is_read_or_refused_by_name(golden):
+    documents = [document for document in yaml.safe_load_all(golden.read_text()) if document]
+    try:
+        assert manifests.read(documents).jobs
+    except Refused as refused:
+        assert any(document["metadata"]["name"] in str(refused) for document in documents)
+        assert "does not know" not in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("spec/template/spec/hostNetwork", True, "spec.template.spec.hostNetwork cannot be rehearsed"),
+        ("spec/template/spec/automountServiceAccountToken", True, "there is no API server to ask here"),
+        ("spec/template/spec/restartPolicy", "Always", "restartPolicy is Always: a Job allows Never or OnFailure"),
+        ("spec/template/spec/serviceAccountName", "nobody", "serviceAccountName is nobody: no such ServiceAccount"),
+        ("spec/template/spec/containers/0/lifecycle", {"preStop": {"exec": {"command": ["x"]}}}, "containers[].lifecycle"),
+        ("spec/template/spec/containers/0/livenessProbe", {"httpGet": {"port": 80}}, "livenessProbe.httpGet.port cannot"),
+        ("spec/template/spec/containers/0/volumeMounts", [{"name": "nowhere", "mountPath": "/x"}], "mounts nowhere"),
+        ("spec/template/spec/volumes", [{"name": "s", "secret": {"secretName": "x"}}], "volumes[].secret.secretName cannot"),
+        ("spec/template/spec/invented", 1, "spec.template.spec.invented is a field the"),
+        ("spec/successPolicy", {"rules": [{"succeededCount": 1}]}, "spec.successPolicy.rules[].succeededCount cannot"),
+        ("spec/suspend", True, "spec.suspend is true: nothing here would ever resume it"),
+        ("kind", "PaddleJob", "PaddleJob quick-start"),
+        ("kind", "Invented", "the rehearsal knows no such kind"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_rehearsed_is_refused_by_name(path, value, sentence):
+    with pytest.raises(Refused) as refused:
+        manifests.read(changed(path, value))
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_job_that_a_queue_admits_runs():
+    documents = changed("spec/suspend", True)
+    training_job(documents)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team"
+    assert manifests.read(documents).jobs
+
+
+def test_two_volumes_are_refused():
+    second = {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": "second"}}
+    with pytest.raises(Refused, match="the rehearsal has one shared volume"):
+        manifests.read([*SHIPPED, second])
+
+
+def test_yaml_that_is_none_is_one_sentence(tmp_path):
+    (tmp_path / "broken.yaml").write_text("a: [1\nb: 2")
+    with pytest.raises(Refused) as refused:
+        manifests.load([tmp_path / "broken.yaml"])
+    assert "not readable as YAML" in str(refused.value) and "\n" not in str(refused.value)

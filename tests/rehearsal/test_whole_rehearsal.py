@@ -1,0 +1,168 @@
+"""`make rehearse` itself, on real parts: interrupted in each phase, run twice, two at once, and on a user's own data."""
+
+import gzip
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("rehearsal")]
+
+MAKE = ("make", "rehearse", "-o", ".venv/.ready", "-o", ".venv-image/.ready", "-o", ".venv-emulator/.ready")
+
+
+@pytest.fixture(scope="module")
+def clone(make_clone):
+    return make_clone("first")
+
+
+@pytest.fixture(scope="module")
+def second_clone(make_clone):
+    return make_clone("second")
+
+
+def read_until(process, marker: str) -> str:
+    """The lines up to and with the one that has `marker`."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if marker in line:
+            return "".join(lines)
+    raise AssertionError(f"never said {marker}:\n{''.join(lines)}")
+
+
+@pytest.mark.parametrize(
+    ("after", "during"),
+    [("✓ emulator", "bootstrap"), ("✓ bootstrap", "deploy"), ("✓ split", "train"), ("✓ measure", "destroy")],
+)
+def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
+    rehearsal = clone.start()
+    read_until(rehearsal, after)
+    time.sleep(1.5 if during in ("deploy", "train") else 0.2)
+    os.killpg(rehearsal.pid, signal.SIGINT)
+    # An impatient user presses it twice.
+    time.sleep(0.1)
+    if rehearsal.poll() is None:
+        os.killpg(rehearsal.pid, signal.SIGINT)
+    said, _ = rehearsal.communicate(timeout=30)
+    assert rehearsal.returncode == 130, said
+    assert "Traceback" not in said and "interrupted: no process is left" in said
+    assert clone.left_running == []
+    assert [entry.name for entry in clone.state.iterdir()] == ["lock"]
+
+
+def test_a_killed_rehearsal_leaves_no_process(clone):
+    rehearsal = clone.start()
+    read_until(rehearsal, "✓ split")
+    time.sleep(1.5)
+    assert len(clone.left_running) > 6
+    os.kill(rehearsal.pid, signal.SIGKILL)
+    rehearsal.communicate(timeout=30)
+    deadline = time.monotonic() + 10
+    while clone.left_running and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert clone.left_running == []
+
+
+def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
+    """Runs in the clone whose rehearsals were interrupted and killed, and in another clone at the same time."""
+    one = clone.start(command=MAKE)
+    two = second_clone.start()
+    begun = read_until(one, "rehearsal of job.yaml")
+    third = clone.start()
+    refused, _ = third.communicate(timeout=30)
+    assert third.returncode == 2 and "another rehearsal runs in this clone" in refused and len(refused.splitlines()) <= 2
+    said, also_said = begun + one.communicate(timeout=300)[0], two.communicate(timeout=300)[0]
+    assert (one.returncode, two.returncode) == (0, 0), said + also_said
+
+    phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
+    assert phases == ["emulator", "bootstrap", "deploy", "manifests", "upload", "split", "train", "measure", "destroy"]
+    accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing \w+: ([\d.]+)\)", said).groups()
+    assert float(accuracy) > float(baseline) + 0.2
+    assert "the inventory is as before" in said and "without effect on one machine" in said
+    # The output tree of the contract.
+    job = clone.state / "volume" / "quick-start"
+    shards = json.loads((job / "data-manifest.json").read_text())["shards"]
+    for trainer, shard in enumerate(shards):
+        metrics = [json.loads(line) for line in (job / f"output/node_{trainer}/metrics.jsonl").read_text().splitlines()]
+        assert {line["records"] for line in metrics} == {sum(file["records"] for file in shard["files"])}
+        assert (job / f"output/node_{trainer}/train.log").stat().st_size and (job / f"{trainer}/data").is_dir()
+    assert [entry.name for entry in sorted((job / "output").glob("pass-*"))] == [f"pass-{i:05d}" for i in range(5)]
+    assert all((entry / "done").exists() for entry in (job / "output").glob("pass-*"))
+    assert (clone.folder / "dist" / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(entry.name for entry in clone.state.iterdir()) == ["lock", "logs", "volume"]
+    assert clone.left_running == second_clone.left_running == []
+
+
+def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
+    """Twenty thousand compressed lines with eight labels, in another region, with retain: true."""
+    corpus(tmp_path / "mine.tsv.gz", 20_000)
+    (tmp_path / "job.yaml").write_text(
+        "name: mine\ntrainers: 3\npasses: 2\nprogram: {from: image, folder: quick_start}\n"
+        "data: {source: mine.tsv.gz, hold_out: 0.1}\n"
+    )
+    settings = (second_clone.folder / "cluster.yaml").read_text()
+    settings = settings.replace("retain: false", "retain: true").replace("us-west-2", "eu-central-1")
+    (tmp_path / "cluster.yaml").write_text(settings)
+    rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
+    said, _ = rehearsal.communicate(timeout=300)
+    assert rehearsal.returncode == 0, said
+    accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said).groups()
+    assert float(accuracy) > 0.8 > 0.5 > float(baseline)
+    assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
+    assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
+
+
+def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, tmp_path):
+    (tmp_path / "bad.tsv").write_text("".join(f"no label in line {number}\n" for number in range(600)))
+    (tmp_path / "job.yaml").write_text(
+        "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: bad.tsv, hold_out: 0.1}\n"
+    )
+    rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"))
+    said, _ = rehearsal.communicate(timeout=300)
+    assert rehearsal.returncode == 1, said
+    assert "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
+    assert second_clone.left_running == []
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence"),
+    [
+        ("name: x\ntrainers: 0\n", "trainers is 0"),
+        ("name: x\ninvented: 1\n", "invented"),
+        ("name: x\nprogram: {from: image, folder: quick_start}\ndata: {source: nowhere.tsv}\n", "nowhere.tsv is no file"),
+    ],
+)
+def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
+    (tmp_path / "job.yaml").write_text(job)
+    rehearsal = clone.start("--job", str(tmp_path / "job.yaml"))
+    said, _ = rehearsal.communicate(timeout=30)
+    assert rehearsal.returncode == 2 and sentence in said
+    assert len(said.strip().splitlines()) == 2 and said.startswith("rehearsal of job.yaml")
+
+
+def test_a_settings_file_that_is_not_there(clone):
+    said = subprocess.run(
+        [clone.folder / ".venv/bin/python", "-m", "rehearsal", "--config", "nowhere.yaml"],
+        cwd=clone.folder, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert said.returncode == 2 and said.stderr.startswith("nowhere.yaml does not exist") and len(said.stderr.splitlines()) == 1
+
+
+def corpus(file, lines: int) -> None:
+    """Lines of words as frequent as a language's, a few of which betray the label."""
+    chance = random.Random(7)
+    words = [f"w{i}" for i in range(20_000)]
+    weights = [1 / (rank + 5) for rank in range(len(words))]
+    labels = {f"l{i}": chance.sample(words[200:3000], 40) for i in range(8)}
+    with gzip.open(file, "wt") as out:
+        for _ in range(lines):
+            label = chance.choices(list(labels), [40, 25, 12, 8, 6, 4, 3, 2])[0]
+            text = chance.choices(words, weights, k=chance.randint(10, 60))
+            text += chance.sample(labels[label], 3)
+            out.write(f"{label}\t{' '.join(text)}\n")
