@@ -18,6 +18,7 @@ from k8s_charts.value_types import (
     Folder,
     FolderBelow,
     Labels,
+    LabelValue,
     Memory,
     MountPath,
     ObjectName,
@@ -364,8 +365,8 @@ class Gang(Settings):
     kind: Literal["none", "volcano", "kueue"] = Field(
         default="none", description="Needs Volcano or Kueue in the cluster: docs/jobs.md."
     )
-    queue: ObjectName | None = Field(default=None, description="Kueue's LocalQueue, or Volcano's Queue.")
-    priority: ObjectName | None = Field(
+    queue: LabelValue | None = Field(default=None, description="Kueue's LocalQueue, or Volcano's Queue.")
+    priority: LabelValue | None = Field(
         default=None, description="Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."
     )
 

@@ -58,6 +58,13 @@ def _object_name(value: str) -> str:
     return value
 
 
+def _label_value(value: str) -> str:
+    # Kueue reads it from a label.
+    if len(value) > LABEL_LENGTH:
+        raise ValueError("at most 63 characters are allowed")
+    return _object_name(value)
+
+
 def _quantity(value: str) -> str:
     if not _QUANTITY.fullmatch(value) or amount(value) <= 0:
         raise ValueError("a number above 0 with an optional unit is allowed, such as 500m, 2 or 1Gi")
@@ -150,6 +157,7 @@ def _name_schema(pattern: re.Pattern[str]) -> WithJsonSchema:
 DnsLabel = Annotated[str, AfterValidator(_dns_label), _name_schema(_LABEL)]
 ServiceName = Annotated[str, AfterValidator(_service_name), _name_schema(_SERVICE)]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
 Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cores), _NUMBER_OR_TEXT]
 Amount = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity), _NUMBER_OR_TEXT]
 Memory = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_memory), _NUMBER_OR_TEXT]

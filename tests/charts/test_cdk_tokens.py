@@ -10,6 +10,7 @@ import aws_cdk as cdk
 import cdk8s
 import pytest
 from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
+
 from k8s_charts.data_job import DataChart
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
