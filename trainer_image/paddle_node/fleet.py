@@ -11,6 +11,7 @@ run goes on behind the newest complete pass; a program never trains on nothing.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -240,6 +241,9 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     if isinstance(error, Failure):
         print(error.sentence, file=sys.stderr)
         leave(error.code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        print(f"the volume is full: {error}", file=sys.stderr)
+        leave(ExitCode.VOLUME_FULL)
     if isinstance(error, AttemptEnded):
         print(f"this attempt is over: {error}", file=sys.stderr)
         leave(1)

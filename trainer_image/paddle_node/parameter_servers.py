@@ -8,6 +8,7 @@ not write; a pserver ends only by `stop`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
+from paddle_node.passes import DamagedPass
 from paddle_node.tables import DenseTable, Layout, SparseTable, check, missing_parts
 
 LEAST_SHARDS = 8
 """Files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
+
+
+_FULL = 1 << 20
+"""Bytes free on a volume below which a failed save is put down to it."""
 
 
 class ParameterServers:
@@ -74,11 +80,14 @@ class ParameterServers:
         """In trainer 0, behind a barrier after every trainer's `flush`: each pserver writes its parts."""
         layout = self.layout()
         self._handle._worker.save_all_model(str(directory), 0)
-        missing = missing_parts(directory, layout)
-        if missing:
-            raise OSError(f"{directory} was not saved whole: {', '.join(missing)} missing")
-        layout.write(directory)
-        check(directory)
+        try:
+            missing = missing_parts(directory, layout)
+            if missing:
+                raise DamagedPass(f"{', '.join(missing)} missing")
+            layout.write(directory)
+            check(directory)
+        except DamagedPass as damaged:
+            raise _not_saved(directory, damaged.sentence) from None
 
     def load(self, directory: Path) -> None:
         """In trainer 0, after everybody's `connect` and a barrier: each pserver reads its parts; barrier, then `pull`."""
@@ -122,6 +131,14 @@ class ParameterServers:
                 held = self._received[context.table_id()]
                 dense.append(DenseTable(context.table_id(), tuple((name, tuple(variables[name].shape)) for name in held)))
         return Layout(self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense))
+
+
+def _not_saved(directory: Path, why: str) -> Failure:
+    """A pserver that cannot write says nothing of it: the volume's free bytes tell the likeliest cause."""
+    free = shutil.disk_usage(directory).free
+    if free < _FULL:
+        return Failure(ExitCode.VOLUME_FULL, f"{directory} was not saved whole, the volume is full ({free} bytes free): {why}")
+    return Failure(1, f"{directory} was not saved whole: {why}")
 
 
 def _differences(saved: Layout, mine: Layout) -> str:
