@@ -1,22 +1,109 @@
-"""Bad input of a user: one sentence on stderr and exit code 2, never a traceback."""
+"""How a command ends: one sentence on stderr and an exit code for scripts, never a traceback for what a user can mend.
+
+0 done; 1 the job, or something that was checked, failed; 2 bad input; 3 the cluster or the account is out of reach or
+refuses; 130 interrupted (Ctrl-C), which never ends a job.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 
 import typer
 
-from k8s_charts.errors import JobError
 
-BAD_INPUT = 2
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    UNREACHABLE = 3
+    INTERRUPTED = 130
+
+
+class OperationError(Exception):
+    """What ends a command; `str()` is the sentence a user reads."""
+
+    code = Exit.FAILED
+
+
+class Failed(OperationError):
+    """The job failed, or something that was asked for did not happen."""
+
+
+class BadInput(OperationError):
+    """An argument, a settings file or the state of things does not allow what was asked for."""
+
+    code = Exit.BAD_INPUT
+
+
+class Unreachable(OperationError):
+    """The cluster or the AWS account does not answer, does not know the user, or refuses."""
+
+    code = Exit.UNREACHABLE
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turns the errors that our readers of settings raise into their sentence and exit code 2."""
+def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
+    """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
+    # Here: the readers of settings bring pydantic along, which `paddle-aws --help` need not wait for.
+    from k8s_charts.errors import JobError
+
     try:
         yield
+    except OperationError as error:
+        _say(str(error))
+        raise typer.Exit(error.code) from None
     except JobError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(BAD_INPUT) from None
+        _say(str(error))
+        raise typer.Exit(Exit.BAD_INPUT) from None
+    except KeyboardInterrupt:
+        _say(interrupted)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    except BrokenPipeError:
+        # `paddle-aws logs JOB | head`: the reader has had enough.
+        raise typer.Exit(Exit.DONE) from None
+    except Exception as error:
+        sentence = _of_a_library(error)
+        if sentence is None:
+            raise
+        _say(sentence[1])
+        raise typer.Exit(sentence[0]) from None
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _of_a_library(error: Exception) -> tuple[Exit, str] | None:
+    """The errors of cluster.yaml's reader and of botocore, known by where they come from: neither is imported for it."""
+    where = type(error).__module__
+    if where == "stacks.settings" and type(error).__name__ == "SettingError":
+        return Exit.BAD_INPUT, str(error)
+    if where.startswith("botocore."):
+        return Exit.UNREACHABLE, _of_botocore(error)
+    return None
+
+
+def _of_botocore(error: Exception) -> str:
+    kind = type(error).__name__
+    if kind in (
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "TokenRetrievalError",
+        "SSOTokenLoadError",
+        "UnauthorizedSSOTokenError",
+    ):
+        return "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE"
+    if kind == "ProfileNotFound":
+        return f"{error}: set AWS_PROFILE to one of ~/.aws/config"
+    if kind == "NoRegionError":
+        return "no AWS region is set: name it with --region, or set AWS_REGION"
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        details = response.get("Error", {})
+        operation = getattr(error, "operation_name", "a call")
+        return f"AWS refused {operation}: {details.get('Code', '?')}: {details.get('Message', '')}".rstrip(": ")
+    return f"AWS is out of reach: {error}"

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import typer
 
+from operations.cancel import cancel
+from operations.delete import delete
+from operations.listing import list_jobs
+from operations.logs import logs
 from operations.manifests import manifests
+from operations.status import status
+from operations.submit import submit
+from operations.wait import wait
 
 app = typer.Typer(
     name="paddle-aws",
     help="Train PaddlePaddle jobs on a cluster that `cdk deploy` made.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(manifests)
-
-
-@app.callback()
-def _commands() -> None:
-    """Keeps `manifests` a sub-command while it is the only one."""
+app.command()(submit)
+app.command()(status)
+app.command("list")(list_jobs)
+app.command()(logs)
+app.command()(wait)
+app.command()(cancel)
+app.command()(delete)
 
 
 def main() -> None:

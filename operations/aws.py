@@ -1,0 +1,17 @@
+"""AWS clients with the user's own credentials, and no secret of theirs anywhere else.
+
+AWS_ENDPOINT_URL, profiles and regions are boto3's own business; calls are tried again by botocore's standard mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def client(service: str, region: str | None = None) -> Any:
+    """A boto3 client; raises botocore's errors, which `operations.errors` explains."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, user_agent_appid="paddle-aws")
+    return boto3.session.Session().client(service, region_name=region, config=config)

@@ -1,0 +1,344 @@
+"""A cluster's API, spoken through the official client's own settings, credentials and TLS.
+
+Promises: 429 and 5xx answers and lost connections are tried again with growing pauses (Retry-After is honoured); an
+expired token is renewed, also in the middle of a long `logs --follow`; what cannot be healed ends in one sentence of
+`operations.errors`. Documents go in and come out as plain dicts, and no credential is ever part of a message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from operations.errors import BadInput, OperationError, Unreachable
+
+Object = dict[str, Any]
+
+FIELD_MANAGER = "paddle-aws"
+"""Who owns the fields that server-side apply sets."""
+TRIES = 6
+"""How often a request is sent before its failure counts."""
+FIRST_PAUSE = 0.25
+LONGEST_PAUSE = 10.0
+"""Seconds between two tries, where the server does not name them itself."""
+CONNECT = 10.0
+"""Seconds to wait for a connection."""
+READ = 60.0
+"""Seconds to wait for an answer's next byte."""
+PASSING = (429, 500, 502, 503, 504)
+"""Answers that may be different a moment later."""
+
+
+class ApiError(OperationError):
+    """An answer that is no success and will not become one by asking again."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"the cluster answered {status} {reason}: {message}")
+        self.status, self.reason, self.message = status, reason, message
+
+
+class NotInstalled(BadInput):
+    """The cluster knows no such kind of object."""
+
+
+class Lost(Exception):
+    """A stream ended before its end."""
+
+
+class Cluster:
+    """One cluster, as one context of a kubeconfig describes it."""
+
+    def __init__(
+        self,
+        client: Callable[[], Any],
+        name: str,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
+        self.name = name
+        self._make, self._say, self.sleep = client, say, sleep
+        self._client = client()
+        self._lock = threading.Lock()
+        self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    @classmethod
+    def connect(cls, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> Cluster:
+        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
+        from kubernetes import config
+
+        # The official client logs what a credential program printed; our sentence says what to do.
+        logging.getLogger().addHandler(logging.NullHandler())
+
+        def client() -> Any:
+            from kubernetes.config.config_exception import ConfigException
+
+            try:
+                return config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
+            except ConfigException as error:
+                wanted = f"has no context {context}" if context else "cannot be used"
+                raise Unreachable(
+                    f"the kubeconfig {wanted} ({error}): `paddle-aws kubeconfig` writes one for the deployed cluster"
+                ) from None
+
+        made = cls(client, "", say=say)
+        made.name = context or _current_context() or made.server
+        return made
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self._client.configuration.host)
+
+    # Documents.
+
+    def get(self, path: str, **query: str) -> Object:
+        """The document at `path`."""
+        found: Object = json.loads(self.request("GET", path, query=query))
+        return found
+
+    def find(self, path: str) -> Object | None:
+        """The document at `path`; None where there is none."""
+        try:
+            return self.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def items(self, path: str, labels: str = "", fields: str = "") -> list[Object]:
+        """The items of a collection."""
+        query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+        found: list[Object] = self.get(path, **query)["items"]
+        return found
+
+    def path(self, document: Mapping[str, Any]) -> str:
+        """Where a document belongs. Raises NotInstalled where the cluster does not know its kind."""
+        version, kind = document["apiVersion"], document["kind"]
+        base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+        if version not in self._plurals:
+            found = self.find(base) or {}
+            self._plurals[version] = {
+                resource["kind"]: (resource["name"], resource["namespaced"])
+                for resource in found.get("resources", ())
+                if "/" not in resource["name"]
+            }
+        if kind not in self._plurals[version]:
+            raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {_how_to_install(version)}")
+        plural, namespaced = self._plurals[version][kind]
+        metadata = document["metadata"]
+        place = f"/namespaces/{metadata['namespace']}" if namespaced else ""
+        return f"{base}{place}/{plural}/{quote(metadata['name'], safe='')}"
+
+    def apply(self, document: Object) -> Object:
+        """Server-side apply; raises BadInput when somebody else owns a field that would change."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        what = f"{document['kind']} {document['metadata']['name']}"
+        try:
+            text = self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
+        except ApiError as error:
+            if error.status == 409:
+                raise BadInput(
+                    f"{what} was changed by somebody else ({error.message}): undo that, or delete the object, and submit again"
+                ) from None
+            if error.status in (400, 422):
+                raise BadInput(f"the cluster refuses {what}: {error.message}") from None
+            raise
+        applied: Object = json.loads(text)
+        return applied
+
+    def delete(self, path: str) -> bool:
+        """Delete an object after all that it owns, a Job after its pods; False where there is none."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+        try:
+            self.request("DELETE", path, headers={"Content-Type": "application/json"}, body=json.dumps(body).encode())
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    # Requests.
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        tries: int = TRIES,
+    ) -> bytes:
+        """An answer's body. Every method is sent again after a passing fault: what we send, twice does as once."""
+        import urllib3
+
+        def once() -> bytes:
+            answer = self._open(method, path, query or {}, headers or {}, body)
+            try:
+                return bytes(answer.data)
+            except urllib3.exceptions.HTTPError as error:
+                raise Lost(str(error)) from None
+            finally:
+                answer.release_conn()
+
+        found: bytes = self._insist(once, tries)
+        return found
+
+    def lines(self, path: str, query: Mapping[str, str], read: float = READ) -> Iterator[bytes]:
+        """The lines of a stream as they come. Raises Lost when the connection breaks before the stream's end."""
+        import urllib3
+
+        answer = self._insist(lambda: self._open("GET", path, query, {}, None, read), TRIES)
+        rest = b""
+        try:
+            # read1() gives what has come; stream() would wait until a whole block has.
+            while block := answer.read1(1 << 16):
+                *whole, rest = (rest + block).split(b"\n")
+                yield from whole
+            if rest:
+                yield rest
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Lost(type(error).__name__) from None
+        finally:
+            with contextlib.suppress(Exception):
+                answer.close()
+
+    def _insist(self, once: Callable[[], Any], tries: int) -> Any:
+        """Calls `once` until it answers or no further try makes sense."""
+        renewed = False
+        pause = FIRST_PAUSE
+        for left in range(tries - 1, -1, -1):
+            try:
+                return once()
+            except _Passing as fault:
+                if not left:
+                    raise fault.final from None
+                wait = fault.after if fault.after is not None else pause * random.uniform(0.5, 1.0)
+                why = fault.why
+            except Lost as fault:
+                if not left:
+                    raise Unreachable(f"cluster {self.name} ({self.server}) breaks its answers off: {fault}") from None
+                wait, why = pause * random.uniform(0.5, 1.0), "broke its answer off"
+            except _Unauthorized as fault:
+                if renewed:
+                    raise Unreachable(
+                        f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
+                        "write the entry anew; the role or user has to be among cluster.yaml's administrators or deployers"
+                    ) from None
+                # A token lives for minutes: a new client asks the credential program for the next one.
+                with self._lock:
+                    if self._client is fault.client:
+                        self._client = self._make()
+                renewed, wait, why = True, 0.0, ""
+            if wait >= 1:
+                self._say(f"cluster {self.name} {why}: trying again in {wait:.0f} s")
+            if wait:
+                self.sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    def _open(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, read: float = READ
+    ) -> Any:
+        """An open answer with a status below 300."""
+        import urllib3
+
+        client = self._client
+        sent = {"Accept": "application/json", "User-Agent": "paddle-aws", **headers}
+        client.update_params_for_auth(sent, [], ["BearerToken"])
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            answer = client.rest_client.pool_manager.request(
+                method,
+                url,
+                headers=sent,
+                body=body,
+                preload_content=False,
+                retries=False,
+                timeout=urllib3.Timeout(connect=CONNECT, read=read),
+            )
+        except urllib3.exceptions.SSLError as error:
+            raise Unreachable(f"cluster {self.name} ({self.server}) shows a certificate that is not trusted: {error}") from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            final = Unreachable(
+                f"cluster {self.name} ({self.server}) cannot be reached ({type(error).__name__}): a private endpoint is reached "
+                "from its VPC alone; cluster.yaml's cluster.public_access_from opens it to your address"
+            )
+            raise _Passing("cannot be reached", final, None) from None
+        if answer.status < 300:
+            return answer
+        return self._refused(answer, client)
+
+    def _refused(self, answer: Any, client: Any) -> Any:
+        import urllib3
+
+        try:
+            text = bytes(answer.data).decode(errors="replace")
+        except (urllib3.exceptions.HTTPError, OSError):
+            text = ""
+        try:
+            status = json.loads(text)
+        except ValueError:
+            status = {}
+        if not isinstance(status, dict):
+            status = {}
+        message = str(status.get("message") or text[:300] or answer.reason)
+        if answer.status == 401:
+            raise _Unauthorized(client)
+        if answer.status == 403:
+            raise Unreachable(
+                f"cluster {self.name} refuses (403): {message}; the role or user has to be among cluster.yaml's administrators "
+                "or deployers"
+            )
+        if answer.status in PASSING:
+            after = answer.headers.get("Retry-After", "")
+            final = Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
+            raise _Passing(f"answers {answer.status}", final, min(float(after), 60.0) if after.isdigit() else None)
+        raise ApiError(answer.status, str(status.get("reason") or answer.reason), message)
+
+
+class _Passing(Exception):
+    def __init__(self, why: str, final: OperationError, after: float | None) -> None:
+        super().__init__(why)
+        self.why, self.final, self.after = why, final, after
+
+
+class _Unauthorized(Exception):
+    def __init__(self, client: Any) -> None:
+        super().__init__("401")
+        self.client = client
+
+
+def kubeconfig() -> str:
+    """$KUBECONFIG, one file or several, else ~/.kube/config. Read at each call: the official client keeps what it saw first."""
+    return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+
+def _current_context() -> str | None:
+    from kubernetes import config
+
+    with contextlib.suppress(Exception):
+        return str(config.list_kube_config_contexts(kubeconfig())[1]["name"])
+    return None
+
+
+def _how_to_install(version: str) -> str:
+    group = version.partition("/")[0]
+    known = {
+        "batch.paddlepaddle.org": "install the PaddleJob operator first (docs/jobs.md)",
+        "scheduling.volcano.sh": "install Volcano first (docs/jobs.md), or leave `gang` out of job.yaml",
+        "kueue.x-k8s.io": "install Kueue first (docs/jobs.md), or leave `gang` out of job.yaml",
+    }
+    return known.get(group, "install what defines it first, or take another setting in job.yaml")

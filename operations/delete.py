@@ -1,0 +1,38 @@
+"""`paddle-aws delete`: a job's objects off the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from operations.errors import BadInput, explained
+from operations.job_argument import DEFAULT, JobArgument, named
+from operations.screen import Context, Namespace, say
+
+
+def delete(
+    job: JobArgument = DEFAULT,
+    force: Annotated[bool, typer.Option("--force", help="Also while it runs.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Remove a job's objects from the cluster. Its folder on the volume stays, with data and passes.
+
+    Refused while the job runs, unless --force is given.
+
+    Example: paddle-aws delete quick-start
+    """
+    with explained("interrupted: some of the job's objects may be gone; run it again to remove the rest"):
+        which = named(job, namespace)
+        from operations import removal
+        from operations.cluster import Cluster
+
+        cluster = Cluster.connect(context, say)
+        running = removal.running(cluster, which.name, which.namespace)
+        if running and not force:
+            raise BadInput(f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force")
+        gone = removal.remove_all(cluster, which.name, which.namespace)
+        if not gone:
+            raise BadInput(f"there is no job {which.name} in namespace {which.namespace}: nothing to delete")
+        say(f"deleted {len(gone)} objects: {', '.join(gone)}; folder {which.name}/ stays on the volume")

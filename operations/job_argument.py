@@ -1,0 +1,44 @@
+"""The JOB argument of the commands: a job's name, or the job file that has it.
+
+Promises: in the project's folder no argument is needed (job.yaml is read); a name needs no file, so that a job can be
+looked at from anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operations.errors import BadInput
+from operations.screen import DEFAULT_NAMESPACE
+
+JobArgument = Annotated[str, typer.Argument(metavar="[JOB]", help="The job's name, or its job file.")]
+DEFAULT = "job.yaml"
+
+
+@dataclass(frozen=True)
+class Named:
+    """Which job is meant."""
+
+    name: str
+    namespace: str
+    file: Path | None
+    """The job file, where one was given."""
+
+
+def named(argument: str, namespace: str | None) -> Named:
+    """Reads the argument. Raises BadInput or JobError with one sentence."""
+    path = Path(argument)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        if argument == DEFAULT and not path.exists():
+            raise BadInput("JOB is missing: name the job, or a job file, or go where job.yaml is")
+        from k8s_charts.spec import TrainingJob
+
+        job = TrainingJob.load(path)
+        if namespace is not None and namespace != job.namespace:
+            raise BadInput(f"--namespace is {namespace}: {path} says {job.namespace}; leave one of them out")
+        return Named(job.name, job.namespace, path)
+    return Named(argument, namespace or DEFAULT_NAMESPACE, None)

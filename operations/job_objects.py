@@ -1,0 +1,191 @@
+"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state means.
+
+Promises: everything shown about a job comes from here, so that `status`, `list`, `submit` and `wait` never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from operations.cluster import Object
+from operations.watching import Collection
+
+PART_OF = "app.kubernetes.io/part-of=paddle-aws"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+INDEX = "batch.kubernetes.io/job-completion-index"
+PADDLE_JOB = "batch.paddlepaddle.org/v1"
+
+Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
+
+
+def jobs(namespace: str | None) -> str:
+    """Path of the Jobs of a namespace; None: of all."""
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs" if namespace else "/apis/batch/v1/jobs"
+
+
+def pods(namespace: str) -> str:
+    """Path of a namespace's pods."""
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def paddle_jobs(namespace: str) -> str:
+    """Path of a namespace's PaddleJobs, where their operator is installed."""
+    return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs"
+
+
+def selector(job: str) -> str:
+    """Labels of everything that belongs to one job."""
+    return f"{PART_OF},{INSTANCE}={job}"
+
+
+def collections(job: str, namespace: str) -> dict[str, Collection]:
+    """What to follow of one job."""
+    return {"jobs": Collection(jobs(namespace), selector(job)), "pods": Collection(pods(namespace), selector(job))}
+
+
+def component(document: Mapping[str, Any]) -> str:
+    """data, trainer, worker, ps or reader."""
+    return str(document["metadata"].get("labels", {}).get(COMPONENT, ""))
+
+
+def instance(document: Mapping[str, Any]) -> str:
+    """The job's name."""
+    return str(document["metadata"].get("labels", {}).get(INSTANCE, ""))
+
+
+def newest(documents: Iterable[Object], of_component: str) -> Object | None:
+    """The Job of a component that was made last: an older one of the same name has ended."""
+    found = [document for document in documents if component(document) == of_component]
+    return max(found, key=lambda document: (not ended(document), created(document)), default=None)
+
+
+def created(document: Mapping[str, Any]) -> str:
+    """When the object was made, as Kubernetes writes it."""
+    return str(document["metadata"].get("creationTimestamp") or "")
+
+
+def condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    """A condition that holds."""
+    for found in document.get("status", {}).get("conditions") or ():
+        if found.get("type") == kind and found.get("status") == "True":
+            result: Mapping[str, Any] = found
+            return result
+    return None
+
+
+def ended(job: Mapping[str, Any]) -> bool:
+    """Whether a Job, or a PaddleJob, has come to its end."""
+    if job.get("kind") == "PaddleJob":
+        return job.get("status", {}).get("phase") in ("Completed", "Succeed", "Failed", "Terminated")
+    return condition(job, "Complete") is not None or condition(job, "Failed") is not None
+
+
+@dataclass(frozen=True)
+class JobState:
+    """One Job object in words."""
+
+    object: str
+    phase: Phase
+    reason: str
+    """Why it failed or waits, as Kubernetes says; empty where there is nothing to say."""
+    wanted: int
+    """Pods that have to succeed."""
+    active: int
+    succeeded: int
+    failed: int
+    """Pods that failed, replaced ones included."""
+    created: datetime | None
+    finished: datetime | None
+    image: str
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("done", "failed")
+
+    def seconds(self, now: datetime) -> float | None:
+        """How long it has run, or ran."""
+        return ((self.finished or now) - self.created).total_seconds() if self.created else None
+
+
+def state(job: Object, pods_of_it: Iterable[Object]) -> JobState:
+    """What a Job's conditions and its pods say together."""
+    spec, status = job.get("spec", {}), job.get("status", {})
+    complete, failed = condition(job, "Complete"), condition(job, "Failed")
+    reason = ""
+    finished = None
+    phase: Phase
+    if complete:
+        phase, finished = "done", complete.get("lastTransitionTime")
+    elif failed:
+        phase, finished = "failed", failed.get("lastTransitionTime")
+        reason = _failure(failed)
+    elif spec.get("suspend"):
+        phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
+    else:
+        running = [pod for pod in pods_of_it if pod.get("status", {}).get("phase") == "Running"]
+        phase = "running" if running else "waiting"
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
+    return JobState(
+        object=job["metadata"]["name"],
+        phase=phase,
+        reason=reason,
+        wanted=int(spec.get("completions") or spec.get("parallelism") or 1),
+        active=int(status.get("active") or 0),
+        succeeded=int(status.get("succeeded") or 0),
+        failed=int(status.get("failed") or 0),
+        created=moment(created(job)),
+        finished=moment(finished),
+        image=str(containers[0].get("image", "")),
+    )
+
+
+def paddle_job_state(job: Object) -> JobState:
+    """What a PaddleJob's status says."""
+    status = job.get("status", {})
+    phases: dict[str, Phase] = {
+        "Completed": "done",
+        "Succeed": "done",
+        "Failed": "failed",
+        "Terminated": "failed",
+        "Running": "running",
+        "Restarting": "running",
+    }
+    worker = status.get("worker") or {}
+    template = (job["spec"].get("worker") or {}).get("template", {})
+    containers = template.get("spec", {}).get("containers") or [{}]
+    return JobState(
+        object=job["metadata"]["name"],
+        phase=phases.get(str(status.get("phase", "")), "waiting"),
+        reason="",
+        wanted=int((job["spec"].get("worker") or {}).get("replicas") or 1),
+        active=int(worker.get("running") or 0),
+        succeeded=int(worker.get("succeeded") or 0),
+        failed=int(worker.get("failed") or 0),
+        created=moment(created(job)),
+        finished=moment(status.get("completionTime")),
+        image=str(containers[0].get("image", "")),
+    )
+
+
+def _failure(failed: Mapping[str, Any]) -> str:
+    reason, message = str(failed.get("reason", "")), str(failed.get("message", ""))
+    words = {
+        "BackoffLimitExceeded": "too many pods failed (limits.retries)",
+        "DeadlineExceeded": "it ran longer than limits.hours allows",
+        "PodFailurePolicy": "a pod ended with a code that no retry can heal",
+        "FailedIndexes": "a pod failed more often than its retries allow",
+    }
+    if reason == "PodFailurePolicy" or reason not in words:
+        return ": ".join(filter(None, (words.get(reason, reason), message)))
+    return words[reason]
+
+
+def moment(text: object) -> datetime | None:
+    """A time as Kubernetes writes it."""
+    if not isinstance(text, str) or not text:
+        return None
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)

@@ -1,0 +1,144 @@
+"""One job as it is now: its data job, its training, its pods, and the one word for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from operations.cluster import ApiError, Cluster, Object
+from operations.errors import BadInput
+from operations.job_objects import (
+    JobState,
+    Phase,
+    component,
+    instance,
+    jobs,
+    newest,
+    paddle_job_state,
+    paddle_jobs,
+    pods,
+    selector,
+    state,
+)
+from operations.pod_words import PodState, states
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job on a cluster."""
+
+    name: str
+    namespace: str
+    data: JobState | None
+    training: JobState | None
+    pods: tuple[PodState, ...]
+
+    @property
+    def phase(self) -> str:
+        """One word: splitting while only the data job is there, else the training's own phase."""
+        if self.training is not None:
+            return self.training.phase
+        if self.data is not None:
+            return {"failed": "failed", "done": "split"}.get(self.data.phase, "splitting")
+        return "unknown"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or waits: the Job's own word and the first pod's."""
+        job = self.training or self.data
+        words = [job.reason] if job is not None and job.reason else []
+        if self.phase not in ("running", "done"):
+            wanted = "failed" if self.phase == "failed" else "waiting"
+            words += [pod.reason for pod in self.pods if pod.phase == wanted and pod.reason][:1]
+        return "; ".join(words)
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`: the keys are part of what `paddle-aws` promises."""
+        return {
+            "job": self.name,
+            "namespace": self.namespace,
+            "state": self.phase,
+            "reason": self.reason,
+            "data": _job_json(self.data),
+            "training": _job_json(self.training),
+            "pods": [
+                {
+                    "pod": pod.name,
+                    "component": pod.component,
+                    "rank": pod.rank,
+                    "state": pod.phase,
+                    "reason": pod.reason,
+                    "node": pod.node,
+                    "exit_code": pod.code,
+                    "created": pod.created,
+                }
+                for pod in self.pods
+            ],
+        }
+
+
+def _job_json(job: JobState | None) -> dict[str, Any] | None:
+    if job is None:
+        return None
+    return {
+        "object": job.object,
+        "state": job.phase,
+        "reason": job.reason,
+        "wanted": job.wanted,
+        "active": job.active,
+        "succeeded": job.succeeded,
+        "failed": job.failed,
+        "image": job.image,
+        "created": job.created.isoformat() if job.created else None,
+        "finished": job.finished.isoformat() if job.finished else None,
+        "seconds": job.seconds(datetime.now(UTC)),
+    }
+
+
+def view(cluster: Cluster, name: str, namespace: str) -> JobView:
+    """The job as it is now. Raises BadInput where the cluster has none of that name."""
+    found = [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]
+    if not found:
+        raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list` shows those there are")
+    return make(name, namespace, found, states(cluster, namespace, cluster.items(pods(namespace), selector(name))))
+
+
+def make(name: str, namespace: str, documents: Iterable[Object], pod_states: Iterable[PodState]) -> JobView:
+    """From a job's Job and PaddleJob objects, and its pods in words."""
+    documents = list(documents)
+    pods_of_it = list(pod_states)
+    batch = [document for document in documents if document.get("kind") != "PaddleJob"]
+    operators = [document for document in documents if document.get("kind") == "PaddleJob"]
+    data, training = newest(batch, "data"), newest(batch, "trainer")
+    return JobView(
+        name=name,
+        namespace=namespace,
+        data=_state(data, pods_of_it),
+        training=paddle_job_state(operators[-1]) if operators else _state(training, pods_of_it),
+        pods=tuple(pods_of_it),
+    )
+
+
+def _state(job: Object | None, pods_of_it: Iterable[PodState]) -> JobState | None:
+    if job is None:
+        return None
+    running: list[Object] = [
+        {"status": {"phase": "Running"}} for pod in pods_of_it if pod.component == component(job) and pod.phase == "running"
+    ]
+    return state(job, running)
+
+
+def operator_jobs(cluster: Cluster, namespace: str, name: str | None = None) -> list[Object]:
+    """PaddleJobs; none where their operator is not installed."""
+    try:
+        found = cluster.items(paddle_jobs(namespace), selector(name) if name else "app.kubernetes.io/part-of=paddle-aws")
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        raise
+    return [{"kind": "PaddleJob", **document} for document in found]
+
+
+__all__ = ["JobView", "Phase", "instance", "make", "operator_jobs", "view"]

@@ -1,0 +1,77 @@
+"""`paddle-aws list`: every job of a namespace, or of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operations.errors import explained
+from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, console, say, span, table
+
+if TYPE_CHECKING:
+    from operations.job_view import JobView
+
+
+def list_jobs(
+    namespace: Namespace = None,
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
+    context: Context = None,
+    json: Json = False,
+) -> None:
+    """List the jobs on the cluster, the newest first.
+
+    Example: paddle-aws list --all-namespaces
+    """
+    with explained():
+        from operations.cluster import Cluster
+
+        where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
+        views = _views(Cluster.connect(context, say), where)
+        if json:
+            as_json([view.as_json() for view in views])
+            return
+        if not views:
+            say(f"no jobs {'on the cluster' if where is None else f'in namespace {where}'}: `paddle-aws submit` starts one")
+            return
+        console().print(table(("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON"), [_row(view) for view in views]))
+
+
+def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
+    from operations.job_objects import PART_OF, instance, jobs
+    from operations.job_view import make, operator_jobs
+    from operations.pod_words import pod_state
+
+    documents = cluster.items(jobs(namespace), PART_OF)
+    namespaces = {namespace} if namespace else {document["metadata"]["namespace"] for document in documents}
+    for one in sorted(namespaces):
+        documents += operator_jobs(cluster, one)
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
+    for document in documents:
+        found.setdefault((document["metadata"]["namespace"], instance(document)), ([], []))[0].append(document)
+    for pod in cluster.items(path, PART_OF):
+        key = (pod["metadata"]["namespace"], instance(pod))
+        if key in found:
+            found[key][1].append(pod)
+    views = [make(name, one, jobs_, [pod_state(pod) for pod in pods]) for (one, name), (jobs_, pods) in found.items()]
+    return sorted(views, key=_created, reverse=True)
+
+
+def _created(view: JobView) -> float:
+    job = view.training or view.data
+    return job.created.timestamp() if job is not None and job.created is not None else 0.0
+
+
+def _row(view: JobView) -> tuple[str, ...]:
+    from datetime import UTC, datetime
+
+    job = view.training or view.data
+    pods = f"{job.succeeded}/{job.wanted}" if job is not None else ""
+    ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
+    since = age(job.created) if job is not None else ""
+    return (view.name, view.phase, pods, ran, since, view.namespace, view.reason)
+
+
+if TYPE_CHECKING:
+    from operations.cluster import Cluster, Object

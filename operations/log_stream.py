@@ -1,0 +1,226 @@
+"""The logs of a job's pods as one stream: all ranks interleaved, each line once, whatever breaks in between.
+
+Promises: a follow that is cut goes on behind the last line it showed; pods that replace others are taken in; it ends
+when the job has ended and every line is shown; control characters of a program cannot reach the terminal.
+"""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from operations.cluster import ApiError, Cluster, Lost, Object
+from operations.errors import BadInput, OperationError
+from operations.job_objects import collections, component, ended, moment, paddle_jobs, pods, selector
+from operations.pod_words import PodState, pod_state
+from operations.watching import Collection, follow
+
+QUIET = 3600.0
+"""Seconds that a program may be silent before the stream is opened anew."""
+COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, order=True)
+class Line:
+    """One line of one pod."""
+
+    time: str
+    who: str
+    text: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which pods: the data job's, or the training's; of these all ranks or some."""
+
+    ranks: frozenset[int] | None = None
+    of: str = "training"
+
+    def component(self, name: str) -> bool:
+        """Whether pods of that component are meant."""
+        return name == "data" if self.of == "data" else name not in ("data", "reader")
+
+    def pod(self, pod: PodState) -> bool:
+        """Whether this pod is meant."""
+        return self.component(pod.component) and (self.ranks is None or pod.rank in self.ranks)
+
+
+def ranks(text: str) -> frozenset[int] | None:
+    """all, or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
+    if text == "all":
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise BadInput(f"--rank is {text}: all, a number, a range such as 0-3, or several with commas are allowed")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(found)
+
+
+def printer() -> Callable[[Line], None]:
+    """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere."""
+    import sys
+
+    from operations.screen import console
+
+    screen = console()
+    if not screen.is_terminal or screen.no_color:
+
+        def plain(line: Line) -> None:
+            sys.stdout.write(f"{line.who} | {clean(line.text)}\n")
+            sys.stdout.flush()
+
+        return plain
+    from rich.text import Text
+
+    def coloured(line: Line) -> None:
+        who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
+        screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
+
+    return coloured
+
+
+def clean(text: str) -> str:
+    """A line without what would move the cursor; of a progress bar that rewrites its line, the last state."""
+    return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
+
+
+def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
+    """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
+    chosen = [pod for pod in map(pod_state, cluster.items(pods(namespace), selector(name))) if match.pod(pod)]
+    if not chosen:
+        raise BadInput(
+            f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
+            f"`paddle-aws logs {name} --volume train` reads the logs on the volume"
+        )
+    query = {"timestamps": "true"} | ({"tailLines": str(tail)} if tail is not None else {})
+    yield from heapq.merge(*(_of_pod(cluster, namespace, pod, query) for pod in chosen))
+
+
+def _of_pod(cluster: Cluster, namespace: str, pod: PodState, query: dict[str, str]) -> Iterator[Line]:
+    try:
+        for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", query):
+            yield _line(raw, pod)
+    except ApiError as error:
+        # A container that has not started has written nothing, and neither has a pod that is gone.
+        if error.status not in (400, 404):
+            raise
+
+
+def _line(raw: bytes, pod: PodState) -> Line:
+    time, _, text = raw.decode(errors="replace").partition(" ")
+    return Line(time, pod.who, text, pod.rank or 0)
+
+
+def follow_job(
+    cluster: Cluster,
+    name: str,
+    namespace: str,
+    *,
+    match: Wanted = Wanted(),
+    operator: bool = False,
+    tail: int | None = None,
+    show: Callable[[Line], None] | None = None,
+) -> None:
+    """Shows lines as they come until the job has ended."""
+    show = show or printer()
+    lines: queue.Queue[Line | BaseException | None] = queue.Queue(maxsize=10_000)
+    threading.Thread(target=_follow_pods, args=(cluster, name, namespace, match, operator, tail, lines), daemon=True).start()
+    while (found := lines.get()) is not None:
+        if isinstance(found, BaseException):
+            raise found
+        show(found)
+
+
+def _follow_pods(
+    cluster: Cluster,
+    name: str,
+    namespace: str,
+    match: Wanted,
+    operator: bool,
+    tail: int | None,
+    lines: queue.Queue[Line | BaseException | None],
+) -> None:
+    """Starts a reader for each pod that has begun; puts None when the job has ended and every reader is through."""
+    readers: dict[str, threading.Thread] = {}
+    over = threading.Event()
+    followed = collections(name, namespace)
+    if operator:
+        followed["operator"] = Collection(paddle_jobs(namespace), selector(name))
+    try:
+        for found in follow(cluster, followed, every=2.0):
+            for pod in _begun(found["pods"].values(), match):
+                if pod.name not in readers:
+                    arguments = (cluster, namespace, pod, tail, over, lines)
+                    readers[pod.name] = threading.Thread(target=_follow_pod, args=arguments, daemon=True)
+                    readers[pod.name].start()
+            of_interest = [document for document in found["jobs"].values() if match.component(component(document))]
+            operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
+            if all(ended(document) for document in [*of_interest, *operators]) and (of_interest or operators or readers):
+                over.set()
+                break
+        for reader in readers.values():
+            reader.join(timeout=30)
+        lines.put(None)
+    except BaseException as error:
+        lines.put(error)
+
+
+def _begun(documents: Iterable[Object], match: Wanted) -> list[PodState]:
+    return [pod for pod in map(pod_state, documents) if match.pod(pod) and pod.phase in ("running", "done", "failed", "ending")]
+
+
+def _follow_pod(
+    cluster: Cluster,
+    namespace: str,
+    pod: PodState,
+    tail: int | None,
+    over: threading.Event,
+    lines: queue.Queue[Line | BaseException | None],
+) -> None:
+    last = ""
+    while True:
+        query = {"follow": "true", "timestamps": "true"}
+        if last and (since := moment(_whole_seconds(last))) is not None:
+            # The server knows seconds only: lines that were shown come again and are left out here.
+            query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        elif tail is not None:
+            query["tailLines"] = str(tail)
+        try:
+            for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", query, read=QUIET):
+                line = _line(raw, pod)
+                if line.time > last:
+                    last = line.time
+                    lines.put(line)
+            # A server may end a stream whose pod still writes.
+            if not _writes(cluster, namespace, pod):
+                return
+            cluster.sleep(0.5)
+        except Lost:
+            cluster.sleep(0.2)
+        except ApiError as error:
+            if error.status == 404 or over.is_set():
+                return
+            if error.status != 400:
+                lines.put(error)
+                return
+            cluster.sleep(0.5)
+        except OperationError as error:
+            lines.put(error)
+            return
+
+
+def _writes(cluster: Cluster, namespace: str, pod: PodState) -> bool:
+    found = cluster.find(f"{pods(namespace)}/{pod.name}")
+    return found is not None and found.get("status", {}).get("phase") in ("Pending", "Running")
+
+
+def _whole_seconds(time: str) -> str:
+    return time[:19] + "Z"

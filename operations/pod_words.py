@@ -1,0 +1,227 @@
+"""A pod's state in plain words: who it is, what it does, and what keeps it from doing it.
+
+Promises: a Pending pod always gets a reason and, where one is known, what to do; the words are made from what the API
+server already knows (conditions, container states, events), so they come within seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paddle_node.contract import ExitCode
+
+from operations.cluster import Cluster, Object
+from operations.job_objects import INDEX, component
+
+BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
+SANDBOX_TROUBLE = ("FailedCreatePodSandBox",)
+
+
+@dataclass(frozen=True)
+class PodState:
+    """One pod in words."""
+
+    name: str
+    component: str
+    rank: int | None
+    """Trainer id, or index among the data job's pods; None where the pod has none."""
+    phase: str
+    """waiting, starting, running, done or failed."""
+    reason: str
+    """Why it waits or failed; empty where there is nothing to say."""
+    node: str
+    code: int | None
+    """Exit code of an ended container."""
+    created: str
+
+    @property
+    def who(self) -> str:
+        """Its short name on the screen."""
+        return self.component + ("" if self.rank is None else f" {self.rank}")
+
+
+def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> PodState:
+    """A pod in words; `events` are those of this pod, where they are known."""
+    metadata = pod["metadata"]
+    phase, reason, code = _phase(pod, list(events))
+    rank = metadata.get("annotations", {}).get(INDEX, metadata.get("labels", {}).get(INDEX))
+    return PodState(
+        name=metadata["name"],
+        component=component(pod),
+        rank=int(rank) if rank is not None else _operators_index(metadata["name"], component(pod)),
+        phase=phase,
+        reason=reason,
+        node=str(pod.get("spec", {}).get("nodeName", "")),
+        code=code,
+        created=str(metadata.get("creationTimestamp", "")),
+    )
+
+
+def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[PodState]:
+    """All pods in words, in order of component, rank and age; asks for events where a pod does not start."""
+    pods = list(pods)
+    stuck = [pod["metadata"]["name"] for pod in pods if _wants_events(pod)]
+    events: dict[str, list[Object]] = {name: [] for name in stuck}
+    if stuck:
+        for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Pod"):
+            name = event.get("involvedObject", {}).get("name", "")
+            if name in events:
+                events[name].append(event)
+    found = [pod_state(pod, events.get(pod["metadata"]["name"], ())) for pod in pods]
+    return sorted(found, key=lambda state: (state.component, state.rank or 0, state.created))
+
+
+def _operators_index(name: str, of_component: str) -> int | None:
+    """The PaddleJob operator numbers its pods in their names."""
+    match = re.search(r"-(worker|ps|heter)-(\d+)$", name)
+    return int(match[2]) if match and of_component in ("worker", "ps", "heter") else None
+
+
+def _wants_events(pod: Mapping[str, Any]) -> bool:
+    status = pod.get("status", {})
+    return status.get("phase") in (None, "Pending") and bool(pod.get("spec", {}).get("nodeName"))
+
+
+def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str, str, int | None]:
+    status = pod.get("status", {})
+    phase = status.get("phase", "Pending")
+    containers = status.get("containerStatuses") or []
+    if phase == "Succeeded":
+        return "done", "", 0
+    if phase == "Failed":
+        return ("failed", *_failure(status, containers))
+    if pod["metadata"].get("deletionTimestamp"):
+        return "ending", "", None
+    if phase == "Running":
+        return "running", "", None
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            if condition.get("reason") == "SchedulingGated":
+                return "waiting", "its queue has not let it in yet", None
+            return "waiting", unschedulable(str(condition.get("message", ""))), None
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("reason") in BROKEN_PULLS:
+            return "waiting", image_trouble(str(container.get("image", "")), waiting), None
+        if waiting.get("reason") in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+            return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
+    trouble = [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, *SANDBOX_TROUBLE)]
+    if trouble:
+        last = max(trouble, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        if last.get("reason") in SANDBOX_TROUBLE:
+            return "waiting", f"its node cannot give it a network: {_short(str(last.get('message', '')))}", None
+        return "waiting", mount_trouble(str(last.get("message", ""))), None
+    if not pod.get("spec", {}).get("nodeName"):
+        return "starting", "no node is chosen yet", None
+    return "starting", "its image is being pulled and its volume mounted", None
+
+
+def unschedulable(message: str) -> str:
+    """The scheduler's verdict in words, and what to do about it."""
+    if not message:
+        return "no node can take it, and the scheduler does not say why yet"
+    nodes = re.match(r"\d+/(\d+) nodes are available", message)
+    if (nodes and nodes[1] == "0") or message.startswith("no nodes available"):
+        return "the cluster has no node: raise nodes.<group>.desired in cluster.yaml and deploy, or wait for the autoscaler"
+    if match := re.search(r'persistentvolumeclaim "([^"]+)" not found', message):
+        return f"its volume claim {match[1]} does not exist: submit the job again"
+    if "unbound immediate PersistentVolumeClaims" in message:
+        return "its volume claim is not bound: no PersistentVolume fits it (kubectl describe pvc shows why)"
+    causes = []
+    for resource in dict.fromkeys(re.findall(r"Insufficient ([\w./-]*\w)", message)):
+        setting = {"cpu": "resources.cpu", "memory": "resources.memory", "ephemeral-storage": "resources.scratch"}.get(
+            resource, "gpus.count" if "gpu" in resource else "resources"
+        )
+        if resource == "pods":
+            causes.append("the nodes hold as many pods as they may: add nodes")
+        else:
+            causes.append(f"too little {resource} is free: lower {setting} in job.yaml, or add or enlarge nodes in cluster.yaml")
+    for taint in dict.fromkeys(re.findall(r"untolerated taints? \{([^}]*)\}", message)):
+        causes.append(f"nodes have the taint {taint.strip()}: add it to scheduling.tolerations")
+    if "node affinity/selector" in message:
+        causes.append("no node has the labels that scheduling.node_selector, zone or spot asks for")
+    if "volume node affinity conflict" in message:
+        causes.append("its volume is in another zone than the nodes")
+    if "free ports" in message:
+        causes.append("its host ports are taken: another job uses them on every node")
+    if "topology spread constraints" in message:
+        causes.append("scheduling.spread is require, and every host has a pod already: add nodes")
+    if "unschedulable" in message:
+        causes.append("nodes are cordoned")
+    return "no node can take it: " + ("; ".join(causes) if causes else _short(message))
+
+
+def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
+    """Why an image cannot be pulled."""
+    message = str(waiting.get("message", ""))
+    lowered = message.lower()
+    if waiting.get("reason") == "InvalidImageName":
+        return f"{image} is no image name: correct `image` in job.yaml"
+    if "not found" in lowered or "manifest unknown" in lowered:
+        return f"image {image} does not exist: `make push` pushes it"
+    if any(word in lowered for word in ("denied", "unauthorized", "authorization", "forbidden", "403", "401")):
+        return f"the nodes may not pull image {image}: it has to lie in a repository that their role may read"
+    if any(word in lowered for word in ("timeout", "timed out", "no such host", "dial tcp", "i/o")):
+        return f"the registry of image {image} cannot be reached from the nodes: they need a NAT gateway or the ECR endpoints"
+    return f"image {image} cannot be pulled" + (f": {_short(message)}" if message else "")
+
+
+def mount_trouble(message: str) -> str:
+    """Why a volume cannot be mounted."""
+    lowered = message.lower()
+    if "driver name efs.csi.aws.com not found" in lowered or "csinode" in lowered:
+        return "its volume cannot be mounted: the EFS CSI driver does not run on its node yet (paddle-aws doctor)"
+    if "access denied" in lowered:
+        return "its volume cannot be mounted: the file system refuses; it wants TLS and its access point (volume in job.yaml)"
+    if "timed out" in lowered or ("deadline" in lowered and "exceeded" in lowered) or "timeout" in lowered:
+        return (
+            "its volume cannot be mounted in time: a mount target is missing in the node's zone, or its security group does not "
+            "let the nodes in on port 2049 (paddle-aws doctor)"
+        )
+    if "failed to resolve" in lowered or "name or service not known" in lowered:
+        return "its volume cannot be mounted: the file system's name is unknown in this VPC (paddle-aws doctor)"
+    if match := re.search(r'configmap "([^"]+)" not found', message):
+        return f"ConfigMap {match[1]} does not exist: submit the job again"
+    return f"its volume cannot be mounted: {_short(message)}"
+
+
+def _failure(status: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return (
+                f"its node was taken away ({condition.get('reason', 'disruption')}): it is replaced without costing a retry",
+                None,
+            )
+    for container in containers:
+        ended = container.get("state", {}).get("terminated") or {}
+        code = ended.get("exitCode")
+        if code is None or code == 0:
+            continue
+        if ended.get("reason") == "OOMKilled":
+            return "out of memory: raise resources.memory in job.yaml", int(code)
+        return ": ".join(filter(None, (_meaning(int(code)), last_line(str(ended.get("message", "")))))), int(code)
+    if status.get("reason") == "Evicted":
+        return f"its node evicted it: {_short(str(status.get('message', '')))}", None
+    return _short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
+
+
+def _meaning(code: int) -> str:
+    try:
+        return f"code {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
+    except ValueError:
+        return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
+
+
+def last_line(text: str) -> str:
+    """The last line that says something; a traceback's last line is its reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return _short(lines[-1]) if lines else ""
+
+
+def _short(text: str, width: int = 240) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -1,0 +1,85 @@
+"""A job's objects, ended and removed in an order that loses nothing: pods save and leave before what they use goes.
+
+Promises: only objects that carry this job's labels, in its namespace; data on the volume is never touched.
+"""
+
+from __future__ import annotations
+
+from operations.cluster import ApiError, Cluster, Object
+from operations.job_objects import PADDLE_JOB, ended, jobs, pods, selector
+from operations.job_view import operator_jobs
+from operations.submission import remove
+
+NAMESPACED = (
+    ("v1", "services"),
+    ("networking.k8s.io/v1", "networkpolicies"),
+    ("policy/v1", "poddisruptionbudgets"),
+    ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    ("rbac.authorization.k8s.io/v1", "roles"),
+    ("v1", "serviceaccounts"),
+    ("v1", "configmaps"),
+    ("scheduling.volcano.sh/v1beta1", "podgroups"),
+    ("v1", "persistentvolumeclaims"),
+)
+"""What the charts make for one job, beside its Jobs and its volume; in the order of removal."""
+
+
+def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
+    """Names of the job's Jobs and PaddleJobs that have not ended."""
+    return [path.rsplit("/", 1)[-1] for path, document in _runs(cluster, name, namespace) if not ended(document)]
+
+
+def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
+    """Deletes the Jobs that run, waits until their pods have left, and returns the Jobs' names."""
+    gone = []
+    for path, document in _runs(cluster, name, namespace):
+        if not ended(document):
+            remove(cluster, path)
+            gone.append(document["metadata"]["name"])
+    return gone
+
+
+def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
+    """Deletes every object of the job and returns what it was, as kind/name."""
+    gone = []
+    for path, _ in _runs(cluster, name, namespace):
+        remove(cluster, path)
+        gone.append(_short(path))
+    for pod in cluster.items(pods(namespace), selector(name)):
+        # Readers, and pods whose Job was deleted without them.
+        cluster.delete(f"{pods(namespace)}/{pod['metadata']['name']}")
+    for version, plural in NAMESPACED:
+        path = f"{_base(version)}/namespaces/{namespace}/{plural}"
+        for found in _items(cluster, path, name):
+            cluster.delete(f"{path}/{found['metadata']['name']}")
+            gone.append(f"{plural}/{found['metadata']['name']}")
+    for volume in cluster.items("/api/v1/persistentvolumes", selector(name)):
+        # Volumes have no namespace: one of a job of the same name elsewhere is not ours.
+        if volume.get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace:
+            cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+            gone.append(f"persistentvolumes/{volume['metadata']['name']}")
+    return gone
+
+
+def _runs(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
+    path = f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs"
+    operators = [(f"{path}/{d['metadata']['name']}", d) for d in operator_jobs(cluster, namespace, name)]
+    batch = [(f"{jobs(namespace)}/{d['metadata']['name']}", d) for d in cluster.items(jobs(namespace), selector(name))]
+    return [*operators, *batch]
+
+
+def _items(cluster: Cluster, path: str, name: str) -> list[Object]:
+    try:
+        return cluster.items(path, selector(name))
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        raise
+
+
+def _base(version: str) -> str:
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+
+def _short(path: str) -> str:
+    return "/".join(path.split("/")[-2:])

@@ -1,0 +1,95 @@
+"""How results look: tables that read well on a narrow terminal, without colour and in a pipe; JSON where a program reads.
+
+Promises: in a pipe no line is broken or padded to a terminal's width; `--json` writes one document and nothing else to
+stdout; what is said beside the results goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for programs.")]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Kubernetes namespace. Default: the job file's, else paddle.")
+]
+Context = Annotated[str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")]
+
+DEFAULT_NAMESPACE = "paddle"
+_PIPE_WIDTH = 10_000
+
+STYLES = {
+    "done": "green",
+    "ok": "green",
+    "running": "cyan",
+    "starting": "cyan",
+    "waiting": "yellow",
+    "warning": "yellow",
+    "suspended": "yellow",
+    "failed": "red",
+    "problem": "red",
+}
+
+
+def console(stderr: bool = False) -> Any:
+    """A rich console: as wide as the terminal, or as wide as its lines in a pipe."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return Console(stderr=stderr, highlight=False, width=width, emoji=False, markup=False)
+
+
+def say(text: str) -> None:
+    """A word beside the results."""
+    typer.echo(text, err=True)
+
+
+def as_json(document: object) -> None:
+    """The one document of `--json`."""
+    typer.echo(json.dumps(document, indent=2, default=str))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Any:
+    """A table without lines; a cell that is a word of STYLES has its colour. The last column takes what space is left."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    rights = set(right)
+    for number, column in enumerate(columns):
+        last = number == len(columns) - 1
+        made.add_column(column, justify="right" if column in rights else "left", overflow="fold", no_wrap=not last)
+    for row in rows:
+        made.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    return made
+
+
+def age(text: str | datetime | None) -> str:
+    """How long ago, in one unit that people use."""
+    if not text:
+        return ""
+    then = text if isinstance(text, datetime) else datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return span((datetime.now(UTC) - then).total_seconds())
+
+
+def span(seconds: float | None) -> str:
+    """A length of time: 42 s, 7 min, 3 h 5 min, 2 d 4 h."""
+    if seconds is None:
+        return ""
+    seconds = max(0, round(seconds))
+    if seconds < 90:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"

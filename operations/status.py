@@ -1,0 +1,58 @@
+"""`paddle-aws status`: one job, its pods, and why any of them does not run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import typer
+
+from operations.errors import explained
+from operations.job_argument import DEFAULT, JobArgument, named
+from operations.screen import Context, Json, Namespace, age, as_json, console, say, span, table
+
+if TYPE_CHECKING:
+    from operations.job_objects import JobState
+    from operations.job_view import JobView
+
+
+def status(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None, json: Json = False) -> None:
+    """Show a job: its state, its pods, and in plain words why one waits or failed.
+
+    Example: paddle-aws status quick-start
+    """
+    with explained():
+        which = named(job, namespace)
+        from operations.cluster import Cluster
+        from operations.job_view import view
+
+        found = view(Cluster.connect(context, say), which.name, which.namespace)
+        if json:
+            as_json(found.as_json())
+        else:
+            show(found)
+
+
+def show(view: JobView) -> None:
+    """The screen of `status`."""
+    screen = console()
+    screen.print(f"{view.name} is {view.phase}" + (f": {view.reason}" if view.reason else ""), style="bold")
+    for word, part in (("data", view.data), ("training", view.training)):
+        if part is not None:
+            screen.print(f"  {word:8}  {_line(part)}")
+    if view.pods:
+        screen.print()
+        rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
+        screen.print(table(("POD", "STATE", "NODE", "AGE", "REASON"), rows))
+    else:
+        typer.echo("  no pods: they are not made yet, or were removed with their Job")
+
+
+def _line(job: JobState) -> str:
+    text = f"{job.phase}, {job.succeeded} of {job.wanted} pods done"
+    if job.failed:
+        text += f", {job.failed} failed"
+    seconds = job.seconds(datetime.now(UTC))
+    if seconds is not None:
+        text += f", {'ran' if job.ended else 'for'} {span(seconds)}"
+    return f"{text} ({job.object})"

@@ -1,0 +1,139 @@
+"""A job's documents on their way to a cluster: refused, applied in order, the data split before the training.
+
+Promises: nothing is changed on the cluster before every check has passed; a running job is never overwritten; what was
+interrupted is taken up where it was, because each step is a server-side apply of the same documents.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from k8s_charts import documents as charts
+from k8s_charts import image
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from operations.cluster import Cluster, Object
+from operations.errors import BadInput, Failed
+from operations.job_objects import component, created, ended, jobs, selector
+from operations.job_view import operator_jobs
+from operations.screen import age
+
+GONE = 180.0
+"""Seconds for a deleted Job's pods to leave; their grace period is part of it."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to be submitted."""
+
+    job: TrainingJob
+    file: Path
+    outputs: ClusterOutputs
+    documents: tuple[Object, ...]
+
+    @classmethod
+    def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Submission:
+        """From the job file and what deploy and push wrote; raises JobError with one sentence."""
+        job = TrainingJob.load(file)
+        outputs = ClusterOutputs.load_or_placeholder(outputs_file)
+        chosen = image.choose(job, outputs, image_file)
+        return cls(job, file, outputs, tuple(charts.documents(job, outputs, chosen)))
+
+    @property
+    def data_job(self) -> Object | None:
+        """The data-split Job, where there is one."""
+        return next((d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None)
+
+    @property
+    def training(self) -> Object:
+        """The Job or PaddleJob that trains."""
+        return next(d for d in self.documents if d["kind"] == "PaddleJob" or (d["kind"] == "Job" and component(d) == "trainer"))
+
+    @property
+    def operator(self) -> bool:
+        """Whether the PaddleJob operator runs it."""
+        return bool(self.training["kind"] == "PaddleJob")
+
+    @property
+    def local_file(self) -> Path | None:
+        """The data file that has to be uploaded first."""
+        local = self.job.data.local_file if self.job.data is not None else None
+        return self.file.parent / local if local is not None else None
+
+    def preparation(self) -> list[Object]:
+        """What is applied before the training: all up to the data Job, in order."""
+        data = self.data_job
+        return list(self.documents[: self.documents.index(data) + 1]) if data is not None else []
+
+    def rest(self) -> list[Object]:
+        """What is applied once the data lies on the volume."""
+        return list(self.documents[len(self.preparation()) :])
+
+    def check(self, cluster: Cluster, again: bool = False) -> None:
+        """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
+        if self.outputs.placeholders:
+            raise BadInput("outputs.json does not exist: deploy first with `cdk deploy --all --outputs-file outputs.json`")
+        if self.local_file is not None and not self.local_file.is_file():
+            raise BadInput(f"data.source is {self.local_file}: there is no such file; give a file, s3:// or https://")
+        defined = {d["spec"]["names"]["kind"] for d in self.documents if d["kind"] == "CustomResourceDefinition"}
+        for document in self.documents:
+            if document["kind"] not in defined:
+                cluster.path(document)
+        self._check_runs(cluster, again)
+
+    def _check_runs(self, cluster: Cluster, again: bool) -> None:
+        name, namespace = self.job.name, self.job.namespace
+        for found in [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]:
+            known = found["metadata"]["name"]
+            since = age(created(found))
+            data = component(found) == "data"
+            if not ended(found):
+                ours = self.data_job
+                if data and ours is not None and ours["metadata"]["name"] == known:
+                    continue
+                raise BadInput(
+                    f"job {name} runs already ({known}, for {since}): wait for it, end it with `paddle-aws cancel {name}`, "
+                    "or give this one another name"
+                )
+            if not data and known == self.training["metadata"]["name"] and not again:
+                raise BadInput(
+                    f"this very job has run already ({known}, {since} ago): `paddle-aws resume` runs it on from its newest pass, "
+                    f"`paddle-aws delete {name}` forgets it"
+                )
+
+    def apply(self, cluster: Cluster, documents: list[Object], say: Callable[[str], None]) -> None:
+        """Sends documents in their order."""
+        for document in documents:
+            cluster.apply(document)
+        if documents:
+            names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
+            say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
+
+    def forget(self, cluster: Cluster, which: str, unless_done: bool = False) -> bool:
+        """Deletes an ended Job of ours, so that it can run again; True where there was one."""
+        wanted = self.data_job if which == "data" else self.training
+        if wanted is None:
+            return False
+        path = cluster.path(wanted)
+        found = cluster.find(path)
+        if found is None or not ended({"kind": wanted["kind"], **found}):
+            return False
+        complete = any(c["type"] == "Complete" and c["status"] == "True" for c in found.get("status", {}).get("conditions", ()))
+        if unless_done and complete:
+            return False
+        remove(cluster, path)
+        return True
+
+
+def remove(cluster: Cluster, path: str) -> None:
+    """Deletes an object and waits until it is gone, its pods before it."""
+    if not cluster.delete(path):
+        return
+    deadline = time.monotonic() + GONE
+    while cluster.find(path) is not None:
+        if time.monotonic() > deadline:
+            raise Failed(f"{path.rsplit('/', 1)[-1]} is not gone after {GONE:.0f} s: a pod of it does not end")
+        cluster.sleep(0.5)

@@ -1,0 +1,127 @@
+"""`paddle-aws submit`: one command from job.yaml to a running job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operations.errors import Failed, explained
+from operations.screen import Context, say
+
+if TYPE_CHECKING:
+    from operations.cluster import Cluster
+    from operations.submission import Submission
+
+LOOK = 30.0
+"""Seconds for which `submit` without --wait tells what becomes of the pods."""
+
+
+def submit(
+    job_file: Annotated[Path, typer.Argument(metavar="[JOB]", help="The job file.")] = Path("job.yaml"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the logs of all ranks until the end.")] = False,
+    context: Context = None,
+    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+    image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
+) -> None:
+    """Submit a job: upload its data file, split the data, start the training.
+
+    The data job runs first and is waited for; it ends at once where the shards are complete already. A job that runs is
+    never overwritten. Ctrl-C leaves on the cluster what is there; submit again to go on.
+
+    Example: paddle-aws submit job.yaml --follow
+    """
+    left = "interrupted: what runs on the cluster runs on; `paddle-aws submit` goes on, `paddle-aws cancel` ends it"
+    with explained(left):
+        from operations.submission import Submission
+
+        submission = Submission.load(job_file, outputs, image_file)
+        if dry_run:
+            _print(submission)
+            return
+        from operations.cluster import Cluster
+
+        cluster = Cluster.connect(context, say)
+        submission.check(cluster)
+        changed = bring_data(submission)
+        prepare(cluster, submission, again=changed)
+        train(cluster, submission)
+        finish(cluster, submission, wait=wait, follow=follow)
+
+
+def _print(submission: Submission) -> None:
+    from k8s_charts import manifest_text
+
+    typer.echo(manifest_text.dump(submission.documents), nl=False)
+    if submission.local_file is not None:
+        say(f"before that, {submission.local_file} would be uploaded")
+    if submission.data_job is not None:
+        say(f"the training would be sent once {submission.data_job['metadata']['name']} has split the data")
+    if submission.outputs.placeholders:
+        say("outputs.json does not exist: the file system, the bucket and, without an image of yours, the image are placeholders")
+
+
+def bring_data(submission: Submission) -> bool:
+    """Uploads the local data file; True where the bucket held another content before."""
+    if submission.local_file is None:
+        return False
+    from k8s_charts import data_job
+    from operations.aws import client
+    from operations.transfer import upload_file
+
+    return upload_file(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
+
+
+def prepare(cluster: Cluster, submission: Submission, again: bool = False) -> None:
+    """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
+    from operations import waiting
+    from operations.narrator import Narrator
+
+    if submission.data_job is None:
+        return
+    # A split that failed is tried again; one that is done is, when the source has changed.
+    submission.forget(cluster, "data", unless_done=not again)
+    submission.apply(cluster, submission.preparation(), say)
+    job = submission.job
+    view = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=Narrator(say))
+    if view.data is not None and view.data.phase == "failed":
+        pod = next((pod for pod in reversed(view.pods) if pod.component == "data" and pod.phase == "failed"), None)
+        raise Failed(
+            f"job {job.name}: the data split failed: {pod.reason if pod else view.data.reason}; "
+            f"`paddle-aws logs {job.name} --of data` shows its log"
+        )
+    say(f"the data is split: {submission.data_job['metadata']['name']} is done")
+
+
+def train(cluster: Cluster, submission: Submission) -> None:
+    """Starts the training."""
+    submission.apply(cluster, submission.rest(), say)
+    say(f"job {submission.job.name} is submitted: {submission.training['kind']} {submission.training['metadata']['name']}")
+
+
+def finish(cluster: Cluster, submission: Submission, *, wait: bool, follow: bool) -> None:
+    """What submit and resume do once the training is on the cluster."""
+    from operations import waiting
+    from operations.narrator import Narrator
+
+    job = submission.job
+    if follow:
+        from operations import log_stream
+
+        log_stream.follow_job(cluster, job.name, job.namespace, operator=submission.operator)
+    if follow or wait:
+        view = waiting.until(
+            cluster, job.name, job.namespace, waiting.training_ended, narrator=Narrator(say), operator=submission.operator
+        )
+        say(waiting.verdict(view))
+        return
+    view = waiting.until(
+        cluster, job.name, job.namespace, waiting.settled, narrator=Narrator(say), operator=submission.operator, seconds=LOOK
+    )
+    if view.phase in ("failed", "done"):
+        say(waiting.verdict(view))
+        return
+    say(f"next: `paddle-aws logs {job.name} --follow`, `paddle-aws wait {job.name}`, `paddle-aws results {job.name}`")

@@ -1,0 +1,35 @@
+"""Uploads with a progress bar on a terminal and one line a file elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from operations import bucket_upload
+from operations.bucket_upload import Address, Progress
+from operations.screen import console, say
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Progress]:
+    """Call what it gives with numbers of bytes; nothing is shown where stderr is no terminal."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn(what, markup=False), BarColumn(None), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    screen = console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda count: shown.update(task, advance=count)
+
+
+def upload_file(client: Any, file: Path, address: str) -> bool:
+    """Uploads one file and says so; True where the bucket did not hold this content already."""
+    from rich.filesize import decimal
+
+    size = file.stat().st_size
+    with bar(file.name, size) as progress:
+        sent = bucket_upload.put(client, file, Address.parse(address), progress)
+    say(f"{file} {'is uploaded to' if sent else 'lies already at'} {address} ({decimal(size)})")
+    return sent

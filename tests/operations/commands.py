@@ -1,0 +1,18 @@
+"""How a command ended, as the tests see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Done:
+    """Exit code and output."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]

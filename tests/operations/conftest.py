@@ -1,0 +1,90 @@
+"""What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from commands import Done
+from job_controller import JobController
+from kubernetes_api import KubernetesApi
+
+PROJECT = Path(__file__).parents[2]
+OUTPUTS = {
+    "paddle-storage": {
+        "FileSystemId": "fs-0123456789abcdef0",
+        "AccessPointId": "fsap-0fedcba9876543210",
+        "BucketName": "paddle-storage-bucket",
+        "FileSystemDnsName": "fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com",
+    },
+}
+JOB = """\
+name: words
+trainers: 3
+data: {source: "s3://corpus/words"}
+"""
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesApi]:
+    with KubernetesApi() as server:
+        server.put("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "kubeconfig")))
+        yield server
+
+
+@pytest.fixture
+def controller(api: KubernetesApi) -> JobController:
+    made = JobController(api)
+    api.created = made
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's folder with a job file and a deployed cluster's outputs; the tests' working directory."""
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "outputs.json").write_text(json.dumps(OUTPUTS))
+    (tmp_path / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """Runs a command in this process. Its output is a pipe's, unless `columns` makes it a terminal of that width."""
+    from operations import cluster
+    from operations.main import app
+
+    monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def command(*arguments: str, columns: int | None = None) -> Done:
+        environment = {"COLUMNS": str(columns)} if columns else {}
+        found = CliRunner().invoke(app, list(arguments), env=environment, catch_exceptions=False)
+        return Done(found.exit_code, found.stdout, found.stderr)
+
+    return command
+
+
+@pytest.fixture
+def soon() -> Callable[[Callable[[], Any]], Any]:
+    """Waits until something becomes true."""
+
+    def wait(true: Callable[[], Any], seconds: float = 10) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := true()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert found
+        return found
+
+    return wait

@@ -1,0 +1,127 @@
+"""Plays the Job controller, the scheduler and the kubelet for kubernetes_api.py, as a test's script says.
+
+Limits: pods live and die as `script` says, not by what their containers would do; no retries, no time-outs.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubernetes_api import KubernetesApi, Object, now
+
+JOB = "batch.kubernetes.io/job-name"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass
+class Script:
+    """What becomes of a component's pods."""
+
+    lines: tuple[str, ...] = ("hello",)
+    code: int | None = 0
+    """Exit code; None: they run until `finish`."""
+    message: str = ""
+    status: Object | None = None
+    """Instead of running: this status."""
+    events: tuple[tuple[str, str], ...] = ()
+    """(reason, message) of events about each pod."""
+
+
+@dataclass
+class JobController:
+    """Set `api.created = controller`."""
+
+    api: KubernetesApi
+    scripts: dict[str, Script] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, document: Object) -> None:
+        if document["kind"] != "Job":
+            return
+        component = document["metadata"]["labels"]["app.kubernetes.io/component"]
+        script = self.scripts.get(component, Script())
+        pods = [self.pod(document, index) for index in range(document["spec"]["completions"])]
+        for pod in pods:
+            self.run(pod, script)
+        if script.status is None and script.code is not None:
+            self.finish(document, script.code, script.message)
+
+    def pod(self, job: Object, index: int) -> Object:
+        template = job["spec"]["template"]
+        name = f"{job['metadata']['name']}-{index}-{uuid.uuid4().hex[:5]}"
+        labels = template["metadata"]["labels"] | {
+            JOB: job["metadata"]["name"],
+            "batch.kubernetes.io/controller-uid": job["metadata"]["uid"],
+            INDEX: str(index),
+        }
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+        metadata = {
+            "name": name,
+            "namespace": job["metadata"]["namespace"],
+            "labels": labels,
+            "annotations": {INDEX: str(index)},
+            "ownerReferences": [owner],
+        }
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        return self.api.put("pods", document | {"status": {"phase": "Pending"}})
+
+    def run(self, pod: Object, script: Script) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        for number, (reason, message) in enumerate(script.events):
+            self.event(pod, number, reason, message)
+        if script.status is not None:
+            node = {} if "conditions" in script.status else {"nodeName": "node-1"}
+            self.api.put("pods", pod | {"spec": pod["spec"] | node, "status": script.status})
+            return
+        spec = pod["spec"] | {"nodeName": "node-1"}
+        self.api.put("pods", pod | {"spec": spec, "status": {"phase": "Running"}})
+        rank = pod["metadata"]["annotations"][INDEX]
+        for line in script.lines:
+            self.api.say(name, line.replace("RANK", rank), namespace)
+
+    def event(self, pod: Object, number: int, reason: str, message: str) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        about = {"kind": "Pod", "name": name, "namespace": namespace}
+        self.api.put(
+            "events",
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"{name}.{number}", "namespace": namespace},
+                "involvedObject": about,
+                "reason": reason,
+                "message": message,
+                "lastTimestamp": now(),
+            },
+        )
+
+    def finish(self, job: Object, code: int = 0, message: str = "") -> None:
+        """All pods of a Job end with `code`, and the Job with them."""
+        with self.lock:
+            job = self.api.get("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
+            pods = [p for p in self.api.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
+            for pod in pods:
+                self.end(pod, code, message)
+            kind = "Failed" if code else "Complete"
+            condition: dict[str, Any] = {"type": kind, "status": "True", "lastTransitionTime": now()}
+            if code:
+                condition |= {"reason": "PodFailurePolicy", "message": f"Container trainer failed with exit code {code}"}
+            counts = {"failed": len(pods)} if code else {"succeeded": len(pods)}
+            self.api.put("jobs", job | {"status": {"conditions": [condition], "startTime": now(), **counts}})
+
+    def end(self, pod: Object, code: int, message: str = "") -> None:
+        terminated = {"exitCode": code, "message": message, "reason": "Error" if code else "Completed"}
+        container = {
+            "name": pod["spec"]["containers"][0]["name"],
+            "image": "i",
+            "imageID": "i",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": terminated},
+        }
+        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
+        self.api.put("pods", pod | {"status": status})
+        self.api.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])

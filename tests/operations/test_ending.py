@@ -1,0 +1,101 @@
+"""`cancel`, `delete` and Ctrl-C: what ends, what stays, and what a user is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import Run
+from job_controller import JobController, Script
+from kubernetes_api import KubernetesApi
+
+
+def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(code=None)
+    run("submit")
+    done = run("cancel")
+    assert done.code == 0 and done.err.startswith("job words is ended (words-")
+    assert [job["metadata"]["labels"]["app.kubernetes.io/component"] for job in api.all("jobs")] == ["data"]
+    assert not [p for p in api.all("pods") if p["metadata"]["labels"]["app.kubernetes.io/component"] == "trainer"]
+    assert api.get("persistentvolumeclaims", "words")
+    assert run("cancel").err == "job words does not run: nothing to end\n"
+    # And it can be submitted again.
+    assert run("submit").code == 0
+
+
+def test_delete_is_refused_while_it_runs(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(code=None)
+    run("submit")
+    before = dict(api.objects)
+    done = run("delete")
+    assert done.code == 2 and done.err.endswith("cancel it first, or give --force\n")
+    assert api.objects == before
+    assert run("delete", "--force").code == 0
+
+
+def test_delete_leaves_nothing_of_this_job_and_everything_of_others(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    (folder / "other.yaml").write_text((folder / "job.yaml").read_text().replace("words", "other", 1))
+    run("submit", "other.yaml", "--wait")
+    others = dict(api.objects)
+    run("submit", "--wait")
+    # A volume of a job of the same name in another namespace.
+    volume = dict(api.get("persistentvolumes", "paddle.words"))
+    foreign = volume | {"metadata": {"name": "else.words", "labels": volume["metadata"]["labels"]}}
+    foreign["spec"] = volume["spec"] | {"claimRef": volume["spec"]["claimRef"] | {"namespace": "else"}}
+    api.put("persistentvolumes", foreign)
+    done = run("delete", "words")
+    assert done.code == 0 and "folder words/ stays on the volume" in done.err
+    left = {key for key in api.objects if key[1] != "events"} - others.keys()
+    assert left == {("v1", "persistentvolumes", "", "else.words")}
+    done = run("delete", "words")
+    assert (done.code, done.err) == (2, "there is no job words in namespace paddle: nothing to delete\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [("wait",), ("logs", "--follow")], ids=lambda command: command[0])
+def test_ctrl_c_leaves_the_job_running_and_says_so(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path, command: tuple[str, ...]
+) -> None:
+    controller.scripts["trainer"] = Script(code=None)
+    run("submit")
+    api.requests.clear()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "operations.main", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    try:
+        while not any("watch" in path for _, path in api.requests):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "runs on" in errors and "Traceback" not in errors
+    assert not [path for method, path in api.requests if method == "DELETE"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(lines=("a line",) * 5000)
+    run("submit", "--wait")
+    done = subprocess.run(
+        f"{sys.executable} -m operations.main logs | head -1",
+        shell=True,
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        timeout=30,
+    )
+    assert (done.stdout, done.stderr) == ("trainer 0 | a line\n", "")

@@ -1,0 +1,265 @@
+"""`status`, `list`, `logs`, `wait`: what a user and a program read, also when the connection breaks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import Done, Run
+from job_controller import JobController, Script
+from kubernetes_api import Fault, KubernetesApi
+
+Soon = Callable[..., Any]
+
+
+@pytest.fixture
+def training(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> dict[str, Any]:
+    """A job that runs until a test ends it."""
+    controller.scripts["trainer"] = Script(code=None, lines=("trainer RANK begins",))
+    assert run("submit").code == 0
+    api.requests.clear()
+    return next(job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"])
+
+
+def pods(api: KubernetesApi) -> list[str]:
+    found = [p for p in api.all("pods") if p["metadata"]["labels"]["app.kubernetes.io/component"] == "trainer"]
+    return [p["metadata"]["name"] for p in sorted(found, key=lambda p: p["metadata"]["name"])]
+
+
+def in_background(run: Run, *arguments: str) -> tuple[threading.Thread, list[Done]]:
+    results: list[Done] = []
+    thread = threading.Thread(target=lambda: results.append(run(*arguments)), daemon=True)
+    thread.start()
+    return thread, results
+
+
+# status and list.
+
+
+def test_status_on_a_narrow_terminal(run: Run, training: dict[str, Any]) -> None:
+    done = run("status", "words", columns=60)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "words is running"
+    assert "POD" in done.out and "trainer 2" in done.out and "node-1" in done.out
+    assert max(map(len, lines)) <= 60
+    assert "\x1b" not in done.out
+
+
+def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(code=70, message="x" * 200)
+    run("submit", "--wait")
+    done = run("status")
+    rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
+    assert len(rows) == 3 and all("x" * 200 in row for row in rows)
+    assert "words is failed: a pod ended with a code that no retry can heal" in done.out
+
+
+def test_status_for_programs(run: Run, training: dict[str, Any]) -> None:
+    found = json.loads(run("status", "--json").out)
+    assert (found["job"], found["namespace"], found["state"]) == ("words", "paddle", "running")
+    assert found["data"]["state"] == "done" and found["training"]["wanted"] == 3
+    assert [(pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"] == [
+        (0, "running"),
+        (1, "running"),
+        (2, "running"),
+    ]
+
+
+def test_a_job_that_is_not_there(run: Run, api: KubernetesApi, folder: Path) -> None:
+    for command in ("status", "logs", "wait"):
+        done = run(command, "nothing")
+        assert (done.code, done.out) == (2, "")
+        assert done.err == "there is no job nothing in namespace paddle: `paddle-aws list` shows those there are\n"
+
+
+def test_list(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    assert run("list").err == "no jobs in namespace paddle: `paddle-aws submit` starts one\n"
+    run("submit", "--wait")
+    controller.scripts["trainer"] = Script(code=None)
+    (folder / "job.yaml").write_text((folder / "job.yaml").read_text().replace("words", "other", 1))
+    run("submit")
+    done = run("list")
+    header, *rows = [line.split()[:3] for line in done.out.splitlines()]
+    assert header == ["JOB", "STATE", "PODS"]
+    assert sorted(rows) == [["other", "running", "0/3"], ["words", "done", "3/3"]]
+    assert {job["job"]: job["state"] for job in json.loads(run("list", "-A", "--json").out)} == {
+        "other": "running",
+        "words": "done",
+    }
+
+
+# logs.
+
+
+def test_logs_of_all_ranks_in_order_of_time(run: Run, api: KubernetesApi, training: dict[str, Any]) -> None:
+    first, second, third = pods(api)
+    for pod, line in ((second, "one"), (first, "two"), (third, "three"), (first, "\x1b[2Jfour\x07")):
+        api.say(pod, line)
+    done = run("logs")
+    assert done.out.splitlines() == [
+        "trainer 0 | trainer 0 begins",
+        "trainer 1 | trainer 1 begins",
+        "trainer 2 | trainer 2 begins",
+        "trainer 1 | one",
+        "trainer 0 | two",
+        "trainer 2 | three",
+        "trainer 0 | four",
+    ]
+    assert run("logs", "--rank", "1-2", "--tail", "1").out.splitlines() == ["trainer 1 | one", "trainer 2 | three"]
+    assert run("logs", "--of", "data").out == "data 0 | hello\n"
+
+
+def test_a_wrong_rank_is_one_sentence(run: Run, training: dict[str, Any]) -> None:
+    done = run("logs", "--rank", "3-1")
+    assert (done.code, done.err) == (
+        2,
+        "--rank is 3-1: all, a number, a range such as 0-3, or several with commas are allowed\n",
+    )
+
+
+def test_a_follow_that_is_cut_goes_on_and_shows_each_line_once(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
+) -> None:
+    api.faults = [Fault("/log\\?.*follow", cut=90, times=3), Fault("/pods\\?.*watch", cut=10, times=2)]
+    thread, results = in_background(run, "logs", "--follow")
+    # A line that the cut did not let through proves the new connection.
+    soon(lambda: sum("follow" in path for _, path in api.requests) >= 3)
+    for number in range(5):
+        for pod in pods(api):
+            api.say(pod, f"step {number}")
+    controller.finish(training)
+    thread.join(20)
+    lines = results[0].out.splitlines()
+    assert results[0].code == 0
+    assert sorted(lines) == sorted(
+        f"trainer {rank} | {text}"
+        for rank in range(3)
+        for text in (f"trainer {rank} begins", *(f"step {number}" for number in range(5)))
+    )
+    assert all(fault.times == 0 for fault in api.faults)
+
+
+def test_a_follow_takes_in_replaced_pods(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
+) -> None:
+    thread, results = in_background(run, "logs", "--follow", "--rank", "1")
+    soon(lambda: any("follow" in path for _, path in api.requests))
+    dead = api.get("pods", pods(api)[1])
+    controller.end(dead, 137)
+    controller.run(controller.pod(training, 1), Script(code=None, lines=("back again",)))
+    soon(lambda: sum("follow=true" in path for _, path in api.requests) >= 2)
+    controller.finish(training)
+    thread.join(20)
+    assert results[0].out.splitlines() == ["trainer 1 | trainer 1 begins", "trainer 1 | back again"]
+
+
+# wait.
+
+
+def test_wait_says_what_happens_and_how_it_ended(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
+) -> None:
+    thread, results = in_background(run, "wait")
+    soon(lambda: any("watch" in path for _, path in api.requests))
+    controller.finish(training, code=70, message="attempt 3 failed")
+    thread.join(20)
+    assert results[0].code == 1
+    assert "trainer 0-2 failed: code 70 (attempts exhausted): attempt 3 failed" in results[0].err
+
+
+def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
+    done = run("wait", "--timeout", "0.01")
+    assert done.code == 1 and "is still running after 0.01 minutes: it runs on" in done.err
+
+
+def test_a_watch_whose_history_is_forgotten_begins_anew(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
+) -> None:
+    api.faults = [Fault("/jobs\\?.*watch", delay=0.3), Fault("/pods\\?.*watch", status=410)]
+    thread, results = in_background(run, "wait")
+    soon(lambda: any("jobs" in path and "watch" in path for _, path in api.requests))
+    controller.finish(training)
+    api.forget()
+    thread.join(20)
+    assert results[0].code == 0, results[0].err
+
+
+def test_a_deleted_job_is_not_waited_for(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
+) -> None:
+    thread, results = in_background(run, "wait")
+    soon(lambda: any("watch" in path for _, path in api.requests))
+    for job in api.all("jobs"):
+        api.remove("jobs", job["metadata"]["name"])
+    thread.join(20)
+    assert results[0].code == 1 and "was deleted while it was waited for" in results[0].err
+
+
+# Credentials.
+
+
+def exec_user(token_file: Path) -> dict[str, Any]:
+    """A kubeconfig's user whose token a program gives, as EKS's does."""
+    credential = '{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{"token":"%s"}}'
+    script = f"printf '{credential}' \"$(cat {token_file})\""
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "sh", "args": ["-c", script]}}
+
+
+def test_a_token_that_expires_in_mid_follow_is_renewed(
+    run: Run,
+    api: KubernetesApi,
+    controller: JobController,
+    training: dict[str, Any],
+    soon: Soon,
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first-secret")
+    api.tokens = {"first-secret"}
+    api.kubeconfig(tmp_path / "kubeconfig", exec_user(token))
+    api.faults = [Fault("/log\\?.*follow", cut=80, times=3)]
+    thread, results = in_background(run, "logs", "--follow")
+    soon(lambda: any("follow" in path for _, path in api.requests))
+    token.write_text("second-secret")
+    api.tokens = {"second-secret"}
+    for pod in pods(api):
+        api.say(pod, "later")
+    controller.finish(training)
+    thread.join(20)
+    assert results[0].code == 0, results[0].err
+    assert results[0].out.count("later") == 3
+    assert "secret" not in results[0].out + results[0].err
+
+
+def test_a_token_that_is_not_accepted_is_one_sentence(run: Run, api: KubernetesApi, folder: Path) -> None:
+    api.tokens = {"another"}
+    done = run("list")
+    assert done.code == 3
+    assert done.err.startswith("cluster double does not know you (401): log in to AWS again")
+    assert "good" not in done.err
+
+
+def test_no_cluster(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    done = run("list")
+    assert done.code == 3 and "`paddle-aws kubeconfig` writes one" in done.err
+    nobody = {"server": "http://127.0.0.1:9"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": nobody}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    (tmp_path / "none").write_text(yaml.safe_dump(config))
+    done = run("list")
+    assert done.code == 3 and "cluster c (http://127.0.0.1:9) cannot be reached" in done.err
+    done = run("list", "--context", "other")
+    assert done.code == 3 and "has no context other" in done.err

@@ -1,0 +1,127 @@
+"""Every reason why a pod does not run, in words that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operations.narrator import lines, spans
+from operations.pod_words import image_trouble, mount_trouble, pod_state, unschedulable
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("0/0 nodes are available", "the cluster has no node: raise nodes.<group>.desired"),
+        ("no nodes available to schedule pods", "the cluster has no node"),
+        ("0/3 nodes are available: 3 Insufficient memory.", "lower resources.memory in job.yaml"),
+        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "lower gpus.count in job.yaml"),
+        ("0/2 nodes are available: 2 Too many pods, 2 Insufficient pods.", "the nodes hold as many pods as they may"),
+        (
+            "0/2 nodes are available: 2 node(s) had untolerated taint {nvidia.com/gpu: true}.",
+            "taint nvidia.com/gpu: true: add it",
+        ),
+        (
+            "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
+            "scheduling.node_selector, zone or spot",
+        ),
+        ("0/2 nodes are available: 2 node(s) had volume node affinity conflict.", "its volume is in another zone"),
+        ("0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports.", "its host ports are taken"),
+        ("0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints.", "scheduling.spread is require"),
+        ('persistentvolumeclaim "words" not found', "its volume claim words does not exist"),
+        ("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "its volume claim is not bound"),
+        ("0/2 nodes are available: 2 node(s) were unschedulable.", "nodes are cordoned"),
+        ("a message of 2030", "no node can take it: a message of 2030"),
+        ("", "the scheduler does not say why yet"),
+    ],
+)
+def test_unschedulable(message: str, words: str) -> None:
+    assert words in unschedulable(message)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "words"),
+    [
+        ({"reason": "InvalidImageName"}, "is no image name"),
+        ({"reason": "ErrImagePull", "message": "manifest unknown"}, "does not exist: `make push`"),
+        ({"reason": "ImagePullBackOff", "message": "pull access denied, repository does not exist"}, "may not pull"),
+        ({"reason": "ErrImagePull", "message": "dial tcp 1.2.3.4:443: i/o timeout"}, "NAT gateway or the ECR endpoints"),
+        ({"reason": "ImagePullBackOff"}, "image x:1 cannot be pulled"),
+    ],
+)
+def test_image(waiting: dict[str, str], words: str) -> None:
+    assert words in image_trouble("x:1", waiting)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("driver name efs.csi.aws.com not found in the list of registered CSI drivers", "the EFS CSI driver does not run"),
+        ("mount.nfs4: access denied by server while mounting 127.0.0.1:/", "wants TLS and its access point"),
+        ("rpc error: code = DeadlineExceeded", "port 2049"),
+        ("Failed to resolve fs-1.efs.us-west-2.amazonaws.com", "name is unknown in this VPC"),
+        ('configmap "words-program-1" not found', "ConfigMap words-program-1 does not exist"),
+        ("a message of 2030", "its volume cannot be mounted: a message of 2030"),
+    ],
+)
+def test_mount(message: str, words: str) -> None:
+    assert words in mount_trouble(message)
+
+
+def pod(status: dict[str, Any], **more: Any) -> dict[str, Any]:
+    metadata = {"name": "words-1", "labels": {"app.kubernetes.io/component": "trainer"}, **more}
+    return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("status", "phase", "words"),
+    [
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource"}, "failed", "evicted it"),
+        (
+            {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
+            "failed",
+            "out of memory: raise resources.memory",
+        ),
+        (
+            {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"exitCode": 139}}}]},
+            "failed",
+            "code 139 (signal 11)",
+        ),
+        (
+            {
+                "phase": "Failed",
+                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}],
+            },
+            "failed",
+            "its node was taken away",
+        ),
+        (
+            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+            "waiting",
+            "its queue has not let it in yet",
+        ),
+        ({"phase": "Pending"}, "starting", "image is being pulled"),
+        ({"phase": "Running"}, "running", ""),
+        ({"phase": "Succeeded"}, "done", ""),
+    ],
+)
+def test_a_pods_phase(status: dict[str, Any], phase: str, words: str) -> None:
+    found = pod_state(pod(status))
+    assert found.phase == phase and words in found.reason
+
+
+def test_the_newest_event_counts() -> None:
+    events = [
+        {"reason": "FailedMount", "message": "access denied", "lastTimestamp": "2026-01-01T00:00:01Z"},
+        {"reason": "FailedMount", "message": "Failed to resolve x", "lastTimestamp": "2026-01-01T00:00:09Z"},
+        {"reason": "Scheduled", "message": "fine", "lastTimestamp": "2026-01-01T00:00:10Z"},
+    ]
+    assert "name is unknown" in pod_state(pod({"phase": "Pending"}), events).reason
+
+
+def test_ranks_that_share_a_fate_are_one_line() -> None:
+    label = "batch.kubernetes.io/job-completion-index"
+    states = [pod_state(pod({"phase": "Running"}, name=f"p{i}", annotations={label: str(i)})) for i in (0, 1, 2, 5)]
+    assert lines(states) == ["trainer 0-2,5 running"]
+    assert spans([]) == ""

@@ -1,0 +1,185 @@
+"""`submit`: what the cluster gets, in which order, what is refused, and what a user reads meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import Run
+from job_controller import JobController, Script
+from kubernetes_api import Fault, KubernetesApi
+
+
+def kinds(api: KubernetesApi) -> list[str]:
+    """What was applied, in order."""
+    found = []
+    for method, path in api.requests:
+        if method == "PATCH":
+            plural = path.split("?")[0].split("/")[-2]
+            found.append(plural)
+    return found
+
+
+def test_the_split_comes_first_and_the_training_when_it_is_done(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    jobs = [job["metadata"]["name"] for job in api.all("jobs")]
+    assert [name.rpartition("-")[0] for name in jobs] == ["words-data", "words"]
+    applied = kinds(api)
+    assert applied[0] == "namespaces" and applied.count("jobs") == 2
+    assert applied.index("persistentvolumeclaims") < applied.index("jobs")
+    assert "the data is split" in done.err and "job words is done: 3 of 3 pods succeeded" in done.err
+    managers = {entry["manager"] for job in api.all("jobs") for entry in job["metadata"].get("managedFields", ())}
+    assert managers == {"paddle-aws"}
+
+
+def test_the_training_waits_for_the_split(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["data"] = Script(code=65, message="split: reading\nline 7 is no record")
+    done = run("submit")
+    assert done.code == 1
+    assert "the data split failed: code 65 (bad data): line 7 is no record" in done.err
+    assert [job["metadata"]["labels"]["app.kubernetes.io/component"] for job in api.all("jobs")] == ["data"]
+    # The next submission tries the split again.
+    controller.scripts.clear()
+    assert run("submit", "--wait").code == 0
+
+
+def test_a_dry_run_needs_no_cluster_and_sends_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    done = run("submit", "--dry-run")
+    assert done.code == 0
+    documents = list(yaml.safe_load_all(done.out))
+    assert [d["kind"] for d in documents][-1] == "Job" and documents[0]["kind"] == "Namespace"
+    assert "would be sent once words-data-" in done.err
+
+
+def test_a_failed_job_is_exit_code_1_with_the_trainers_words(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    controller.scripts["trainer"] = Script(code=70, message="attempt 3 failed: trainer 1 was killed")
+    done = run("submit", "--wait")
+    assert done.code == 1
+    assert "training failed: a pod ended with a code that no retry can heal" in done.err
+    assert "code 70 (attempts exhausted): attempt 3 failed: trainer 1 was killed" in done.err
+
+
+def test_a_running_job_is_not_overwritten(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(code=None)
+    assert run("submit").code == 0
+    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
+    before = dict(api.objects)
+    done = run("submit")
+    assert done.code == 2
+    assert done.err.startswith("job words runs already (words-") and "paddle-aws cancel words" in done.err
+    assert api.objects == before
+
+
+def test_a_job_that_has_run_is_not_submitted_again_in_silence(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    assert run("submit", "--wait").code == 0
+    done = run("submit")
+    assert done.code == 2 and "has run already" in done.err and "resume" in done.err
+    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
+    assert run("submit", "--wait").code == 0
+    assert len([job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"]]) == 2
+
+
+def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: KubernetesApi, folder: Path) -> None:
+    (folder / "job.yaml").write_text(
+        "name: words\nengine: paddlejob\npaddlejob: {install_operator: false}\ntrainers: 2\nparameter_servers: 1\n"
+        "data: {source: 's3://corpus/words'}\n"
+    )
+    done = run("submit")
+    assert (done.code, done.out) == (2, "")
+    unknown = "PaddleJob (batch.paddlepaddle.org/v1) is unknown to cluster double"
+    assert done.err == f"{unknown}: install the PaddleJob operator first (docs/jobs.md)\n"
+    assert kinds(api) == []
+
+
+def test_without_a_deployed_cluster_nothing_is_sent(run: Run, api: KubernetesApi, folder: Path) -> None:
+    (folder / "outputs.json").unlink()
+    done = run("submit")
+    assert done.code == 2 and "deploy first" in done.err
+
+
+NO_CPU = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found."
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_CPU}
+NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "rpc error: registry.example/x:1: not found"}}
+CONTAINER = {"name": "trainer", "image": "registry.example/x:1", "imageID": "", "ready": False, "restartCount": 0}
+NO_MOUNT = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "words"),
+    [
+        (
+            {"phase": "Pending", "conditions": [UNSCHEDULABLE]},
+            (),
+            "waiting: no node can take it: too little cpu is free: lower resources.cpu in job.yaml",
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [CONTAINER | {"state": NO_IMAGE}]},
+            (),
+            "waiting: image registry.example/x:1 does not exist: `make push` pushes it",
+        ),
+        (
+            {"phase": "Pending"},
+            (("FailedMount", NO_MOUNT),),
+            "its volume cannot be mounted in time: a mount target is missing",
+        ),
+    ],
+    ids=["unschedulable", "image", "mount"],
+)
+def test_a_pending_pod_says_why(
+    run: Run,
+    api: KubernetesApi,
+    controller: JobController,
+    folder: Path,
+    status: dict[str, Any],
+    events: tuple[tuple[str, str], ...],
+    words: str,
+) -> None:
+    controller.scripts["trainer"] = Script(status=status, events=events)
+    done = run("submit")
+    assert done.code == 0
+    assert words in done.err
+    # A job that only waits is left to wait: it is on the cluster.
+    shown = run("status", "--json")
+    assert json.loads(shown.out)["state"] == "waiting"
+
+
+def test_passing_faults_are_waited_out(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    api.faults = [
+        Fault("/jobs", status=429, times=2, headers={"Retry-After": "0"}),
+        Fault("/services", "PATCH", status=500),
+        Fault("/networkpolicies", "PATCH", status=503, times=2),
+        Fault("/pods.*watch", cut=20, times=2),
+        Fault("/jobs.*watch", cut=150),
+        Fault("/persistentvolumes", "PATCH", cut=10),
+        Fault("/namespaces/paddle\\?", "PATCH", delay=0.2),
+    ]
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert all(fault.times == 0 for fault in api.faults)
+
+
+def test_a_refusal_says_what_to_do(run: Run, api: KubernetesApi, folder: Path) -> None:
+    api.faults = [Fault("/jobs", status=403, times=9)]
+    done = run("submit")
+    assert done.code == 3 and "refuses (403)" in done.err and "deployers" in done.err
+
+
+def test_somebody_elses_change_is_not_overwritten(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["data"] = Script(code=1)
+    run("submit")
+    key = next(key for key in api.objects if key[1] == "networkpolicies")
+    api.apply(key, {"spec": {"policyTypes": ["Ingress"]}}, "a-person", force=True)
+    done = run("submit")
+    assert done.code == 2
+    assert "NetworkPolicy words-data was changed by somebody else" in done.err and "a-person" in done.err
