@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pytest
+from paddle_node import environment, runtimes
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
+
+PEERS = [Peer(i, f"job-{i}.job", f"192.168.129.{66 + i}") for i in range(3)]
+
+
+def node(*arguments: str, **more: str) -> NodeEnvironment:
+    environ = {
+        "JOB_NAME": "paddle-cluster-job",
+        "TRAIN_CONFIG_DIR": "recommendation",
+        "CONF_PADDLE_GRADIENT_NUM": "3",
+        "TRAINER_COUNT": "4",
+        "JOB_COMPLETION_INDEX": "1",
+        "PADDLE_NODE_RUN_ID": "run",
+        "PADDLE_NODE_SERVICE": "job",
+        "POD_IP": PEERS[1].address,
+        "PYTHONPATH": "/theirs",
+    }
+    return environment.parse(environ | more, arguments)
+
+
+def test_the_allowed_names():
+    assert runtimes.names() == ("collective", "fleet-ps", "paddle-0.x")
+    with pytest.raises(ValueError, match=r"'sync' is no runtime: collective, fleet-ps, paddle-0.x are"):
+        runtimes.by_name("sync")
+    assert all(runtimes.by_name(name).name == name for name in runtimes.names())
+
+
+def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_untouched():
+    arguments = ("--config_args=a=1,b=two words", "--show_parameter_stats_period", "$(id); 'quoted'")
+    server, trainer = runtimes.by_name("paddle-0.x").processes(node(*arguments), PEERS, Attempt(1, None))
+    assert " ".join(server.argv) == (
+        "paddle pserver --nics=eth0 --port=7164 --ports_num=2 --ports_num_for_sparse=2 --num_gradient_servers=3"
+        " --comment=paddle_process_by_paddle"
+    )
+    own = len(trainer.argv) - len(arguments)
+    assert trainer.argv[own:] == arguments
+    assert " ".join(trainer.argv[:own]) == (
+        "paddle train --nics=eth0 --port=7164 --ports_num=2 --comment=paddle_process_by_paddle"
+        " --pservers=192.168.129.66,192.168.129.67,192.168.129.68 --ports_num_for_sparse=2 --num_gradient_servers=3"
+        " --config=./trainer_config.lr.py --trainer_count=4 --num_passes=10 --use_gpu=0 --log_period=50 --dot_period=10"
+        " --saving_period=1 --local=0 --trainer_id=1 --save_dir=/home/jobpath/paddle-cluster-job/output"
+    )
+    assert server.ports == (7164, 7165, 7166, 7167) and trainer.waits_for_servers
+    assert trainer.working_directory == Path("/home/jobpath/paddle-cluster-job/recommendation")
+
+
+def test_paddle_0x_resumes_behind_the_newest_pass():
+    _, trainer = runtimes.by_name("paddle-0.x").processes(node(), PEERS, Attempt(2, 4))
+    assert trainer.argv[-1] == "--start_pass=5"
+
+
+def test_fleet_ps_tells_paddle_the_cluster_by_addresses():
+    server, trainer = runtimes.by_name("fleet-ps").processes(node("--mine"), PEERS, Attempt(1, None))
+    for process in (server, trainer):
+        assert process.environ["PADDLE_PSERVERS_IP_PORT_LIST"] == "192.168.129.66:7164,192.168.129.67:7164,192.168.129.68:7164"
+        assert process.environ["PADDLE_TRAINERS_NUM"] == "3" and process.environ["POD_IP"] == "192.168.129.67"
+        assert process.environ["PYTHONPATH"].endswith("trainer_image:/theirs")
+        assert process.argv[1:] == (
+            "-m",
+            "paddle_node.program",
+            "/home/jobpath/paddle-cluster-job/recommendation/train.py",
+            "--mine",
+        )
+        assert not process.waits_for_servers
+    assert (server.environ["TRAINING_ROLE"], server.environ["PADDLE_PORT"], server.ports) == ("PSERVER", "7164", (7164,))
+    assert (trainer.environ["TRAINING_ROLE"], trainer.environ["PADDLE_TRAINER_ID"]) == ("TRAINER", "1")
+
+
+def test_collective_has_no_pserver():
+    (trainer,) = runtimes.by_name("collective").processes(node(), PEERS, Attempt(1, None))
+    assert trainer.role == "trainer"
+    assert trainer.environ["PADDLE_CURRENT_ENDPOINT"] == "192.168.129.67:7164"
+    assert trainer.environ["PADDLE_MASTER"] == "192.168.129.66:7165"
+    assert trainer.environ["PADDLE_DISTRI_BACKEND"] == "gloo"
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"), [("fleet-ps", ["server", "trainer"]), ("collective", ["trainer"]), ("paddle-0.x", [])]
+)
+def test_what_stands_by_knows_no_peer(name, roles):
+    standing = runtimes.by_name(name).standby(node())
+    assert [process.role for process in standing] == roles
+    assert all(not any(key.startswith("PADDLE_TRAINER") for key in process.environ) for process in standing)

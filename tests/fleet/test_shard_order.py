@@ -1,0 +1,78 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from paddle_node import shard
+from paddle_node.contract import JobFolder
+from paddle_node.failure import Failure
+from paddle_node.shard import Parser, Shard
+
+
+def shard_of(place: Path, *files: str) -> Shard:
+    made = []
+    for number, text in enumerate(files):
+        made.append(place / f"part-{number:05d}")
+        made[-1].write_text(text, newline="")
+    return Shard("shard", made, None)
+
+
+def test_records_are_lines_as_the_splitter_counts_them(tmp_path):
+    records = list(shard_of(tmp_path, "a\r\n\nb\rc\n", "ü"))
+    assert [record.text for record in records] == ["a", "", "b\rc", "ü"]
+    assert [(record.file.name, record.number) for record in records][-2:] == [("part-00000", 3), ("part-00001", 1)]
+
+
+def test_the_order_is_decided_by_seed_pass_and_trainer_alone(tmp_path):
+    own = shard_of(tmp_path, "".join(f"{number}\n" for number in range(500)))
+    first = [record.text for record in own.shuffled(1, 0, 0)]
+    assert first == [record.text for record in own.shuffled(1, 0, 0)]
+    assert Counter(first) == Counter(record.text for record in own)
+    others = [[record.text for record in own.shuffled(*order)] for order in ((2, 0, 0), (1, 1, 0), (1, 0, 1))]
+    assert all(other != first for other in others)
+
+
+def test_a_shard_larger_than_the_window_loses_no_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard, "WINDOW", 7)
+    own = shard_of(tmp_path, "".join(f"{number}\n" for number in range(50)))
+    assert sorted(int(record.text) for record in own.shuffled(3)) == list(range(50))
+
+
+def test_the_older_layout_and_a_staged_copy_are_found(tmp_path):
+    folder, staged = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "copy")
+    with pytest.raises(Failure, match="run the data-split job of this job first"):
+        shard.of_trainer(folder, 0)
+    folder.older_shard(0).mkdir(parents=True)
+    (folder.older_shard(0) / "part").write_text("old\n")
+    assert [record.text for record in shard.of_trainer(folder, 0)] == ["old"]
+    staged.shard(0).mkdir(parents=True)
+    (staged.shard(0) / "part").write_text("copied\n")
+    assert [record.text for record in shard.of_trainer(folder, 0, staged=staged)] == ["copied"]
+
+
+def test_a_count_other_than_the_manifests_fails(tmp_path):
+    folder = JobFolder(tmp_path)
+    folder.shard(0).mkdir(parents=True)
+    folder.data_manifest.write_text(json.dumps({"shards": [{"index": 0, "files": [{"name": "part", "records": 3}]}]}))
+    own = shard.of_trainer(folder, 0)
+    own.check(3, 3)
+    for read, used, sentence in (
+        (2, 2, "has 2 records, and the data manifest says 3"),
+        (3, 0, "left out all 3"),
+        (0, 0, "no rec"),
+    ):
+        with pytest.raises(Failure, match=sentence) as failure:
+            own.check(read, used)
+        assert failure.value.code == 65
+
+
+def test_odd_records_are_tolerated_up_to_one_in_a_hundred(tmp_path, capsys):
+    def parse(text: str) -> int | None:
+        return int(text) if text else None
+
+    good = shard_of(tmp_path, "7\n" * 199 + "seven\n" + "\n")
+    assert list(Parser(parse).stream(good, "shard")) == [7] * 199
+    assert "1 of 201 records cannot be read and are left out; the first is record 200 of part-00000" in capsys.readouterr().out
+    bad = shard_of(tmp_path, "7\n" * 97 + "seven\n" * 2)
+    with pytest.raises(Failure, match=r"2 of 99 records cannot be read, at most 1% .* record 98 of part-00000 .*: 'seven'"):
+        list(Parser(parse).stream(bad, "shard"))
