@@ -10,7 +10,6 @@ RandomState, whose numbers are frozen for ever (that of Generator may change wit
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,8 @@ LEAF = 12 << 20
 PER_RECORD = 80
 """What Python adds to a record's own bytes."""
 MOST_BUCKETS = 256
-TOGETHER = 10_000
-"""Records that are written at a time."""
+TOGETHER = 1 << 18
+"""Bytes that are written at a time."""
 _ROW = 3 * 8
 """Of an index: offset, bytes and records of one fragment."""
 
@@ -107,8 +106,10 @@ class ShuffledOrder:
     def _write_leaf(self, leaf: int, first: int, last: int, part: PartFile) -> None:
         records = self._leaf(leaf)
         places = _chance(self._seed, "leaf", leaf).permutation(len(records))[first:last]
-        for start in range(0, len(places), TOGETHER):
-            part.records([records[place] for place in places[start : start + TOGETHER].tolist()])
+        # Few of long records, many of short ones: what is written at a time is joined first.
+        many = max(1, TOGETHER * len(records) // (sum(map(len, records)) + 1))
+        for start in range(0, len(places), many):
+            part.records([records[place] for place in places[start : start + many].tolist()])
 
     def _leaf(self, leaf: int) -> list[bytes]:
         if not self._levels:
@@ -123,11 +124,10 @@ class ShuffledOrder:
 
     def _bucket(self, runs: Sequence[Run], bucket: int) -> Iterator[list[bytes]]:
         for run in runs:
-            with run.path.open("rb", buffering=0) as stream:
+            with run.path.open("rb") as stream:
                 for offset, length, _ in run.fragments(bucket).tolist():
-                    if length:
-                        stream.seek(offset)
-                        yield from self._framing.batches(io.BytesIO(stream.read(length)))
+                    stream.seek(offset)
+                    yield from self._framing.batches(stream, length)
 
     def _throw(self, steps: Steps, level: int, buckets: int) -> None:
         """One level: the units' segments, or every bucket of the level above, become runs."""

@@ -1,0 +1,87 @@
+"""docker or podman, whichever really works here.
+
+Promises: an engine that is installed but does not answer (a docker command without its daemon) is passed over; when none works,
+one sentence says so.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from operations.errors import BadInput, Failed
+
+NAMES = ("docker", "podman")
+
+
+class Engine:
+    """Runs the engine's own command line; its output goes to the terminal."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @classmethod
+    def find(cls) -> Engine:
+        """Raises BadInput when neither docker nor podman answers."""
+        silent = []
+        for name in NAMES:
+            if shutil.which(name) is None:
+                continue
+            if subprocess.run([name, "info"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                return cls(name)
+            silent.append(name)
+        if silent:
+            raise BadInput(
+                f"{' and '.join(silent)} does not answer (`{silent[0]} info` fails): start it, or install docker or podman"
+            )
+        raise BadInput("no container engine was found: install docker or podman")
+
+    def build(self, context: Path, dockerfile: Path, tag: str, arguments: Mapping[str, str]) -> None:
+        """Raises Failed; the engine has said why."""
+        command = ["build", "--platform", "linux/amd64", "--file", str(dockerfile), "--tag", tag]
+        if self.name == "podman":
+            # docker finds it by its name; podman wants to be told.
+            command += ["--ignorefile", f"{dockerfile}.dockerignore"]
+        for name, value in arguments.items():
+            command += ["--build-arg", f"{name}={value}"]
+        self._run([*command, str(context)], f"{self.name} could not build {tag}: its last lines say why")
+
+    def has(self, tag: str) -> bool:
+        """Whether an image of that name is there."""
+        return self._quiet(["image", "inspect", tag]).returncode == 0
+
+    def image_id(self, tag: str) -> str:
+        """The hash of the image's configuration: the same content has the same one."""
+        found = self._quiet(["image", "inspect", "--format", "{{.Id}}", tag]).stdout.strip()
+        return found.removeprefix("sha256:")
+
+    def size(self, tag: str) -> int:
+        """Bytes, unpacked."""
+        return int(self._quiet(["image", "inspect", "--format", "{{.Size}}", tag]).stdout.strip() or 0)
+
+    def login(self, registry: str, user: str, password: str) -> None:
+        """Raises Failed with what the engine said."""
+        done = subprocess.run(
+            [self.name, "login", "--username", user, "--password-stdin", registry],
+            input=password,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()
+            raise Failed(f"{self.name} could not log in to {registry}: {said[-1] if said else 'it did not say why'}")
+
+    def push(self, tag: str, remote: str) -> None:
+        """Raises Failed; the engine has said why."""
+        self._run(["tag", tag, remote], f"{self.name} could not name {tag} {remote}")
+        self._run(["push", remote], f"{self.name} could not push {remote}: its last lines say why")
+
+    def _run(self, arguments: Sequence[str], failed: str) -> None:
+        if subprocess.run([self.name, *arguments], check=False).returncode != 0:
+            raise Failed(failed)
+
+    def _quiet(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([self.name, *arguments], capture_output=True, text=True, check=False)

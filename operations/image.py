@@ -1,0 +1,157 @@
+"""The trainer image: built here, pushed to the deployed repository, named by its digest where job.yaml's image comes from.
+
+`make image` and `make push` run this. It lies here and not in trainer_image/ because it is not baked: it reads the
+deployed stacks' outputs and talks to AWS.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from operations.engine import Engine
+from operations.errors import BadInput, Failed, explained
+
+PROJECT = Path(__file__).parents[1]
+DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
+NAME = "paddle-aws-trainer"
+WISHED_SIZE = 1_000_000_000
+
+app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
+
+
+@app.command()
+def build(
+    base: Annotated[str, typer.Option(help="Base image: Debian or Ubuntu with Python 3.11 or 3.12.")] = "",
+    requirements: Annotated[
+        str,
+        typer.Option(
+            help="Locked requirements, below the project; requirements-collective.lock has Paddle 3.3.1 without pservers."
+        ),
+    ] = "trainer_image/requirements.lock",
+    tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
+) -> None:
+    """Build the image with docker or podman."""
+    with explained("interrupted: no image was made"):
+        if not (PROJECT / requirements).is_file():
+            raise BadInput(f"{requirements} does not exist below {PROJECT}: name a file of locked requirements")
+        engine = Engine.find()
+        tag = tag or local_name()
+        arguments = {"REQUIREMENTS": requirements, "VERSION": _version(), "REVISION": _revision()}
+        if base:
+            arguments["BASE"] = base
+        engine.build(PROJECT, DOCKERFILE, tag, arguments)
+        size = engine.size(tag)
+        typer.echo(
+            f"built {tag}: {size / 1e6:,.0f} MB unpacked" + ("" if size < WISHED_SIZE else ", more than the 1,000 MB aimed at")
+        )
+
+
+@app.command()
+def push(
+    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+    image_file: Annotated[Path, typer.Option(help="Where the pushed image's name goes.")] = Path("image.json"),
+    tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
+) -> None:
+    """Push the image to the deployed repository and write its digest to image.json."""
+    with explained("interrupted: image.json is as it was"):
+        repository = repository_uri(outputs)
+        engine = Engine.find()
+        tag = tag or local_name()
+        if not engine.has(tag):
+            raise BadInput(f"there is no image {tag} yet: run `make image` first")
+        image = _pushed(engine, tag, repository)
+        temporary = image_file.with_name(f".{image_file.name}.tmp")
+        temporary.write_text(json.dumps({"image": image}) + "\n")
+        temporary.replace(image_file)
+        typer.echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
+
+
+def local_name() -> str:
+    """What `make image` calls the image on this machine."""
+    return f"{NAME}:{_version()}"
+
+
+def repository_uri(outputs: Path) -> str:
+    """RepositoryUri of the deployed stacks. Raises BadInput when there is none."""
+    try:
+        stacks = json.loads(outputs.read_text())
+    except FileNotFoundError:
+        raise BadInput(f"{outputs} is missing: deploy first, with `cdk deploy --all --outputs-file {outputs}`") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{outputs} is no outputs file of cdk deploy: {error}") from None
+    found = {
+        value["RepositoryUri"]
+        for value in (stacks.values() if isinstance(stacks, dict) else ())
+        if "RepositoryUri" in (value or {})
+    }
+    if len(found) != 1:
+        raise BadInput(
+            f"{outputs} has {len(found)} outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"
+        )
+    return str(found.pop())
+
+
+def _pushed(engine: Engine, tag: str, repository: str) -> str:
+    """Pushes unless this very image is there already; returns `<repository>@<digest>`."""
+    import boto3  # Half a second that `build` need not wait for.
+
+    host, _, name = repository.partition("/")
+    # <account>.dkr.ecr.<region>.amazonaws.com: the repository says where it lies, whatever the shell's region is.
+    account, region = host.split(".")[0], host.split(".")[3] if host.count(".") >= 5 else None
+    ecr: Any = boto3.client("ecr", region_name=region)
+    # Tags are immutable there: the name is the content's, so that pushing twice is no error.
+    remote_tag = f"{_version()}-{engine.image_id(tag)[:12]}"
+    digest = _digest(ecr, account, name, remote_tag)
+    if digest is None:
+        token = ecr.get_authorization_token()["authorizationData"][0]["authorizationToken"]
+        user, _, password = base64.b64decode(token).decode().partition(":")
+        engine.login(host, user, password)
+        engine.push(tag, f"{repository}:{remote_tag}")
+        digest = _digest(ecr, account, name, remote_tag)
+        if digest is None:
+            raise Failed(
+                f"{repository}:{remote_tag} was pushed, but the repository does not know it: is the push still under way?"
+            )
+    return f"{repository}@{digest}"
+
+
+def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
+    """The digest under which ECR holds the tag; None when it does not."""
+    try:
+        found = ecr.describe_images(registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}])["imageDetails"]
+    except ecr.exceptions.ImageNotFoundException:
+        return None
+    except ecr.exceptions.RepositoryNotFoundException:
+        raise BadInput(
+            f"there is no repository {name} in account {account}: are the outputs those of a cluster that is gone?"
+        ) from None
+    return str(found[0]["imageDigest"]) if found else None
+
+
+def _version() -> str:
+    return str(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def _revision() -> str:
+    """The commit, marked when files differ from it; "unknown" outside of git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PROJECT), "describe", "--always", "--abbrev=40", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m operations.image")

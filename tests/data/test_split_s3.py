@@ -1,0 +1,188 @@
+"""An s3:// source, read by boto3 from an emulated S3."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from job_folder import Job
+from paddle_node.failure import Failure
+
+MINISTACK = Path(__file__).parents[2] / ".venv-emulator" / "bin" / "ministack"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment that leads boto3 to an emulator of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = tmp_path_factory.mktemp("ministack")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | {"GATEWAY_PORT": str(port)}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([MINISTACK], env=environ, cwd=folder, stdout=log, stderr=log)
+    try:
+        for _ in range(100):
+            try:
+                urllib.request.urlopen(f"http://localhost:{port}/_ministack/health", timeout=2).close()
+                break
+            except OSError:
+                assert process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.1)
+        yield {
+            "AWS_ENDPOINT_URL": f"http://localhost:{port}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-west-2",
+            "AWS_DEFAULT_REGION": "us-west-2",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture
+def s3(aws: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    return boto3.client("s3")
+
+
+@pytest.fixture
+def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
+    name = "b" + str(abs(hash(request.node.name)))
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for key, content in {
+        "sources/a.txt": b"a1\na2",
+        "sources/b.txt.gz": gzip.compress(b"b1\nb2\n"),
+        "sources/deep/c.txt": b"c1\n",
+        "sources/deep/": b"",
+        "sources.txt": b"other\n",
+    }.items():
+        s3.put_object(Bucket=name, Key=key, Body=content)
+    return name
+
+
+def lines(job: Job, shards: int) -> list[bytes]:
+    return b"".join(job.shard(index) for index in range(shards)).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("sources/a.txt", [b"a1", b"a2"]),
+        ("sources/b.txt.gz", [b"b1", b"b2"]),
+        ("sources", [b"a1", b"a2", b"b1", b"b2", b"c1"]),
+        ("sources/", [b"a1", b"a2", b"b1", b"b2", b"c1"]),
+        ("sources/*.txt", [b"a1", b"a2", b"c1"]),
+        ("", [b"other", b"a1", b"a2", b"b1", b"b2", b"c1"]),
+    ],
+)
+def test_object_prefix_and_pattern(job: Job, bucket: str, address: str, expected: list[bytes]) -> None:
+    manifest = job.split(f"s3://{bucket}/{address}", 1)
+    assert lines(job, 1) == expected
+    assert manifest.source.uri == f"s3://{bucket}/{address}"
+
+
+def test_a_changed_object_is_noticed_and_an_unchanged_one_left_alone(job: Job, bucket: str, s3: Any) -> None:
+    first = job.split(f"s3://{bucket}/sources/a.txt", 2)
+    assert job.split(f"s3://{bucket}/sources/a.txt", 2) == first
+    s3.put_object(Bucket=bucket, Key="sources/a.txt", Body=b"x1\nx2\nx3\n")
+    job.split(f"s3://{bucket}/sources/a.txt", 2)
+    assert lines(job, 2) == [b"x1", b"x2", b"x3"]
+
+
+def test_an_interrupted_download_goes_on_by_range(job: Job, bucket: str, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from paddle_node.splitting import download, s3_source
+
+    content = b"".join(b"line %d\n" % number for number in range(400_000))
+    s3.put_object(Bucket=bucket, Key="large", Body=content)
+    asked: list[str] = []
+    read = s3_source._Body.read
+
+    def cut(self, amount: int, /) -> bytes:
+        block = read(self, amount)
+        if len(asked) == 1 and self._body.tell() > 2 << 20:
+            raise download.Interrupted("the test cut it")
+        return block
+
+    get = s3_source.boto3.client
+
+    def client(*arguments: Any, **options: Any) -> Any:
+        made = get(*arguments, **options)
+        made.meta.events.register(
+            "before-call.s3.GetObject", lambda params, **_: asked.append(params["headers"].get("Range", ""))
+        )
+        return made
+
+    monkeypatch.setattr(s3_source._Body, "read", cut)
+    monkeypatch.setattr(s3_source.boto3, "client", client)
+    monkeypatch.setattr(download, "FIRST_WAIT", 0.001)
+    job.split(f"s3://{bucket}/large", 1)
+    assert job.shard(0) == content
+    assert asked == ["", f"bytes={2 << 20}-"]
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "sentence"),
+    [
+        ("BUCKET/absent", 2, "DATA_SOURCE is s3://BUCKET/absent: the bucket holds no object of that name or below it"),
+        ("no-such-bucket-here/x", 2, "DATA_SOURCE is s3://no-such-bucket-here/x: there is no bucket no-such-bucket-here"),
+        ("Not A Bucket/x", 2, "DATA_SOURCE is s3://Not A Bucket/x: 'Not A Bucket' is no bucket's name"),
+    ],
+)
+def test_nothing_there(job: Job, bucket: str, address: str, code: int, sentence: str) -> None:
+    with pytest.raises(Failure) as caught:
+        job.split("s3://" + address.replace("BUCKET", bucket))
+    assert (caught.value.code, caught.value.sentence) == (code, sentence.replace("BUCKET", bucket))
+
+
+def test_a_pod_without_an_identity(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    result = job.run(f"s3://{bucket}/sources")
+    assert result.returncode == 77
+    assert result.stderr == (
+        f"split: s3://{bucket}/sources needs AWS credentials and this pod has none: "
+        "its service account has no pod identity association\n"
+    )
+
+
+def test_nobody_answers(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:9")
+    result = job.run(f"s3://{bucket}/sources")
+    assert result.returncode == 68
+    assert result.stderr.startswith(f"split: s3://{bucket}/sources cannot be read: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_right_that_is_missing_is_named(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator allows everything, so S3's answer itself is played."""
+    from botocore.exceptions import ClientError
+    from paddle_node.splitting.s3_source import S3Source
+
+    def refuse(self) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}}, "ListObjectsV2")
+
+    monkeypatch.setattr(S3Source, "_single", refuse)
+    with pytest.raises(Failure) as caught:
+        job.split(f"s3://{bucket}/sources")
+    assert caught.value.code == 77
+    assert caught.value.sentence == (
+        f"s3://{bucket}/sources answered AccessDenied: the data job's role needs s3:ListBucket and s3:GetObject "
+        f"on bucket {bucket}, and kms:Decrypt on its key"
+    )
