@@ -198,10 +198,17 @@ class Gpus(Settings):
     )
     parameter_servers: bool = Field(default=False, description="engine paddlejob: parameter servers get the same GPUs and nodes.")
 
+    device_plugin_image: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="Add NVIDIA's device plugin with this image (nvcr.io/nvidia/k8s-device-plugin:<release>), for clusters without it.",
+    )
+
     @model_validator(mode="after")
     def _fields_need_a_gpu(self) -> Gpus:
-        if self.count == 0 and (self.node_selector or self.parameter_servers):
-            field = "node_selector" if self.node_selector else "parameter_servers"
+        given = [field for field in ("node_selector", "parameter_servers", "device_plugin_image") if getattr(self, field)]
+        if self.count == 0 and given:
+            field = given[0]
             raise sentence(f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU")
         return self
 

@@ -255,7 +255,8 @@ def set_faults(documents: list[Document]) -> Iterator[str]:
         same[d["metadata"]["name"]] = d
     namespaces = {d["metadata"]["namespace"] for d in documents if "namespace" in d["metadata"]}
     made = set(by_kind.get("Namespace", {}))
-    if made and not namespaces <= made:
+    # kube-system is in every cluster.
+    if made and not namespaces - {"kube-system"} <= made:
         yield f"namespace {namespaces - made} is made nowhere"
     pods = [(d, t) for d in documents for _, t in pod_templates(d)]
     for kind in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
