@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from paddle_node.contract import JobFolder
@@ -22,10 +23,13 @@ _networks = itertools.count()
 class TrainingJob:
     """`pods` trainers of `program`; every pod on a loopback address of its own. `end` leaves no process."""
 
-    def __init__(self, place: Path, program: str | Path = "quick_start", pods: int = 3, **variables: str) -> None:
+    def __init__(
+        self, place: Path, program: str | Path = "quick_start", pods: int = 3, binaries: Path | None = None, **variables: str
+    ) -> None:
         self.place, self.pods = place, pods
         self.program = EXAMPLES / program
         self.variables = variables
+        self._path = ":".join(str(folder) for folder in (binaries, PADDLE.parent, os.environ["PATH"]) if folder)
         self.folder = JobFolder(place / "volume" / "job")
         self.folder.root.mkdir(parents=True)
         number = os.getpid() * 7 + next(_networks)
@@ -56,7 +60,7 @@ class TrainingJob:
 
     def environment(self, index: int, **more: str) -> dict[str, str]:
         return {
-            "PATH": f"{PADDLE.parent}:{os.environ['PATH']}",
+            "PATH": self._path,
             "JOB_NAME": "job",
             "JOB_PATH": "/volume",
             "TRAIN_CONFIG_DIR": self.program.name,
@@ -72,7 +76,7 @@ class TrainingJob:
             **{f"PADDLE_NODE_{name}": value for name, value in (self.variables | more).items()},
         }
 
-    def start(self, **more: str) -> None:
+    def start(self, arguments: Sequence[str] = (), **more: str) -> None:
         """All pods, each with a root folder of its own and the volume mounted in it."""
         run = next(self._runs)
         self.processes, self.logs = [], []
@@ -83,9 +87,8 @@ class TrainingJob:
             self.logs.append(root / "log")
             with (root / "log").open("wb") as log:
                 environ = self.environment(index, **more) | {"PADDLE_NODE_ROOT": str(root)}
-                self.processes.append(
-                    subprocess.Popen([PADDLE, IMAGE / "start_paddle.py"], env=environ, cwd=root, stdout=log, stderr=log)
-                )
+                command = [PADDLE, IMAGE / "start_paddle.py", *arguments]
+                self.processes.append(subprocess.Popen(command, env=environ, cwd=root, stdout=log, stderr=log))
 
     def wait(self, seconds: float = 60) -> list[int]:
         """Every pod's exit code."""
