@@ -44,6 +44,12 @@ def _client(service: str, account: str, region: str) -> Any:
     return made
 
 
+@functools.lru_cache(maxsize=8)
+def service_model(service: str) -> Any:
+    """AWS's description of a service's calls and answers."""
+    return _session.get_service_model(service)
+
+
 class _Body:
     """What botocore reads an answer from."""
 

@@ -128,7 +128,8 @@ def _machines() -> Iterator[tuple[User, Mapping[str, Any]]]:
     for key, record in eks._nodegroups.items():
         yield ("node group", key), record.get("launchTemplate") or {}
     for name, record in autoscaling._asgs.items():
-        yield ("Auto Scaling group", name), record.get("LaunchTemplate") or {}
+        mixed = ((record.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}).get("LaunchTemplateSpecification")
+        yield ("Auto Scaling group", name), record.get("LaunchTemplate") or mixed or {}
 
 
 def _template_data(specification: Mapping[str, Any]) -> Mapping[str, Any]:

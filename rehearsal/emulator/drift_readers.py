@@ -54,7 +54,10 @@ def _security_group(physical_id: str, props: Properties) -> dict[str, Any] | Non
         for resource in (stack.get("_resources") or {}).values()
     }
     current: dict[str, Any] = {}
-    for name, stored, egress in (("SecurityGroupIngress", "IpPermissions", False), ("SecurityGroupEgress", "IpPermissionsEgress", True)):
+    for name, stored, egress in (
+        ("SecurityGroupIngress", "IpPermissions", False),
+        ("SecurityGroupEgress", "IpPermissionsEgress", True),
+    ):
         left = [rule for rule in found[stored] if ec2._sg_rule_id(physical_id, egress, rule) not in made]
         there = []
         for rule in props.get(name) or []:

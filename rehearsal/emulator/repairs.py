@@ -12,7 +12,7 @@ from typing import Any
 
 from calls import client
 from ministack.core.responses import get_account_id, get_region, new_uuid
-from ministack.services import ec2, eks, route53, s3
+from ministack.services import ec2, ecr, eks, iam, kms, route53, s3
 from ministack.services.cloudformation import provisioners
 
 Properties = Mapping[str, Any]
@@ -30,6 +30,9 @@ def apply() -> None:
     _handlers("AWS::EKS::Cluster")["delete"] = _cluster_delete
     _wrap("AWS::EKS::Nodegroup", before=_nodegroup_checked, after=_nodegroup_completed)
     _nodegroup_called_by_its_cluster()
+    _instance_profile_called_by_its_name()
+    _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
+    _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
     zone = _handlers("AWS::Route53::HostedZone")
     zone["create"], zone["delete"] = _zone_create, _zone_delete
 
@@ -232,6 +235,42 @@ def _nodegroup_called_by_its_cluster() -> None:
         "update": updated,
         "delete": lambda physical_id, props: delete(physical_id.rpartition("/")[2], props),
     }
+
+
+# Names.
+
+
+def _instance_profile_called_by_its_name() -> None:
+    """On AWS an instance profile's Ref is its name; MiniStack's is its ARN."""
+    handlers = _handlers("AWS::IAM::InstanceProfile")
+    create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
+
+    def arn(name: str) -> str:
+        return str(iam._instance_profiles[name]["Arn"]) if name in iam._instance_profiles else name
+
+    def created(logical_id: str, props: Properties, stack: str) -> Made:
+        made, attributes = create(logical_id, props, stack)
+        return made.rpartition("/")[2], attributes
+
+    def updated(physical_id: str, *rest: Any) -> Made:
+        made, attributes = update(arn(physical_id), *rest)
+        return made.rpartition("/")[2], attributes
+
+    handlers |= {"create": created, "update": updated, "delete": lambda physical_id, props: delete(arn(physical_id), props)}
+
+
+def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:
+    """MiniStack's create takes over what somebody else has under that name."""
+    handlers = _handlers(kind)
+    create = handlers["create"]
+
+    def created(logical_id: str, props: Properties, stack: str) -> Made:
+        if taken(props.get(named, "")):
+            raise ValueError(f"Resource of type '{kind}' with identifier '{props[named]}' already exists. (AlreadyExists)")
+        made: Made = create(logical_id, props, stack)
+        return made
+
+    handlers["create"] = created
 
 
 # Route 53: MiniStack makes every zone of a stack a public one.

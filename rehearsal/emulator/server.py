@@ -119,6 +119,7 @@ def main() -> int:
     sys.path.insert(0, str(Path(__file__).parent))
 
     import dependencies
+    import descriptions
     import drift_readers
     import patience
     import repairs
@@ -131,6 +132,7 @@ def main() -> int:
     repairs.apply()
     resource_types.register()
     dependencies.apply()
+    descriptions.apply()
     drift_readers.apply()
     patience.apply()
 

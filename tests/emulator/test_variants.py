@@ -1,0 +1,355 @@
+"""Each kind of cluster that cluster.yaml can describe, by the real cdk against the emulator: made, changed, unmade.
+
+What was asked for is looked up in the services by boto3; a stack's status counts for nothing here. One emulator a test,
+so that they run side by side.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rehearsal.cloud import Cloud, CloudError
+from rehearsal.inventory import Inventory
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+VARIANTS = PROJECT / "tests" / "aws" / "variants"
+
+Settings = dict[str, Any]
+
+
+@dataclass
+class Life:
+    """One cluster's life in an account of its own."""
+
+    cloud: Cloud
+    config: Path
+    settings: Settings
+    before: Inventory
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def write(self) -> None:
+        self.config.write_text(yaml.safe_dump(self.settings))
+
+    def deploy(self) -> None:
+        outputs_file = self.config.with_name("outputs.json")
+        self.cloud.deploy(self.config, outputs_file)
+        self.outputs = {key: value for stack in json.loads(outputs_file.read_text()).values() for key, value in stack.items()}
+
+    def differing_stacks(self) -> int:
+        [line] = [line for line in self.cloud.cdk("diff", config=self.config) if "Number of stacks with differences" in line]
+        return int(line.split()[-1])
+
+    def change(self, change: Callable[[Settings], None]) -> None:
+        """A change that diff sees before it is deployed, and no longer sees after it."""
+        assert self.differing_stacks() == 0
+        change(self.settings)
+        self.write()
+        assert self.differing_stacks() > 0
+        self.deploy()
+        assert self.differing_stacks() == 0
+
+    def drifted(self) -> set[str]:
+        """The types of what `cdk drift` finds changed or gone."""
+        stacks = [stack for stack in self.stacks() if stack != "CDKToolkit"]
+        lines = self.cloud.cdk("drift", *stacks, config=self.config)
+        assert any("Number of resources with drift" in line for line in lines)
+        return {line.split()[1] for line in lines if line.startswith(("[~] ", "[-] "))}
+
+    def stacks(self) -> dict[str, str]:
+        found = self.cloud.client("cloudformation").describe_stacks()["Stacks"]
+        return {stack["StackName"]: stack["StackStatus"] for stack in found}
+
+    def end(self) -> set[tuple[str, str]]:
+        """Destroy; (service, kind) of what is left."""
+        self.cloud.destroy(self.config)
+        left = Inventory.difference(self.before, self.cloud.inventory())
+        return {(resource.service, resource.type) for resource in left}
+
+
+@pytest.fixture
+def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]:
+    """`begin(file, prepare)`: an account, prepared by hand, in which the settings of `file` are deployed."""
+
+    def begun(file: Path, prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None, deploy: bool = True) -> Life:
+        # The synthesized templates are validated by the tests of the stacks: here that would be half of the time.
+        cloud = Cloud(project=PROJECT, state=tmp_path / "state", extra={"CDK_VALIDATION": "false"})
+        cloud.__enter__()
+        request.addfinalizer(cloud.close)
+        settings = yaml.safe_load(file.read_text())
+        prepare(cloud, settings)
+        cloud.bootstrap()
+        life = Life(cloud, tmp_path / "cluster.yaml", settings, cloud.inventory())
+        life.write()
+        if deploy:
+            life.deploy()
+        return life
+
+    return begun
+
+
+def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
+    eks = cloud.client("eks")
+    names = eks.list_nodegroups(clusterName=cluster)["nodegroups"]
+    return {name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"] for name in names}
+
+
+def group_of(groups: dict[str, Any], word: str) -> Any:
+    [found] = [group for name, group in groups.items() if word in name]
+    return found
+
+
+def template_of(cloud: Cloud, specification: dict[str, str]) -> dict[str, Any]:
+    """The data of a launch template's version, as EC2 tells it."""
+    given = specification.get("id") or specification["LaunchTemplateId"]
+    version = specification.get("version") or specification["Version"]
+    found = cloud.client("ec2").describe_launch_template_versions(LaunchTemplateId=given, Versions=[version])
+    data: dict[str, Any] = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    return data
+
+
+KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
+"""What `retain: true` keeps, and nothing else."""
+
+
+def test_managed_nodes(begin: Callable[..., Life]) -> None:
+    """The shipped cluster.yaml."""
+    life = begin(PROJECT / "cluster.yaml")
+    cloud, cluster = life.cloud, life.outputs["ClusterName"]
+    efs, ec2 = cloud.client("efs"), cloud.client("ec2")
+    [workers] = node_groups(cloud, cluster).values()
+    assert (workers["scalingConfig"], workers["instanceTypes"]) == ({"minSize": 1, "desiredSize": 3, "maxSize": 6}, ["m5.large"])
+    assert {subnet["AvailabilityZone"] for subnet in ec2.describe_subnets(SubnetIds=workers["subnets"])["Subnets"]} == {
+        "us-west-2a"
+    }
+    assert template_of(cloud, workers["launchTemplate"])["MetadataOptions"]["HttpTokens"] == "required"
+    [file_system] = efs.describe_file_systems()["FileSystems"]
+    assert (file_system["ThroughputMode"], file_system["Encrypted"]) == ("elastic", True)
+    targets = efs.describe_mount_targets(FileSystemId=life.outputs["FileSystemId"])["MountTargets"]
+    assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
+    described = cloud.client("eks").describe_cluster(name=cluster)["cluster"]
+    assert described["version"] == life.settings["cluster"]["version"]
+    assert described["resourcesVpcConfig"]["endpointPublicAccess"] is False
+    assert described["encryptionConfig"][0]["provider"]["keyArn"] == life.outputs["KeyArn"]
+
+    def change(settings: Settings) -> None:
+        settings["nodes"]["workers"]["desired"] = 5
+        settings["nodes"]["pservers"] = {"instance_types": ["r5.large"], "min": 0, "desired": 1, "max": 2}
+        settings["file_system"] = {"throughput": "provisioned", "provisioned_mib_per_second": 64}
+
+    data = life.outputs["FileSystemId"]
+    life.change(change)
+    groups = node_groups(cloud, cluster)
+    assert group_of(groups, "workers")["scalingConfig"]["desiredSize"] == 5
+    assert group_of(groups, "pservers")["instanceTypes"] == ["r5.large"]
+    [file_system] = efs.describe_file_systems()["FileSystems"]
+    assert (file_system["FileSystemId"], file_system["ThroughputMode"]) == (data, "provisioned"), "changed in place, nothing lost"
+
+    assert life.drifted() == set()
+    target = targets[0]["MountTargetId"]
+    [nfs] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
+    [rule] = ec2.describe_security_groups(GroupIds=[nfs])["SecurityGroups"][0]["IpPermissions"]
+    ec2.revoke_security_group_ingress(GroupId=nfs, IpPermissions=[rule])
+    efs.update_file_system(FileSystemId=data, ThroughputMode="bursting")
+    assert life.drifted() == {"AWS::EC2::SecurityGroupIngress", "AWS::EFS::FileSystem"}
+    assert life.end() == set()
+
+
+def test_self_managed_nodes(begin: Callable[..., Life]) -> None:
+    life = begin(VARIANTS / "self-managed.yaml")
+    cloud = life.cloud
+    autoscaling = cloud.client("autoscaling")
+    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
+    assert len(groups) == 2
+    assert node_groups(cloud, life.outputs["ClusterName"]) == {}
+    eks = cloud.client("eks")
+    entries = eks.list_access_entries(clusterName=life.outputs["ClusterName"])["accessEntries"]
+    types = [
+        eks.describe_access_entry(clusterName=life.outputs["ClusterName"], principalArn=entry)["accessEntry"]["type"]
+        for entry in entries
+    ]
+    assert types.count("EC2_LINUX") == 1
+    for template in cloud.client("ec2").describe_launch_templates()["LaunchTemplates"]:
+        data = template_of(cloud, {"LaunchTemplateId": template["LaunchTemplateId"], "Version": "$Latest"})
+        assert data["MetadataOptions"]["HttpTokens"] == "required"
+        assert "node.eks.aws/v1alpha1" in base64.b64decode(data["UserData"]).decode()
+    [budget] = cloud.client("budgets").describe_budgets(AccountId="000000000000")["Budgets"]
+    assert float(budget["BudgetLimit"]["Amount"]) == life.settings["budget"]["monthly_usd"]
+
+    def change(settings: Settings) -> None:
+        settings["nodes"]["workers"] |= {"desired": 2}
+        settings["nodes"]["more"] = {"kind": "self-managed", "min": 0, "desired": 1, "max": 1}
+        settings["file_system"]["throughput"] = "elastic"
+
+    life.change(change)
+    changed = autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert len(changed) == 3
+    assert sorted(group["DesiredCapacity"] for group in changed) == [1, 2, 2]
+    assert cloud.client("efs").describe_file_systems()["FileSystems"][0]["ThroughputMode"] == "elastic"
+    assert life.drifted() == set()
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=changed[0]["AutoScalingGroupName"], MaxSize=40)
+    assert life.drifted() == {"AWS::AutoScaling::AutoScalingGroup"}
+    assert life.end() == set()
+
+
+def theirs(cloud: Cloud, settings: Settings) -> None:
+    """A VPC, a key, a bucket and a file system with one mount target, which somebody else has made."""
+    ec2, efs = cloud.client("ec2"), cloud.client("efs")
+    vpc = ec2.create_vpc(CidrBlock="10.40.0.0/16")["Vpc"]["VpcId"]
+    subnets = {
+        zone: ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.40.{number}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for number, zone in enumerate(("us-west-2a", "us-west-2b"))
+    }
+    settings["network"]["existing"] |= {"id": vpc, "private_subnets": subnets}
+    if "key" in settings:
+        settings["key"]["existing_arn"] = cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
+    if "bucket" in settings:
+        where = {"LocationConstraint": "us-west-2"}
+        cloud.client("s3").create_bucket(Bucket=settings["bucket"]["existing_name"], CreateBucketConfiguration=where)
+    if "file_system" in settings:
+        group = ec2.create_security_group(GroupName="nfs", Description="theirs", VpcId=vpc)["GroupId"]
+        file_system = efs.create_file_system()["FileSystemId"]
+        efs.create_mount_target(FileSystemId=file_system, SubnetId=subnets["us-west-2a"], SecurityGroups=[group])
+        settings["file_system"]["existing"] |= {"id": file_system, "security_group": group}
+    if "existing" in settings.get("cluster", {}):
+        group = ec2.create_security_group(GroupName="cluster", Description="theirs", VpcId=vpc)["GroupId"]
+        cloud.client("eks").create_cluster(
+            name=settings["cluster"]["existing"]["name"],
+            roleArn="arn:aws:iam::000000000000:role/theirs",
+            resourcesVpcConfig={"subnetIds": list(subnets.values()), "securityGroupIds": [group]},
+        )
+        settings["cluster"]["existing"]["security_group"] = group
+        zone = cloud.client("route53").create_hosted_zone(
+            Name="corp.internal", CallerReference="theirs", VPC={"VPCRegion": "us-west-2", "VPCId": vpc}
+        )
+        settings["zone"]["existing"]["id"] = zone["HostedZone"]["Id"].rpartition("/")[2]
+
+
+def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life]) -> None:
+    """Theirs is used, completed where asked, and still there afterwards."""
+    life = begin(VARIANTS / "existing.yaml", theirs)
+    cloud, settings = life.cloud, life.settings
+    assert life.outputs["VpcId"] == settings["network"]["existing"]["id"]
+    assert life.outputs["FileSystemId"] == settings["file_system"]["existing"]["id"]
+    assert life.outputs["BucketName"] == "somebody-elses-data"
+    assert life.outputs["KeyArn"] == settings["key"]["existing_arn"]
+    made = {(resource.service, resource.type) for resource in Inventory.difference(life.before, cloud.inventory())}
+    assert not made & {("ec2", "vpc"), ("ec2", "subnet"), ("kms", "key"), ("s3", "bucket"), ("efs", "file system")}
+    targets = cloud.client("efs").describe_mount_targets(FileSystemId=life.outputs["FileSystemId"])["MountTargets"]
+    assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
+
+    life.change(lambda settings: settings.update(nodes={"workers": {"min": 0, "desired": 1, "max": 2}}))
+    [workers] = node_groups(cloud, life.outputs["ClusterName"]).values()
+    assert workers["scalingConfig"]["desiredSize"] == 1
+    assert life.drifted() == set()
+    assert life.end() == {("ecr", "repository")}
+    assert life.before.resources <= cloud.inventory().resources, "nothing of theirs is gone"
+
+
+def test_an_existing_cluster(begin: Callable[..., Life]) -> None:
+    """Storage and nodes beside somebody's cluster and zone."""
+    life = begin(VARIANTS / "borrowed-cluster.yaml", theirs)
+    cloud = life.cloud
+    assert life.outputs["ClusterName"] == "shared"
+    assert len(node_groups(cloud, "shared")) == 1
+    assert len(cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]) == 1
+    assert life.drifted() == set()
+    assert life.end() == set()
+    assert cloud.client("eks").list_clusters()["clusters"] == ["shared"]
+
+
+def test_a_private_cluster(begin: Callable[..., Life]) -> None:
+    """No way out: no NAT, no internet gateway; each service that nodes need has its endpoint."""
+    life = begin(VARIANTS / "private.yaml")
+    cloud, vpc = life.cloud, life.outputs["VpcId"]
+    ec2, efs = cloud.client("ec2"), cloud.client("efs")
+    in_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
+    assert ec2.describe_nat_gateways()["NatGateways"] == []
+    gateways = ec2.describe_internet_gateways()["InternetGateways"]
+    assert not [gateway for gateway in gateways for attachment in gateway["Attachments"] if attachment["VpcId"] == vpc]
+    endpoints = ec2.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]
+    services = {endpoint["ServiceName"].partition("us-west-2.")[2] for endpoint in endpoints}
+    needed = {"s3", "ec2", "eks", "eks-auth", "ecr.api", "ecr.dkr", "elasticfilesystem", "sts", "logs", "ssm", "ssmmessages"}
+    assert needed <= services
+    assert {subnet["AvailabilityZone"] for subnet in ec2.describe_subnets(Filters=in_vpc)["Subnets"]} == {
+        f"us-west-2{letter}" for letter in "abc"
+    }
+    assert [log["ResourceId"] for log in ec2.describe_flow_logs()["FlowLogs"]] == [vpc]
+    [file_system] = efs.describe_file_systems()["FileSystems"]
+    assert (file_system["ThroughputMode"], file_system["ProvisionedThroughputInMibps"]) == ("provisioned", 128.0)
+
+    life.change(lambda settings: settings.update(file_system={"throughput": "elastic"}))
+    assert efs.describe_file_systems()["FileSystems"][0]["ThroughputMode"] == "elastic"
+    assert life.drifted() == set()
+    assert life.end() == set()
+
+
+def test_gpu_spot_and_efa(begin: Callable[..., Life]) -> None:
+    life = begin(VARIANTS / "gpu.yaml")
+    cloud = life.cloud
+    trainers = group_of(node_groups(cloud, life.outputs["ClusterName"]), "trainers")
+    assert (trainers["capacityType"], trainers["instanceTypes"]) == ("SPOT", ["g5.8xlarge"])
+    assert trainers["amiType"] == "AL2023_x86_64_NVIDIA"
+    data = template_of(cloud, trainers["launchTemplate"])
+    assert "efa" in {interface["InterfaceType"] for interface in data["NetworkInterfaces"]}
+    [near] = cloud.client("ec2").describe_placement_groups()["PlacementGroups"]
+    assert (near["Strategy"], data["Placement"]["GroupName"]) == ("cluster", near["GroupName"])
+    assert trainers["taints"], "nothing but GPU work lands on a GPU"
+
+    def change(settings: Settings) -> None:
+        settings["nodes"]["trainers"]["desired"] = 4
+        settings["nodes"]["trainers"]["efa"] = False
+
+    life.change(change)
+    trainers = group_of(node_groups(cloud, life.outputs["ClusterName"]), "trainers")
+    assert trainers["scalingConfig"]["desiredSize"] == 4
+    assert life.drifted() == set()
+    assert life.end() == KEPT, "retain: true"
+
+
+def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
+    """What the failed update had made is unmade, what was there stays, and the next deploy works."""
+    life = begin(PROJECT / "cluster.yaml")
+    cloud, cluster = life.cloud, life.outputs["ClusterName"]
+    eks, efs = cloud.client("eks"), cloud.client("efs")
+    deployed = cloud.inventory()
+    # In the way of one resource of the cluster's stack, made by hand.
+    entry = {"clusterName": cluster, "principalArn": "arn:aws:iam::000000000000:role/late"}
+    eks.create_access_entry(**entry)
+    life.settings["cluster"]["administrators"] = [entry["principalArn"]]
+    life.settings["file_system"] = {"throughput": "bursting"}
+    life.write()
+    with pytest.raises(CloudError, match="Access entry already exists"):
+        life.deploy()
+    assert life.stacks()[f"{cluster}-cluster"] == "UPDATE_ROLLBACK_COMPLETE"
+    eks.delete_access_entry(**entry)
+    assert cloud.inventory() == deployed
+    life.deploy()
+    assert eks.list_access_entries(clusterName=cluster)["accessEntries"].count(entry["principalArn"]) == 1
+    assert efs.describe_file_systems()["FileSystems"][0]["ThroughputMode"] == "bursting"
+    assert life.end() == set()
+
+
+def test_a_first_deploy_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
+    """The stack that failed leaves nothing behind; the same command works when the cause is gone."""
+    life = begin(PROJECT / "cluster.yaml", deploy=False)
+    cloud, ecr = life.cloud, life.cloud.client("ecr")
+    ecr.create_repository(repositoryName="paddle/trainer")
+    with pytest.raises(CloudError, match="paddle/trainer' already exists"):
+        life.deploy()
+    assert life.stacks()["paddle-storage"] == "ROLLBACK_COMPLETE"
+    left = {(resource.service, resource.type) for resource in Inventory.difference(life.before, cloud.inventory())}
+    assert not left & {("efs", "file system"), ("efs", "mount target"), ("s3", "bucket"), ("lambda", "function")}
+    ecr.delete_repository(repositoryName="paddle/trainer")
+    life.deploy()
+    assert set(life.stacks().values()) == {"CREATE_COMPLETE"}
+    assert life.end() == set()
