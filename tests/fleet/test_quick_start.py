@@ -2,9 +2,10 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
-from training_job import TrainingJob
+from training_job import PADDLE, TrainingJob
 
 pytestmark = pytest.mark.slow
 PASSES = 5
@@ -49,6 +50,23 @@ def test_the_last_pass_clearly_beats_the_commonest_answer(trained: TrainingJob):
     assert found["pass"] == PASSES - 1 and found["metric"] == "accuracy" and found["records"] == 300
     assert found["value"] > 0.75 > 0.55 > found["baseline"]
     assert found["baseline_of"] == "always guessing arts"
+
+
+def test_the_exported_model_needs_nothing_but_paddle(trained: TrainingJob):
+    """As somebody else would load it: no pserver, none of our code."""
+    code = """
+import json, sys, zlib, numpy as np, paddle
+paddle.enable_static()
+words = {w: i for i, w in enumerate(json.load(open("vocabulary.json"))["words"], start=1)}
+exe = paddle.static.Executor()
+program, feeds, fetches = paddle.static.load_inference_model("model", exe)
+text = paddle.base.create_lod_tensor(np.array([[words["health1"]], [words["health2"]]]), [[2]], paddle.CPUPlace())
+print(feeds, int(np.argmax(exe.run(program, feed={feeds[0]: text}, fetch_list=fetches)[0])))
+"""
+    inference = trained.folder.output / "inference"
+    result = subprocess.run([PADDLE, "-c", code], cwd=inference, capture_output=True, text=True)
+    assert result.stdout.strip().endswith("['text'] 1"), result.stdout + result.stderr
+    assert json.loads((inference / "vocabulary.json").read_text())["labels"][1] == "health"
 
 
 @pytest.mark.parametrize("part", ["000/part-001-00003.gz", "001/part-000.gz", "001/part-002.gz"])

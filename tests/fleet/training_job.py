@@ -34,6 +34,7 @@ class TrainingJob:
         self.folder.root.mkdir(parents=True)
         number = os.getpid() * 7 + next(_networks)
         self._network = f"127.{30 + number // 250 % 150}.{number % 250 + 1}"
+        self.port = 10_000 + number % 20_000 // 10 * 10
         self._hosts = place / "hosts.json"
         self._hosts.write_text(json.dumps({f"job-{i}.job": f"{self._network}.{i + 1}" for i in range(pods)}))
         self._runs = itertools.count()
@@ -73,6 +74,8 @@ class TrainingJob:
             "PADDLE_NODE_HOSTS": str(self._hosts),
             "PADDLE_NODE_PEER_DEADLINE": "30",
             "PADDLE_NODE_SEED": "1",
+            # A rendezvous of Paddle's collective mode listens on every address of the machine: jobs must differ in the port.
+            "CONF_PADDLE_PORT": str(self.port),
             **{f"PADDLE_NODE_{name}": value for name, value in (self.variables | more).items()},
         }
 

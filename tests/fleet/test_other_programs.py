@@ -1,0 +1,53 @@
+"""Other programs and runtimes through the same three pods. Real Paddle: about 15 s a test."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
+
+
+def judged(job) -> dict:
+    result = job.evaluate()
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(training_job):
+    job = training_job("recommendation", PASSES="4", KEEP_PASSES="2")
+    job.split(job.make_sample())
+    job.start()
+    assert job.wait() == [0, 0, 0], job.said()
+    found = judged(job)
+    assert found["metric"] == "rmse" and found["baseline_of"].startswith("always guessing 3.")
+    assert found["value"] < 0.85 < 1 < found["baseline"]
+    assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
+
+
+def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
+    job = training_job(pods=3, PASSES="3", RUNTIME="collective")
+    source = job.make_sample("--lines", "1600")
+    job.program = HERE / "collective_program"
+    job.split(source)
+    job.start()
+    assert job.wait() == [0, 0, 0], job.said()
+    records = [job.metrics(trainer)[-1]["records"] for trainer in range(3)]
+    assert sum(records) == 1440
+    # The uneven case: one record more makes one batch more, were each to go by its own count.
+    assert judged(job)["value"] > 0.75
+
+
+def test_synchronous_steps_are_made_by_all_or_none(training_job):
+    job = training_job(pods=2, PASSES="2")
+    source = job.make_sample("--lines", "1000")
+    text = (job.program / "train.py").read_text()
+    job.program = job.place / "synchronous"
+    job.program.mkdir()
+    (job.program / "train.py").write_text(text.replace("batch=32)", "batch=32, sync=True)"))
+    job.split(source, hold_out=0.129)
+    job.start()
+    assert job.wait() == [0, 0], job.said()
+    assert judged(job)["value"] > 0.6
+    assert json.loads((job.folder.pass_dir(1) / "parameters.json").read_text())["steps"] == 2 * 2 * -(-436 // 32)
