@@ -16,12 +16,15 @@ class MonthlyBudget(Construct):
     Args:
         scope: parent.
         id: construct id.
+        budget_name: name; None: CloudFormation makes one.
         usd: US dollars a month.
         emails: who is told; 1 to 10 addresses.
         tag: (key, value) of what counts. AWS counts by a tag only once it is activated as a cost allocation tag.
     """
 
-    def __init__(self, scope: Construct, id: str, *, usd: int, emails: Sequence[str], tag: tuple[str, str]) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, usd: int, emails: Sequence[str], tag: tuple[str, str], budget_name: str | None = None
+    ) -> None:
         super().__init__(scope, id)
         key, value = tag
         subscribers = [budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email) for email in emails]
@@ -29,6 +32,7 @@ class MonthlyBudget(Construct):
             self,
             "Resource",
             budget=budgets.CfnBudget.BudgetDataProperty(
+                budget_name=budget_name,
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=usd, unit="USD"),

@@ -26,6 +26,7 @@ class ClusterDashboard(Construct):
         scope: parent.
         id: construct id.
         cluster_name: the cluster.
+        dashboard_name: name; None: CloudFormation makes one.
         file_system_id: the file system.
         emails: who is told of alarms.
         min_nodes: fewer nodes than this raise an alarm.
@@ -44,6 +45,7 @@ class ClusterDashboard(Construct):
         id: str,
         *,
         cluster_name: str,
+        dashboard_name: str | None = None,
         file_system_id: str,
         emails: Sequence[str],
         min_nodes: int = 0,
@@ -86,7 +88,7 @@ class ClusterDashboard(Construct):
             self._alarm("FailedNodes", failed, 0, "a node has failed")
             rows.append(("Nodes: all, failed", [nodes, failed]))
         widgets = [cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows]
-        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", widgets=[widgets])
+        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=dashboard_name, widgets=[widgets])
         self.dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24))
 
     def _metric(self, namespace: str, name: str, dimensions: dict[str, str], statistic: str) -> cloudwatch.Metric:

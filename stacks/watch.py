@@ -28,11 +28,14 @@ class WatchStack(Stack):
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: budget, alarms and dashboard")
-        MonthlyBudget(self, "Budget", usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name))
+        MonthlyBudget(
+            self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)
+        )
         view = ClusterDashboard(
             self,
             "Watch",
             cluster_name=spec.cluster_name,
+            dashboard_name=spec.name,
             file_system_id=file_system.file_system.file_system_id,
             emails=budget.emails,
             min_nodes=sum(group.min for group in spec.nodes.values()),
