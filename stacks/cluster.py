@@ -48,7 +48,7 @@ class ClusterStack(Stack):
         data = PodIdentity(
             self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=spec.jobs.data_account
         )
-        granted = BucketArns(bucket)
+        granted = BucketArns(self, bucket)
         self._data_job(data, granted, key)
         grant_work(self, spec, people, granted, key)
         name = EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)

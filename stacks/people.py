@@ -140,7 +140,10 @@ class BucketArns:
     By an export of the stack that made it: the acknowledgments of what is granted spell it.
     """
 
-    def __init__(self, bucket: s3.IBucket) -> None:
-        arn = bucket.bucket_arn
-        self.bucket = Stack.of(bucket).export_value(arn) if isinstance(bucket, s3.Bucket) else arn
+    def __init__(self, scope: Construct, bucket: s3.IBucket) -> None:
+        self.bucket = bucket.bucket_arn
+        if isinstance(bucket, s3.Bucket):
+            self.bucket = Stack.of(bucket).export_value(self.bucket)
+            # An export is no reference: without this the bucket's stack would be destroyed first, and refuse.
+            Stack.of(scope).add_dependency(Stack.of(bucket))
         self.objects, self.sources = f"{self.bucket}/*", f"{self.bucket}/sources/*"

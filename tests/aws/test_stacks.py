@@ -1,6 +1,7 @@
 """The stacks as a whole: lifetimes, outputs, tags, and what a person reads at synth."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ def test_a_stack_leans_on_longer_lives_only(each_variant: Any) -> None:
         for dependency in stack.dependencies:
             if (other := dependency.id.rpartition("-")[2]) in LIVES:
                 assert LIVES.index(other) < LIVES.index(own), f"{own} leans on {other}"
+
+
+def test_who_imports_a_value_depends_on_who_exports_it(each_variant: Any) -> None:
+    """Else a destroy takes them in the wrong order, and CloudFormation refuses."""
+    for stack in each_variant.assembly.stacks:
+        imported = set(re.findall(r'"Fn::ImportValue": "([^:"]+):', json.dumps(stack.template)))
+        assert imported <= {dependency.id for dependency in stack.dependencies}, stack.stack_name
 
 
 def test_data_knows_nothing_of_compute(shipped: Any) -> None:
