@@ -34,7 +34,11 @@ class ApiServer:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(CERTIFICATES / "server.pem")
         handler = type("Handler", (_Handler,), {"api": self})
-        server = type("Server", (ThreadingHTTPServer,), {"address_family": 10 if ":" in address else 2, "daemon_threads": True})
+        server = type(
+            "Server",
+            (ThreadingHTTPServer,),
+            {"address_family": 10 if ":" in address else 2, "daemon_threads": True, "handle_error": lambda *_: None},
+        )
         self._server = server((address, 0), handler)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.address, self.port = address, self._server.server_address[1]

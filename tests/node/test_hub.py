@@ -1,0 +1,206 @@
+"""The hub's own decisions, spoken to over real connections: who is refused, and waits that can never end."""
+
+import asyncio
+import json
+
+import pytest
+from paddle_node import environment, protocol
+from paddle_node.attempts import Record
+from paddle_node.hub import Hub, State
+
+
+class Peer:
+    """A supervisor or a trainer, as the hub sees one."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    def say(self, **message):
+        self.writer.write(protocol.encode(message))
+
+    async def hear(self, kind):
+        while True:
+            message = await asyncio.wait_for(protocol.receive(self.reader), 5)
+            assert message is not None, f"closed before {kind}"
+            if kind in message:
+                return message
+
+
+@pytest.fixture
+def hub_of_two(tmp_path, worker_address):
+    node = environment.parse(
+        {
+            "JOB_NAME": "job",
+            "JOB_PATH": str(tmp_path),
+            "TRAIN_CONFIG_DIR": "quick_start",
+            "CONF_PADDLE_GRADIENT_NUM": "2",
+            "JOB_COMPLETION_INDEX": "0",
+            "PADDLE_NODE_RUN_ID": "run",
+            "PADDLE_NODE_SERVICE": "job",
+            "PADDLE_NODE_PASSES": "1",
+            "POD_IP": worker_address,
+        }
+    )
+
+    class Scene:
+        done = None
+
+        async def __aenter__(self):
+            self.hub = Hub(node, Record(node.folder, "run"), "v", lambda i: f"job-{i}", lambda: self.done, lambda: None, print)
+            await self.hub.serve()
+            return self
+
+        async def __aexit__(self, *_):
+            self.hub.state = State.GATHERING
+            await self.hub.close()
+
+        async def connect(self):
+            return Peer(*await asyncio.open_connection(node.pod_ip, node.control_port, limit=protocol.LONGEST))
+
+        async def supervisor(self, index, **changes):
+            peer = await self.connect()
+            hello = {"hello": "supervisor", "run": "run", "index": index, "boot": f"b{index}", "view": "v", "trainers": 2}
+            peer.say(**{**hello, "name": f"job-{index}", "address": f"10.0.0.{index}", **changes})
+            return peer
+
+        async def trainer(self, index, attempt=1):
+            peer = await self.connect()
+            peer.say(hello="trainer", run="run", index=index, attempt=attempt)
+            return peer
+
+        async def started(self):
+            both = [await self.supervisor(0), await self.supervisor(1)]
+            for peer in both:
+                peer.say(ready=0)
+            for peer in both:
+                message = await peer.hear("start")
+                assert protocol.unpack(message["addresses"]) == ["10.0.0.0", "10.0.0.1"]
+                peer.say(serving=1, attempt=message["start"])
+            for peer in both:
+                await peer.hear("train")
+            return both
+
+    return Scene()
+
+
+def test_a_gather_answers_by_trainer_id(hub_of_two):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            trainers = [await scene.trainer(0), await scene.trainer(1)]
+            for trainer in trainers:
+                await trainer.hear("answer")
+            trainers[1].say(ask="gather", name="x", value="one")
+            trainers[0].say(ask="gather", name="x", value="zero")
+            for trainer in trainers:
+                assert (await trainer.hear("answer"))["values"] == ["zero", "one"]
+            assert len(supervisors) == 2
+
+    asyncio.run(scene())
+
+
+def test_trainers_in_different_barriers_end_the_attempt(hub_of_two):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            for index, name in ((0, "a"), (1, "b")):
+                (await scene.trainer(index)).say(ask="gather", name=name, value=None)
+            ended = await supervisors[0].hear("end")
+            waits = ("trainers 0 in barrier a", "trainers 1 in barrier b")
+            assert ended["cause"].startswith("the trainers wait for each other: ")
+            assert all(wait in ended["cause"] for wait in waits)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("first", ["the wait", "the end"])
+def test_nobody_waits_for_a_trainer_that_has_ended(hub_of_two, first):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            trainer = await scene.trainer(0)
+            if first == "the wait":
+                trainer.say(ask="gather", name="step", value=None)
+                await trainer.hear("wait")
+                supervisors[1].say(trained=1, attempt=1)
+            else:
+                supervisors[1].say(trained=1, attempt=1)
+                await supervisors[1].hear("beat")
+                trainer.say(ask="gather", name="step", value=None)
+            assert (await supervisors[0].hear("end"))["cause"] == "trainer 1 ended while others wait for it in barrier step"
+            assert "ended" in await trainer.hear("ended")
+
+    asyncio.run(scene())
+
+
+def test_a_trainer_of_an_earlier_attempt_is_told_so(hub_of_two):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            late = await scene.trainer(0, attempt=7)
+            assert (await late.hear("ended"))["ended"] == "attempt 7 of run run is over"
+            assert len(supervisors) == 2
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "expected"),
+    [
+        ({"run": "other"}, "refused", {"refused": 73, "sentence": "job-0 belongs to run run, this pod to run other"}),
+        ({"trainers": 3}, "refused", {"refused": 2}),
+        ({"index": 2}, "refused", {"refused": 2, "sentence": "the trainer id is 2: 0 to 1 are this job's"}),
+        ({"view": "another"}, "later", {}),
+    ],
+)
+def test_who_does_not_belong_here_is_refused(hub_of_two, change, kind, expected):
+    async def scene():
+        async with hub_of_two as scene:
+            stranger = await scene.supervisor(**{"index": 1, **change})
+            message = await stranger.hear(kind)
+            assert message.items() >= expected.items()
+
+    asyncio.run(scene())
+
+
+def test_a_restarted_pod_ends_the_attempt_and_the_next_one_waits_for_both(hub_of_two):
+    async def scene():
+        async with hub_of_two as scene:
+            first, second = await scene.started()
+            again = await scene.supervisor(1, boot="new")
+            assert (await first.hear("end"))["cause"] == "the pod of trainer 1 (job-1) restarted"
+            again.say(ready=0)
+            await asyncio.sleep(0.1)
+            assert scene.hub.state is State.ENDING  # Trainer 0's pod still ends its processes.
+            first.say(ready=1)
+            assert (await again.hear("start"))["start"] == 2
+            assert second.reader.at_eof() or await second.reader.read() is not None
+
+    asyncio.run(scene())
+
+
+def test_success_needs_the_last_pass_on_the_volume(hub_of_two, tmp_path):
+    async def scene():
+        async with hub_of_two as scene:
+            both = await scene.started()
+            scene.done = 0
+            for peer in both:
+                peer.say(trained=1, attempt=1)
+            assert (await both[1].hear("finish"))["finish"] == 0
+            # It was on the volume before anybody heard of it.
+            document = json.loads((tmp_path / "job/output/run/attempts.json").read_text())
+            assert document["outcomes"]["run"]["code"] == 0
+
+    asyncio.run(scene())
+
+
+def test_garbage_does_not_disturb(hub_of_two):
+    async def scene():
+        async with hub_of_two as scene:
+            for line in (b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b'{"hello": "nobody"}\n', b"\xff\xfe\n"):
+                reader, writer = await asyncio.open_connection(scene.hub._node.pod_ip, scene.hub._node.control_port)
+                writer.write(line)
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+            await scene.started()
+
+    asyncio.run(scene())
