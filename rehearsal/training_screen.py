@@ -12,6 +12,8 @@ from rehearsal.training_progress import Pass, TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
 """Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
+_NOT_FOR_PEOPLE = " is process "
+"""Of the supervisor's words, those that only a debugger's hand needs."""
 
 
 class PodScreen:
@@ -79,7 +81,7 @@ class TrainingScreen(PodScreen):
             whole = text[: text.rfind(b"\n") + 1]
             self._read_to[log] = self._read_to.get(log, 0) + len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                if line.startswith("[supervisor") and line != self._last_words:
+                if line.startswith("[supervisor") and _NOT_FOR_PEOPLE not in line and line != self._last_words:
                     self._last_words = line
                     words.append(line)
         return words

@@ -1,0 +1,95 @@
+"""The frame of a rehearsal: the machine it needs, the folder it holds alone, the signals that end it once."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from rehearsal import interruption, machine
+from rehearsal.errors import Unfit
+from rehearsal.state import State
+
+
+@pytest.mark.parametrize(
+    ("system", "processor", "python", "sentence"),
+    [
+        ("Darwin", "arm64", (3, 11), "this machine is Darwin arm64"),
+        ("Linux", "aarch64", (3, 12), "this machine is Linux aarch64"),
+        ("Linux", "x86_64", (3, 13), "Python is 3.13: a rehearsal needs 3.11 or 3.12"),
+    ],
+)
+def test_a_machine_that_cannot_rehearse(monkeypatch, tmp_path, system, processor, python, sentence):
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    monkeypatch.setattr("sys.version_info", (*python, 0, "final", 0))
+    with pytest.raises(Unfit, match=sentence) as unfit:
+        machine.check(tmp_path)
+    assert unfit.value.exit_code == 2 and "\n" not in str(unfit.value)
+
+
+def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
+    with State(tmp_path / ".rehearsal") as state:
+        (state.volume / "old").touch()
+        with pytest.raises(Unfit, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
+            pass
+        assert (state.volume / "old").exists()
+    with State(tmp_path / ".rehearsal") as state:
+        assert list(state.volume.iterdir()) == []
+
+
+def test_the_folder_is_free_when_its_holder_was_killed(tmp_path):
+    program = "import sys, time; from pathlib import Path; from rehearsal.state import State\n"
+    program += "with State(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    with State(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number):
+    ended = []
+
+    async def work():
+        asyncio.get_running_loop().call_later(0.02, os.kill, os.getpid(), number)
+        try:
+            await asyncio.sleep(10)
+        finally:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0.05)
+            ended.append("in order")
+
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interruption.caught():
+        try:
+            interruption.run(work())
+        finally:
+            os.kill(os.getpid(), number)
+    assert ended == ["in order"] and signal.getsignal(number) is before
+
+
+def test_a_signal_outside_the_pods_raises_once():
+    program = textwrap.dedent("""
+        import os, signal, time
+        from rehearsal import interruption
+        try:
+            with interruption.caught():
+                try:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(10)
+                finally:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.05)
+                    print("in order")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """)
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert said.stdout.split("\n")[:2] == ["in order", "interrupted"] and said.stderr == ""
