@@ -157,8 +157,9 @@ def test_managed_nodes(begin: Callable[..., Life]) -> None:
     assert life.drifted() == set()
     target = targets[0]["MountTargetId"]
     [nfs] = efs.describe_mount_target_security_groups(MountTargetId=target)["SecurityGroups"]
-    [rule] = ec2.describe_security_groups(GroupIds=[nfs])["SecurityGroups"][0]["IpPermissions"]
-    ec2.revoke_security_group_ingress(GroupId=nfs, IpPermissions=[rule])
+    rules = ec2.describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [nfs]}])["SecurityGroupRules"]
+    [rule] = [rule["SecurityGroupRuleId"] for rule in rules if not rule["IsEgress"]]
+    ec2.revoke_security_group_ingress(GroupId=nfs, SecurityGroupRuleIds=[rule])
     efs.update_file_system(FileSystemId=data, ThroughputMode="bursting")
     assert life.drifted() == {"AWS::EC2::SecurityGroupIngress", "AWS::EFS::FileSystem"}
     assert life.end() == set()
