@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import Environment, Tags
+from aws_cdk import Environment, Stack, Tags
 from constructs import Construct
 
 from stacks.access import AccessStack
@@ -17,7 +17,6 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
 from stacks.nodes import NodesStack
 from stacks.storage import StorageStack
-from stacks.watch import WatchStack
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Stacks:
     storage: StorageStack
     cluster: ClusterStack
     nodes: NodesStack
-    watch: WatchStack | None
+    watch: Stack | None
 
 
 def build(scope: Construct, spec: ClusterSpec) -> Stacks:
@@ -62,8 +61,11 @@ def build(scope: Construct, spec: ClusterSpec) -> Stacks:
         node_volume_key=access.node_volume_key,
         env=env,
     )
-    watch = None
+    watch: Stack | None = None
     if spec.budget:
+        # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
+        from stacks.watch import WatchStack
+
         watch = WatchStack(
             scope, f"{spec.name}-watch", spec=spec, budget=spec.budget, key=key, file_system=storage.file_system, env=env
         )

@@ -145,5 +145,5 @@ class BucketArns:
         if isinstance(bucket, s3.Bucket):
             self.bucket = Stack.of(bucket).export_value(self.bucket)
             # An export is no reference: without this the bucket's stack would be destroyed first, and refuse.
-            Stack.of(scope).add_dependency(Stack.of(bucket))
+            Stack.of(scope).add_stack_dependency(Stack.of(bucket))
         self.objects, self.sources = f"{self.bucket}/*", f"{self.bucket}/sources/*"
