@@ -88,7 +88,7 @@ def serve(pods: int, parent) -> None:
         with tempfile.TemporaryDirectory() as place:
             node = node_of(0, pods, place)
             record = Record(node.folder, node.run_id)
-            hub = Hub(node, record, "index", str, lambda: None, lambda: None, lambda text: None)
+            hub = Hub(node, record, "index", str, lambda: None, lambda: None, lambda text: None, lambda fault: None)
             await hub.serve()
             parent.send("serving")
             while not parent.poll():
@@ -118,6 +118,7 @@ class Member(asyncio.Protocol):
             "index": self.number,
             "boot": f"{self.number:032x}",
             "view": "index",
+            "born": 1.0,
             "name": f"job-{self.number}.job",
             "address": f"10.{self.number >> 16}.{self.number >> 8 & 255}.{self.number & 255}",
             "trainers": self.pods,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -54,9 +55,11 @@ class Outcome:
 class Record:
     """The file of attempts. Every method that changes it has it on disk when it returns. Blocking."""
 
-    def __init__(self, folder: JobFolder, run_id: str) -> None:
+    def __init__(self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises where the lease is no longer held: asked before each write."""
         self._path = _path(folder)
         self._run_id = run_id
+        self._check = check
         attempts, outcomes = _read(self._path)
         self._attempts = attempts
         self._outcomes = outcomes
@@ -97,6 +100,7 @@ class Record:
         self._write()
 
     def _write(self) -> None:
+        self._check()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         document = {
             "attempts": [asdict(attempt) for attempt in self._attempts[-KEPT:]],

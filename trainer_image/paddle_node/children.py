@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -128,10 +128,6 @@ class Children:
         log.start()
         return child
 
-    @property
-    def running(self) -> list[Child]:
-        return list(self._by_pid.values())
-
     def reap(self) -> None:
         """Takes the exit code of everything that has ended; adopted orphans are forgotten."""
         while True:
@@ -155,19 +151,20 @@ class Children:
         child.ended.set()
         self._on_end(child)
 
-    async def end(self) -> list[Child]:
-        """Ends every process at once, with SIGKILL: a lost attempt has nothing to save.
+    async def end(self, children: Sequence[Child]) -> list[Child]:
+        """Ends processes at once, with SIGKILL: a lost attempt has nothing to save.
 
         Returns those that would not go within the deadline.
         """
-        for child in self.running:
+        alive = [child for child in children if child.code is None and child.pid]
+        for child in alive:
             child.wanted_end = True
             _kill_group(child.pid)
         deadline = time.monotonic() + END_DEADLINE
-        for child in self.running:
+        for child in alive:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(child.ended.wait(), max(0.01, deadline - time.monotonic()))
-        return self.running
+        return [child for child in alive if child.code is None]
 
 
 def _die_with_parent() -> None:

@@ -135,6 +135,8 @@ class ExitCode(IntEnum):
     """The volume took no more bytes; what was complete before is intact."""
     CANNOT_END = 75
     """A process of this pod does not end (a hanging volume): the pod leaves, so that its replacement starts clean."""
+    REPLACED = 76
+    """A newer pod with this pod's trainer id has taken its place."""
     NOT_PERMITTED = 77
     """The API server refused (401, 403): the message names the missing Role."""
     TERMINATED = 143

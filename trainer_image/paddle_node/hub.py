@@ -83,6 +83,7 @@ class Hub:
         newest_complete: Callable[[], int | None],
         clean: Callable[[], None],
         say: Callable[[str], None],
+        on_fault: Callable[[BaseException], None],
     ) -> None:
         self.state = State.GATHERING
         self._node = node
@@ -92,6 +93,9 @@ class Hub:
         self._newest_complete = newest_complete
         self._clean = clean
         self._say = say
+        self._on_fault = on_fault
+        self._newest_boot: dict[int, tuple[float, str]] = {}
+        """When each trainer id's youngest supervisor was born, and its boot id."""
         self._members: dict[int, _Member] = {}
         self._ready: set[int] = set()
         """Who has its data, and no process of an earlier attempt."""
@@ -108,6 +112,8 @@ class Hub:
         self._beginning = False
         self._concluding = False
         self._stop_cause: str | None = None
+        self._farewell: Message | None = None
+        """How the job ended, as everybody was told."""
         self._crashed: tuple[int, int] | None = None
         """The trainer whose end ended the attempt, and its exit code."""
         self._server: asyncio.Server | None = None
@@ -127,6 +133,7 @@ class Hub:
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
         self._ticker = asyncio.create_task(self._tick())
+        self._ticker.add_done_callback(self._done)
 
     async def close(self) -> None:
         """Stops to serve; after the job's end, the others get a moment to hear of it first."""
@@ -162,9 +169,9 @@ class Hub:
             writer.close()
 
     async def _serve_member(self, hello: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if hello.get("view") != self._view and hello.get("run") == self._node.run_id:
-            # One of us has not heard of the latest pods yet: that settles by itself.
-            _send(writer, {"later": "this pod sees other pods than the pod of trainer 0"})
+        later = self._later_reason(hello)
+        if later is not None:
+            _send(writer, {"later": later})
             return
         refusal = self._refusal(hello)
         if refusal is not None:
@@ -173,13 +180,14 @@ class Hub:
             return
         index = int(hello["index"])
         member = _Member(index, str(hello["boot"]), str(hello["name"]), str(hello["address"]), writer, time.monotonic())
+        self._newest_boot[index] = (float(hello["born"]), member.boot)
         earlier = self._members.get(index)
         if earlier is not None:
             how = "reconnected" if earlier.boot == member.boot else "restarted"
             self._drop(earlier, f"the pod of trainer {index} ({earlier.name}) {how}")
-        if self.state is State.FINISHED and self._record.outcome is not None:
-            _send(writer, {"finish": self._record.outcome.code, "sentence": self._record.outcome.sentence})
         self._members[index] = member
+        if self._farewell is not None:
+            _send(writer, self._farewell)
         try:
             while (message := await protocol.receive(reader)) is not None:
                 member.heard = time.monotonic()
@@ -190,12 +198,15 @@ class Hub:
             if self._members.get(index) is member:
                 self._drop(member, f"the pod of trainer {index} ({member.name}) was lost")
 
-    def _refusal(self, hello: Message) -> tuple[int, str] | None:
+    def _later_reason(self, hello: Message) -> str | None:
+        """Why a supervisor should try again, where time alone can settle it: old DNS answers, old lists of pods."""
         if hello.get("run") != self._node.run_id:
-            return (
-                ExitCode.FOLDER_IN_USE,
-                f"{self._name_of(0)} belongs to run {self._node.run_id}, this pod to run {hello.get('run')}",
-            )
+            return f"{self._name_of(0)} at {self._node.pod_ip} belongs to run {self._node.run_id}, not to run {hello.get('run')}"
+        if hello.get("view") != self._view:
+            return "this pod sees other pods than the pod of trainer 0"
+        return None
+
+    def _refusal(self, hello: Message) -> tuple[int, str] | None:
         if hello.get("trainers") != self._node.trainers:
             return (
                 ExitCode.BAD_SETTING,
@@ -205,6 +216,9 @@ class Hub:
         index = hello.get("index")
         if not isinstance(index, int) or not 0 <= index < self._node.trainers:
             return ExitCode.BAD_SETTING, f"the trainer id is {index}: 0 to {self._node.trainers - 1} are this job's"
+        born, boot = self._newest_boot.get(index, (0.0, ""))
+        if hello.get("boot") != boot and float(hello["born"]) < born:
+            return ExitCode.REPLACED, f"a newer pod of trainer {index} has taken this one's place"
         return None
 
     def _drop(self, member: _Member, cause: str) -> None:
@@ -391,14 +405,17 @@ class Hub:
         self._enter(State.FINISHED)
         if cause is not None:
             await self._close_attempt(cause, code, True)
-        try:
-            async with self._volume:
-                await background.call(lambda: self._record.finish(outcome))
-        except OSError as error:
-            self._say(f"the outcome cannot be recorded: {error.strerror or error}")
+        if outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB:
+            # What another try may change is no outcome: the pods that the Job starts anew get their chance.
+            try:
+                async with self._volume:
+                    await background.call(lambda: self._record.finish(outcome))
+            except OSError as error:
+                self._say(f"the outcome cannot be recorded: {error.strerror or error}")
         message: Message = {"finish": outcome.code, "sentence": outcome.sentence}
         if outcome.code == ExitCode.ATTEMPTS_EXHAUSTED:
             message["crashed"] = self._crashed
+        self._farewell = message
         self._broadcast(message)
 
     def _leave(self, member: _Member) -> None:
@@ -553,7 +570,12 @@ class Hub:
     def _later(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._on_fault(fault)
 
 
 def _send(writer: asyncio.StreamWriter, message: Message) -> None:

@@ -39,9 +39,9 @@ class TakenOver(Failure):
     """Somebody else holds the lease now. `same_run`: a newer pod of this very run, which is its good right."""
 
     def __init__(self, folder: Path, run: str, same_run: bool) -> None:
-        super().__init__(
-            ExitCode.FOLDER_IN_USE, f"the lease on {folder.parent.parent} was taken over by run {run}: this pod ends"
-        )
+        who = "a newer pod of trainer 0" if same_run else f"run {run}"
+        code = ExitCode.REPLACED if same_run else ExitCode.FOLDER_IN_USE
+        super().__init__(code, f"the lease on {folder.parent.parent} was taken over by {who}: this pod ends")
         self.same_run = same_run
 
 
@@ -56,15 +56,19 @@ class Lease:
         self._number = number
         self._beats = 0
 
-    def beat(self) -> None:
-        """Says that the holder lives. Raises `TakenOver` when somebody else holds the lease now.
-
-        A volume that takes no write is not a lost lease: the next beat tries again.
-        """
+    def check(self) -> None:
+        """Raises `TakenOver` when somebody else holds the lease now: whoever writes the run's state asks first."""
         newest = _newest(self._folder)
         if newest is not None and (newest.number, newest.record.get("boot", self._boot_id)) != (self._number, self._boot_id):
             run = str(newest.record.get("run", "?"))
             raise TakenOver(self._folder, run, run == self._run_id)
+
+    def beat(self) -> None:
+        """Says that the holder lives. Raises `TakenOver`.
+
+        A volume that takes no write is not a lost lease: the next beat tries again.
+        """
+        self.check()
         self._beats += 1
         try:
             self._write({"beats": self._beats})

@@ -71,9 +71,17 @@ class Supervisor:
         self._discovery = discovery
         self._stage = stage
         self._boot = uuid.uuid4().hex
+        self._born = time.time()
+        self._alone_since = time.monotonic()
+        """Since when no coordinator has accepted this pod."""
+        self._refusal = ""
+        """Why the coordinator wants this pod to try again later."""
+        self._fault: BaseException | None = None
         self._state = State.WAITING
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._terminated = asyncio.Event()
+        self._disturbed = asyncio.Event()
+        """SIGTERM came, or a fault: no wait goes on."""
         self._hub: Hub | None = None
         self._lease: lease.Lease | None = None
         self._link: Link | None = None
@@ -103,7 +111,7 @@ class Supervisor:
             self._say("told to stop while nothing ran")
             return ExitCode.TERMINATED
         finally:
-            await self._children.end()
+            await self._children.end([*self._running, *self._standby])
             if self._link is not None:
                 await self._link.close()
             await self._step_down()
@@ -156,7 +164,8 @@ class Supervisor:
             background.call(lambda: lease.acquire(state, node.run_id, self._boot, node.lease, self._say))
         )
         self._beating = self._spawn(self._keep_lease(self._lease))
-        record = await background.call(lambda: Record(node.folder, node.run_id))
+        check = self._lease.check
+        record = await background.call(lambda: Record(node.folder, node.run_id, check))
         hub = Hub(
             node,
             record,
@@ -165,6 +174,7 @@ class Supervisor:
             lambda: passes.newest_complete(node.folder),
             lambda: self._clean(passes.discard_incomplete(node.folder)),
             self._say,
+            self._on_fault,
         )
         await background.call(hub.close_unfinished)
         await hub.serve()
@@ -203,8 +213,10 @@ class Supervisor:
                 self._lease = None
                 if failure.same_run and self._discovery.moved():
                     return  # Ids were given anew, and another pod heard of it first.
-                self._events.put_nowait(("failure", failure))
+                self._on_fault(failure)
                 return
+            except OSError as error:
+                self._say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
 
     async def _stage_data(self) -> None:
         node = self._node
@@ -222,7 +234,8 @@ class Supervisor:
         Raises `Failure` at the deadline.
         """
         node = self._node
-        began = reminded = asked = time.monotonic()
+        began = self._alone_since
+        reminded = asked = time.monotonic()
         pause, longest = RETRY
         self._moved = False
         hello = {
@@ -230,6 +243,7 @@ class Supervisor:
             "run": node.run_id,
             "index": node.trainer_id,
             "boot": self._boot,
+            "born": self._born,
             "view": self._discovery.view,
             "name": self._discovery.name_of(node.trainer_id),
             "address": node.pod_ip,
@@ -241,7 +255,7 @@ class Supervisor:
                 hear: Callable[[Message | None], None] = self._hear
                 return await self._unless_terminated(Link.open(address, node.control_port, hello, hear))
             except OSError as error:
-                why = str(error.strerror or error)
+                why = self._refusal or str(error.strerror or error)
             if self._discovery.moved():
                 return None
             now = time.monotonic()
@@ -265,6 +279,7 @@ class Supervisor:
     def _hear(self, message: Message | None) -> None:
         if message is not None and "beat" in message:
             self._beat = message
+            self._refusal = ""
         else:
             self._events.put_nowait(("hub", message))
 
@@ -275,7 +290,6 @@ class Supervisor:
             link.send({"ready": 0})
         if self._terminated.is_set():
             raise _Terminated
-        later = False
         while True:
             try:
                 kind, value = await asyncio.wait_for(self._events.get(), LOOK)
@@ -288,9 +302,9 @@ class Supervisor:
                 if value == self._node.index:
                     self._staged = True
                     link.send({"ready": 0})
+            elif kind == "fault":
+                raise value
             elif kind == "failure":
-                if value.code == ExitCode.FOLDER_IN_USE:
-                    raise value
                 link.send({"fatal": 1, "code": value.code, "sentence": value.sentence})
             elif kind == "terminate":
                 if self._state is State.WAITING:
@@ -312,14 +326,18 @@ class Supervisor:
                     link.send({"serving": 1, "attempt": value})
             elif kind == "hub":
                 if value is None:
-                    if not later:
+                    if not self._refusal:
+                        self._alone_since = time.monotonic()
                         self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
                     return None
                 if "later" in value:
-                    # Another pod's news is older or younger than ours: both settle within moments.
-                    later = True
+                    # An old answer of the name server, or an older or younger list of pods: it settles with time.
+                    self._refusal = str(value["later"])
+                    if time.monotonic() - self._alone_since > self._node.peer_deadline:
+                        raise Failure(ExitCode.PEERS_MISSING, f"{self._discovery.name_of(0)} is missing: {self._refusal}")
                     await asyncio.sleep(RETRY[1])
                     continue
+                self._refusal = ""
                 code = await self._obey(link, value)
                 if code is not None:
                     return code
@@ -329,7 +347,7 @@ class Supervisor:
         kept: list[tuple[str, Any]] = []
         while not self._events.empty():
             kind, value = self._events.get_nowait()
-            if kind in ("staged", "failure"):
+            if kind in ("staged", "failure", "fault"):
                 kept.append((kind, value))
         for event in kept:
             self._events.put_nowait(event)
@@ -478,7 +496,7 @@ class Supervisor:
     async def _end_processes(self) -> None:
         """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""
         self._state = State.WAITING
-        stubborn = [child for child in await self._children.end() if child in self._running]
+        stubborn = await self._children.end(self._running)
         self._standby = [child for child in self._standby if child.code is None]
         if stubborn:
             names = ", ".join(f"{child.name} (process {child.pid})" for child in stubborn)
@@ -507,17 +525,26 @@ class Supervisor:
     def _on_terminate(self) -> None:
         if not self._terminated.is_set():
             self._terminated.set()
+            self._disturbed.set()
             self._events.put_nowait(("terminate", None))
 
     def _on_end(self, child: Child) -> None:
         self._events.put_nowait(("ended", child))
 
+    def _on_fault(self, fault: BaseException) -> None:
+        """Something failed that nobody waits for: the pod ends, rather than to hang without it."""
+        self._fault = fault
+        self._events.put_nowait(("fault", fault))
+        self._disturbed.set()
+
     async def _unless_terminated(self, work: Awaitable[T]) -> T:
-        """The result of `work`; raises _Terminated as soon as SIGTERM comes."""
+        """The result of `work`; raises _Terminated as soon as SIGTERM comes, and a fault as soon as there is one."""
         task = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self._terminated.wait())
+        stop = asyncio.ensure_future(self._disturbed.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if self._fault is not None:
+                raise self._fault
             if self._terminated.is_set():
                 raise _Terminated
             return task.result()
@@ -548,8 +575,13 @@ class Supervisor:
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._on_fault(fault)
 
     def _say(self, text: str) -> None:
         index = self._node.index
