@@ -113,5 +113,5 @@ class DataChart(Chart):
             **_retries(job),
         )
         network.data(self, job)
-        self.job_name = names.job_object(job, f"{job.name}-data", k8s.KubeJob.manifest(spec=spec))
+        self.job_name = names.immutable(job, f"{job.name}-data", k8s.KubeJob.manifest(spec=spec))
         k8s.KubeJob(self, "Job", metadata=k8s.ObjectMeta(name=self.job_name, namespace=job.namespace, labels=labels), spec=spec)

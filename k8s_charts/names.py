@@ -31,12 +31,15 @@ def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
 
 def volume(job: TrainingJob) -> str:
     """A PersistentVolume has no namespace: the dot, which no label holds, keeps a-b/c and a/b-c apart."""
-    return f"{job.namespace}.{job.name}"
+    return f"{job.namespace}.{claim(job)}"
 
 
 def claim(job: TrainingJob) -> str:
-    """The claim on the job's volume."""
-    return job.volume.claim or job.name
+    """The claim on the job's volume: Kubernetes lets nobody change one, so another volume or size is another claim."""
+    if job.volume.claim is not None:
+        return job.volume.claim
+    # Where the pods mount it is not the claim's affair.
+    return immutable(job, job.name, job.volume.model_dump(mode="json", exclude={"mount_path", "folder", "claim"}))
 
 
 def service(job: TrainingJob) -> str:
@@ -55,6 +58,6 @@ def hashed(stem: str, content: Mapping[str, Any]) -> str:
     return f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
 
 
-def job_object(job: TrainingJob, stem: str, template: Mapping[str, Any]) -> str:
-    """A Job's name: Kubernetes refuses to change a Job, so a changed one is another object, unless the user pins the name."""
+def immutable(job: TrainingJob, stem: str, template: Mapping[str, Any]) -> str:
+    """The name of what Kubernetes refuses to change: a changed one is another object, unless the user pins the name."""
     return stem if job.pin_names else hashed(stem, template)

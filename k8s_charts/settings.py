@@ -201,7 +201,7 @@ class Gpus(Settings):
     device_plugin_image: Text | None = Field(
         default=None,
         min_length=1,
-        description="Add NVIDIA's device plugin with this image (nvcr.io/nvidia/k8s-device-plugin:<release>): where it is missing.",
+        description="Add NVIDIA's device plugin, this image (nvcr.io/nvidia/k8s-device-plugin:<release>), where it is missing.",
     )
 
     @model_validator(mode="after")

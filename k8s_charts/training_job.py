@@ -179,5 +179,5 @@ class TrainingChart(Chart):
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
             suspend=gang.suspended(job),
         )
-        name = names.job_object(job, job.name, k8s.KubeJob.manifest(spec=spec))
+        name = names.immutable(job, job.name, k8s.KubeJob.manifest(spec=spec))
         k8s.KubeJob(self, "Job", metadata=self._metadata(name, gang.queue_labels(job)), spec=spec)

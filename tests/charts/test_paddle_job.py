@@ -38,7 +38,7 @@ DIFFERENT: dict[str, tuple[Any, str]] = {
     ),
     r"PersistentVolume(Claim)?/spec/storageClassName": ("", "a class called `slow` would have to exist"),
     r"PersistentVolume/spec/nfs/server": ("10.12.201.10", "10.12.201.xx is no address"),
-    r"PersistentVolumeClaim/spec/volumeName": ("paddle.paddlejob-demo-1", "our volume's name"),
+    r"PersistentVolumeClaim/spec/volumeName": ("ANYTHING", "our volume's name"),
 }
 # Fields of ours that the guide lacks, and why.
 ADDED: dict[str, str] = {
