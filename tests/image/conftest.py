@@ -1,0 +1,45 @@
+"""One built image for all tests of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# The tests import their helper by name, which importlib mode does not allow by itself.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from containers import BASE, IMAGE, PROJECT, Cluster, Podman, missing
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
+    """With the image built by the very command that `make image` runs, on a base that debootstrap made."""
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("podman")
+    podman = Podman(folder)
+    podman.make_base(folder)
+    # podman, also where a docker without its daemon is installed: operations.engine passes that one over.
+    done = subprocess.run(
+        [sys.executable, "-m", "operations.image", "build", "--base", BASE, "--tag", IMAGE],
+        cwd=PROJECT,
+        env=podman.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "built localhost/paddle-aws-trainer:test: " in done.stdout
+    return podman
+
+
+@pytest.fixture
+def cluster(podman: Podman, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(podman, tmp_path / "volume")
+    yield cluster
+    cluster.close()

@@ -1,0 +1,186 @@
+"""A job's pods as real containers of the real image, by podman, from the very manifests.
+
+Limits: podman plays neither the scheduler nor the volume's driver (a folder stands for EFS), resource limits and probes
+are not set (a test calls the probe's command itself), and the network policy has no effect; the network is one that
+leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROJECT = Path(__file__).parents[2]
+IMAGE = "localhost/paddle-aws-trainer:test"
+BASE = "localhost/paddle-aws-test-base:bookworm"
+PACKAGES = "python3,python3-venv,ca-certificates,libgomp1"
+
+# crun refuses the hybrid cgroups of nested machines, runc does not; systemd need not run.
+CONF = """
+[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=4096:4096"]
+netns = "host"
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+events_logger = "file"
+"""
+
+
+def missing() -> str:
+    """Why nothing can be built here; empty when it can."""
+    if os.getuid() != 0:
+        return "containers are run as root"
+    absent = [
+        name for name in ("podman", "runc", "debootstrap") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None
+    ]
+    return f"{', '.join(absent)} not installed: apt-get install podman runc netavark aardvark-dns debootstrap" if absent else ""
+
+
+class Podman:
+    """podman with settings of its own, nothing of the machine's."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "containers.conf").write_text(CONF)
+        self.environ = os.environ | {"CONTAINERS_CONF": str(folder / "containers.conf")}
+
+    def run(
+        self, *arguments: str | Path, check: bool = True, timeout: float = 900, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            ["podman", *map(str, arguments)],
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            **more,
+        )
+        assert not check or done.returncode == 0, f"podman {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
+        return done
+
+    def make_base(self, folder: Path) -> None:
+        """Debian with Python, made by debootstrap: no image registry is needed. Kept for the next time."""
+        if self.run("image", "exists", BASE, check=False).returncode == 0:
+            return
+        root = folder / "root"
+        done = subprocess.run(
+            ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        # As a company's own base would: the machine's certificates, and where pip finds them.
+        shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
+        (root / "etc/pip.conf").write_text("[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n")
+        shutil.rmtree(root / "var/cache/apt")
+        with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
+            self.run("import", "-", BASE, stdin=tar.stdout)
+        shutil.rmtree(root)
+
+
+class Cluster:
+    """A network, a volume and the containers on them; `close` takes all of it away."""
+
+    def __init__(self, podman: Podman, volume: Path) -> None:
+        self.podman = podman
+        self.volume = volume
+        self.network = f"paddle-{uuid.uuid4().hex[:8]}"
+        self.uid = str(uuid.uuid4())
+        self.pods: list[str] = []
+        volume.mkdir()
+        os.chown(volume, 1000, 1000)
+        # Where pytest keeps its folders only their owner may enter.
+        for folder in volume.parents:
+            if folder.stat().st_uid == 0 and not folder.stat().st_mode & 0o001:
+                folder.chmod(folder.stat().st_mode | 0o011)
+        podman.run("network", "create", "--internal", self.network)
+
+    def start(self, job: dict[str, Any], index: int | None = None) -> str:
+        """Starts a pod of the Job as its controller would; returns the container's name."""
+        container = job["spec"]["template"]["spec"]["containers"][0]
+        pod = job["spec"]["template"]["spec"]
+        object_name = job["metadata"]["name"]
+        host = f"{object_name}-{0 if index is None else index}"
+        name = f"{host}-{uuid.uuid4().hex[:6]}"
+        fields = {
+            "metadata.labels['batch.kubernetes.io/controller-uid']": self.uid,
+            "metadata.labels['batch.kubernetes.io/job-name']": object_name,
+            "metadata.name": name,
+        }
+        arguments: list[str] = ["run", "--detach", "--name", name, "--hostname", host, "--network", self.network]
+        arguments += ["--network-alias", host, "--network-alias", f"{host}.{pod.get('subdomain', 'none')}"]
+        arguments += ["--user", f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"]
+        arguments += ["--cap-drop", "all", "--security-opt", "no-new-privileges", "--workdir", container["workingDir"]]
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        arguments += ["--read-only", "--read-only-tmpfs=false"]
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        for mount in container["volumeMounts"]:
+            volume = volumes[mount["name"]]
+            if "persistentVolumeClaim" in volume:
+                arguments += ["--volume", f"{self.volume}:{mount['mountPath']}"]
+            elif volume["emptyDir"].get("medium") == "Memory":
+                arguments += ["--tmpfs", f"{mount['mountPath']}:rw,mode=1777"]
+            else:
+                empty = self.volume.parent / "empty" / name / mount["name"]
+                empty.mkdir(parents=True)
+                empty.chmod(0o777)
+                arguments += ["--volume", f"{empty}:{mount['mountPath']}"]
+        for variable in container["env"]:
+            value = variable.get("value")
+            path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+            if path == "status.podIP":
+                continue  # Known only when it runs: start.sh gets it from the shell below.
+            arguments += ["--env", f"{variable['name']}={fields[path] if value is None else value}"]
+        if index is not None:
+            arguments += ["--env", f"JOB_COMPLETION_INDEX={index}"]
+        shell = 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"'
+        self.podman.run(*arguments, IMAGE, "/bin/sh", "-c", shell, "sh", *container["command"], *container.get("args", ()))
+        self.pods.append(name)
+        return name
+
+    def wait(self, name: str, timeout: float) -> int:
+        return int(self.podman.run("wait", name, timeout=timeout).stdout)
+
+    def logs(self, name: str) -> str:
+        done = self.podman.run("logs", name)
+        return done.stdout + done.stderr
+
+    def address(self, name: str) -> str:
+        networks = json.loads(self.podman.run("inspect", name).stdout)[0]["NetworkSettings"]["Networks"]
+        return str(networks[self.network]["IPAddress"])
+
+    def close(self) -> None:
+        for name in self.pods:
+            print(f"--- the end of {name}'s log:\n{self.logs(name)[-3000:]}")
+            self.podman.run("rm", "--force", "--time", "0", name, check=False)
+        self.podman.run("network", "rm", "--force", self.network, check=False)
+
+
+def until(what: str, condition: Any, timeout: float) -> None:
+    """Waits for `condition()` to hold."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {timeout} s"
+        time.sleep(0.2)
+
+
+def jobs(folder: Path, job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The data Job and the training Job of a job file, as `paddle-aws manifests` writes them."""
+    out = folder / "dist"
+    command = [PROJECT / ".venv/bin/paddle-aws", "manifests", job_file, "--out", out, "--outputs", folder / "none.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    documents = [document for path in sorted(out.iterdir()) for document in yaml.safe_load_all(path.read_text())]
+    found = [document for document in documents if document["kind"] == "Job"]
+    data = next(job for job in found if "-data-" in job["metadata"]["name"])
+    return data, next(job for job in found if job is not data)

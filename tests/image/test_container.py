@@ -1,0 +1,123 @@
+"""The image, built for real and run for real: three containers with addresses of their own train together."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from containers import IMAGE, PROJECT, Cluster, Podman, jobs, until
+from paddle_node import contract
+from paddle_node.contract import JobFolder
+
+pytestmark = [pytest.mark.container, pytest.mark.slow]
+PASSES = 3
+
+
+def inside(podman: Podman, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """A command in a container as the pods have it: read-only root, no rights, the image's own user."""
+    flags = ["--rm", "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--network", "none", "--tmpfs", "/tmp"]
+    return podman.run("run", *flags, IMAGE, *command, check=check)
+
+
+def test_labels_user_and_size(podman: Podman) -> None:
+    found = json.loads(podman.run("image", "inspect", IMAGE).stdout)[0]
+    assert found["User"] == f"{contract.UID}:{contract.GID}"
+    labels = found["Labels"]
+    assert labels["org.opencontainers.image.title"] == "paddle-aws trainer"
+    assert labels["org.opencontainers.image.version"] == "0.1.0"
+    assert len(labels["org.opencontainers.image.revision"].removesuffix("-dirty")) == 40
+    assert labels["dev.paddle-aws.requirements"] == "trainer_image/requirements.lock"
+    print(f"image: {found['Size'] / 1e6:.0f} MB unpacked")
+    assert found["Size"] < 1e9
+
+
+def test_who_it_runs_as_and_what_it_may_write(podman: Podman) -> None:
+    assert inside(podman, "id", "-u").stdout.strip() == "1000"
+    refused = inside(podman, "touch", "/home/paddle/x", "/opt/paddle/x", "/x", check=False)
+    assert refused.stderr.count("Read-only file system") == 3
+    # Nothing belongs to the user, so that not even a writable root would let a job change the program.
+    owned = inside(podman, "find", "/opt", "/usr/local", "(", "-user", "1000", "-o", "-perm", "-002", "!", "-type", "l", ")")
+    assert owned.stdout == ""
+
+
+def test_what_a_save_shells_out_to_is_there(podman: Podman) -> None:
+    """Without bash, mkdir, rm and cat a save hangs, or a job trains on nothing and ends with 0."""
+    for program in ("bash", "mkdir", "rm", "cat"):
+        assert inside(podman, "sh", "-c", f"command -v {program}").stdout.strip()
+
+
+def test_no_leftovers(podman: Podman) -> None:
+    found = inside(
+        podman, "find", "/opt/paddle", "(", "-name", "__pycache__", "-o", "-name", "*.tsv", "-o", "-name", "*.lock", ")"
+    )
+    assert found.stdout == ""
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    """The shipped job.yaml with a source on the volume: no AWS is near."""
+    job = yaml.safe_load((PROJECT / "job.yaml").read_text())
+    job["data"]["source"] = "/home/jobpath/sample.tsv"
+    job["passes"] = PASSES
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def split(cluster: Cluster, tmp_path: Path, job_file: Path) -> tuple[JobFolder, dict]:
+    """Runs the data Job; returns the folder and the training Job."""
+    sample = cluster.volume / "sample.tsv"
+    subprocess.run([sys.executable, PROJECT / "examples/quick_start/make_sample.py", sample], check=True)
+    sample.chmod(0o644)
+    data, training = jobs(tmp_path, job_file)
+    pod = cluster.start(data)
+    assert cluster.wait(pod, 120) == 0, cluster.logs(pod)
+    return JobFolder(cluster.volume / "quick-start"), training
+
+
+def metrics(folder: JobFolder, trainer: int) -> list[dict]:
+    path = folder.metrics(trainer)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def whole_model(folder: JobFolder) -> None:
+    assert folder.done(PASSES - 1).exists()
+    for trainer in range(3):
+        shard = json.loads(folder.data_manifest.read_text())["shards"][trainer]
+        last = metrics(folder, trainer)[-1]
+        assert last["pass"] == PASSES - 1
+        assert last["records"] == sum(file["records"] for file in shard["files"]), "each trainer read its whole shard"
+        assert last["loss"] < metrics(folder, trainer)[0]["loss"]
+    owners = {path.stat().st_uid for path in folder.output.rglob("*")}
+    assert owners == {contract.UID}
+
+
+def test_three_containers_train_together(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
+    folder, training = split(cluster, tmp_path, job_file)
+    pods = [cluster.start(training, index) for index in range(3)]
+    assert len({cluster.address(pod) for pod in pods}) == 3
+    until(
+        "a healthy pod", lambda: cluster.podman.run("exec", pods[1], contract.PROBE_ENTRY_POINT, check=False).returncode == 0, 60
+    )
+    codes = [cluster.wait(pod, 240) for pod in pods]
+    assert codes == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
+    whole_model(folder)
+
+
+def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
+    folder, training = split(cluster, tmp_path, job_file)
+    pods = [cluster.start(training, index) for index in range(3)]
+    until("the first pass", lambda: folder.done(0).exists(), 120)
+    cluster.podman.run("kill", "--signal", "KILL", pods[1])
+    # The Job's controller makes a new pod under the same index; it has another address.
+    pods[1] = cluster.start(training, 1)
+    codes = [cluster.wait(pod, 300) for pod in pods]
+    assert codes == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
+    whole_model(folder)
+    assert metrics(folder, 0)[-1]["attempt"] > metrics(folder, 0)[0]["attempt"], (
+        "the kill came in the middle, so there is a second attempt"
+    )
