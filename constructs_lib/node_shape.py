@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 GPU_LABEL = "paddle-aws/gpu"
+EFA_LABEL = "paddle-aws/efa"
 GPU_TAINT = "nvidia.com/gpu"
 
 
@@ -32,7 +33,7 @@ class NodeShape:
         labels: Kubernetes labels.
         taints: Kubernetes taints.
         placement_group: close together in one zone.
-        efa: an Elastic Fabric Adapter on the first network card.
+        efa: an Elastic Fabric Adapter on the first network card, and label `paddle-aws/efa=true`.
         key_pair: EC2 key pair for SSH; None: Session Manager only.
         ssh_from: CIDRs that may connect to port 22.
     """
@@ -50,8 +51,9 @@ class NodeShape:
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """The labels, with the one that `gpu` adds."""
-        return {**self.labels, **({GPU_LABEL: "true"} if self.gpu else {})}
+        """The labels, with those by which the device plugins find their nodes."""
+        ours = {GPU_LABEL: self.gpu, EFA_LABEL: self.efa}
+        return {**self.labels, **{label: "true" for label, wanted in ours.items() if wanted}}
 
     @property
     def all_taints(self) -> tuple[NodeTaint, ...]:

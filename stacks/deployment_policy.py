@@ -270,13 +270,13 @@ def _network(spec: ClusterSpec) -> Iterator[Statement]:
     )
     yield Statement("EndpointName", "the endpoint's name in the zone", ("route53:ChangeResourceRecordSets",), (zones,))
     if not spec.zone.existing:
+        yield Statement("NewZone", "a zone that does not exist has no ARN yet", ("route53:CreateHostedZone",))
         yield Statement(
             "Zone",
             "the private zone",
             (
                 "route53:AssociateVPCWithHostedZone",
                 "route53:ChangeTagsForResource",
-                "route53:CreateHostedZone",
                 "route53:DeleteHostedZone",
                 "route53:UpdateHostedZoneComment",
             ),

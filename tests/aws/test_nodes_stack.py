@@ -70,7 +70,7 @@ def test_ssh_is_opened_to_the_named_ranges_alone(variant: Any) -> None:
 
 def test_gpu_nodes_are_labelled_tainted_and_have_the_nvidia_image(variant: Any) -> None:
     (group,) = [g for g in variant("gpu").resources("AWS::EKS::Nodegroup") if g["AmiType"] == "AL2023_x86_64_NVIDIA"]
-    assert (group["CapacityType"], group["Labels"]) == ("SPOT", {"paddle-aws/gpu": "true"})
+    assert (group["CapacityType"], group["Labels"]) == ("SPOT", {"paddle-aws/gpu": "true", "paddle-aws/efa": "true"})
     assert group["Taints"] == [{"Key": "nvidia.com/gpu", "Value": "true", "Effect": "NO_SCHEDULE"}]
     assert group["NodeRepairConfig"] == {"Enabled": False}
 
