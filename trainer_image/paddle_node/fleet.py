@@ -31,6 +31,7 @@ from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.network import Model, embedding, ids, label, number, pooled
 from paddle_node.shard import Parser, Reader, Record, lines
+from paddle_node.timeline import Timeline
 
 __all__ = ["Evaluated", "Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
@@ -65,6 +66,8 @@ class Job:
     """This process's part in the job."""
 
     def __init__(self, environ: Mapping[str, str], parse: Parse, reader: Reader) -> None:
+        self.timeline = Timeline()
+        self.timeline.mark("the peers came and the program was loaded")
         self.parse = parse
         self._reader = reader
         self.node = environment.parse(environ)
@@ -98,7 +101,9 @@ class Job:
         self._agreed.append(agreement)
         if self._session is None:
             return agreement.wait()
-        return agreement.reach(self._session, lambda: count(self._checked()), merge)
+        value = agreement.reach(self._session, lambda: count(self._checked()), merge)
+        self.timeline.mark(f"{name} was agreed")
+        return value
 
     def run(
         self,
@@ -217,6 +222,7 @@ class Job:
     def _train(self, engine: Engine, sample: Sampler, batch: int) -> NoReturn:
         from paddle_node.training import Training
 
+        self.timeline.mark("the network was built")
         Training(self, engine, sample, batch, self._shard()).run()
         leave(ExitCode.DONE)
 

@@ -29,6 +29,8 @@ class Position:
     total: float = 0.0
     """Sum of the losses of the trained records."""
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of this process, all threads: far below `seconds` on a machine that others use too."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,18 +90,26 @@ class Feeder:
 
     def __init__(self, program: Any, names: Collection[str] | None = None) -> None:
         inputs = [variable for variable in program.list_vars() if variable.is_data]
-        self._inputs = [variable for variable in inputs if names is None or variable.name in names]
+        # Read once: each look at a Paddle variable's property crosses into C++.
+        self._inputs = [
+            (variable.name, np.float32 if variable.dtype == paddle.float32 else np.int64, variable.lod_level, variable.shape[1:])
+            for variable in inputs
+            if names is None or variable.name in names
+        ]
         self._place = paddle.CPUPlace()
 
     def feed(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return {variable.name: self._tensor(variable, [sample[variable.name] for sample in samples]) for variable in self._inputs}
+        return {
+            name: self._sequences([sample[name] for sample in samples], kind)
+            if lod_level
+            else np.array([sample[name] for sample in samples], dtype=kind).reshape([len(samples), *shape])
+            for name, kind, lod_level, shape in self._inputs
+        }
 
-    def _tensor(self, variable: Any, values: Sequence[Any]) -> Any:
-        kind = np.float32 if variable.dtype == paddle.float32 else np.int64
-        if not variable.lod_level:
-            return np.asarray(values, dtype=kind).reshape([len(values), *variable.shape[1:]])
+    def _sequences(self, values: Sequence[Any], kind: Any) -> Any:
         tensor = paddle.base.core.LoDTensor()
-        flat = np.fromiter((item for value in values for item in value), dtype=kind).reshape(-1, 1)
+        lengths = [len(value) for value in values]
+        flat = np.fromiter(chain.from_iterable(values), dtype=kind, count=sum(lengths)).reshape(-1, 1)
         tensor.set(flat, self._place)
-        tensor.set_recursive_sequence_lengths([[len(value) for value in values]])
+        tensor.set_recursive_sequence_lengths([lengths])
         return tensor

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ class Shard:
         self.files = files
         self.expected = expected
         self._reader = reader
+        self._kept: list[Record] | None = None
 
     def __iter__(self) -> Iterator[Record]:
         """The records as they lie in the files."""
@@ -66,15 +68,23 @@ class Shard:
     def shuffled(self, *order: int) -> Iterator[Record]:
         """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
         randomness = random.Random("/".join(map(str, order)))
-        window: list[Record] = []
-        for record in self:
-            window.append(record)
-            if len(window) == WINDOW:
-                randomness.shuffle(window)
-                yield from window
-                window.clear()
-        randomness.shuffle(window)
-        yield from window
+        for window in self._windows():
+            shuffled = list(window)
+            randomness.shuffle(shuffled)
+            yield from shuffled
+
+    def _windows(self) -> Iterator[list[Record]]:
+        """A shard that fits into one window is read once, and kept."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        records = iter(self)
+        window = list(islice(records, WINDOW))
+        if len(window) < WINDOW:
+            self._kept = window
+        while window:
+            yield window
+            window = list(islice(records, WINDOW))
 
     def check(self, read: int, used: int) -> None:
         """Raises `Failure` where a pass has not read what the shard must have, or could use none of it."""

@@ -44,11 +44,13 @@ class Training:
         self._shard = shard
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
+        self._stepped = False
 
     def run(self) -> None:
         """From the newest complete pass, or the interrupted one behind it, to the last."""
         signal.signal(signal.SIGTERM, self._stop)
         self._engine.connect(self._session)
+        self._job.timeline.mark("all pods were connected")
         if self._job.resume_from is not None:
             if self._first:
                 passes.verify(self._job.resume_from)
@@ -75,7 +77,7 @@ class Training:
 
     def _train(self, number: int, begin: Position) -> tuple[Position, int]:
         """The records of a pass behind `begin`, to the end or to SIGTERM: where it came, and in how many steps."""
-        began = time.monotonic()
+        began, cpu_began = time.monotonic(), time.process_time()
         order = islice(self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id), begin.read, None)
         parser = Parser(self._job.parse)
         read, trained, total, steps = begin.read, begin.trained, begin.total, 0
@@ -86,11 +88,16 @@ class Training:
             samples = [self._sample(value) for value in parser.values(records)]
             if samples or self._engine.lockstep:
                 total += len(samples) * self._step(samples, number, read)
+                if not self._stepped:
+                    self._stepped = True
+                    self._job.timeline.mark("parameters were loaded and a batch trained")
+                    print(self._job.timeline.said(), flush=True)
                 steps += 1
             read, trained = read + len(records), trained + len(samples)
             self._session.progress(number, read // self._batch)
         parser.check(read - begin.read, self._shard.name)
-        return Position(read, trained, total, begin.seconds + time.monotonic() - began), steps
+        seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
+        return Position(read, trained, total, begin.seconds + seconds, begin.cpu_seconds + cpu_seconds), steps
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._engine.lockstep:
@@ -173,6 +180,7 @@ class Training:
             "records": position.read,
             "skipped": position.read - position.trained,
             "seconds": round(position.seconds, 3),
+            "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
         }
         file = self._folder.metrics(self._session.trainer_id)

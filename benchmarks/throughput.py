@@ -1,0 +1,135 @@
+"""Training under the supervisor against bare Paddle processes, and where the time to the first batch goes.
+
+Both train quick_start on the same shards with as many processes, in turn in one run, each first as often as second.
+Records a second are counted from first to last batch of each pass, saves left out on both sides; the first pass
+warms up. On a machine that others use as well the clock says little about either: so the trainers' processor time a
+record is compared, too. Target: at least 0.98.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT / "tests/fleet"))
+from training_job import PADDLE, TrainingJob  # noqa: E402
+
+LINE = "first batch: "
+
+
+def supervised(place, options, lines):
+    job = TrainingJob(place, pods=options.pods, PASSES=str(options.passes))
+    job.split(job.make_sample("--lines", str(lines)))
+    began = time.time()
+    job.start()
+    try:
+        assert job.wait(600) == [0] * options.pods, job.said()
+    finally:
+        job.end()
+    metrics = [job.metrics(trainer) for trainer in range(options.pods)]
+    said = [line for log in job.logs for line in log.read_text(errors="replace").splitlines() if LINE in line]
+    starts = [json.loads(line[line.index("{") :]) for line in said]
+    return job, Speed.of(metrics), [first_batch(began, start) for start in starts]
+
+
+def first_batch(began, start):
+    parts = {key: value for key, value in start.items() if key not in ("began", "seconds")}
+    return {"the supervisor started it": round(start["began"] - began, 3), **parts}
+
+
+def bare(place, options, shards, vocabulary):
+    place.mkdir()
+    number = os.getpid() % 200 + 1
+    addresses = [f"127.240.{number}.{index + 1}" for index in range(options.pods)]
+    base = {
+        **os.environ,
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"{address}:7164" for address in addresses),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{address}:7165" for address in addresses),
+        "PADDLE_TRAINERS_NUM": str(options.pods),
+        "FLAGS_LAUNCH_BARRIER": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+    processes, logs = [], []
+    for role, port in (("PSERVER", "7164"), ("TRAINER", "7165")):
+        for index, address in enumerate(addresses):
+            mine = {"TRAINING_ROLE": role, "POD_IP": address, "PADDLE_PORT": port}
+            if role == "TRAINER":
+                mine["PADDLE_TRAINER_ID"] = str(index)
+            log = place / f"{role}-{index}.log"
+            command = [PADDLE, PROJECT / "benchmarks/bare_paddle/train.py", shards(index), vocabulary, place, str(options.passes)]
+            with log.open("w") as stream:
+                processes.append(subprocess.Popen(command, env=base | mine, cwd=place, stdout=stream, stderr=subprocess.STDOUT))
+            logs.append(log)
+        # As the tutorials do: nobody knows when a pserver is ready.
+        time.sleep(8 if role == "PSERVER" else 0)
+    try:
+        for process in processes:
+            assert process.wait(600) == 0, "\n".join(log.read_text()[-2000:] for log in logs)
+    finally:
+        for process in processes:
+            process.kill()
+    found = [[json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"pass"')] for log in logs]
+    return Speed.of([trainer for trainer in found if trainer])
+
+
+@dataclass
+class Speed:
+    """Of training, without saves."""
+
+    by_clock: float
+    """Records a second of all trainers together, by the slowest trainer of each pass."""
+    by_processor: float
+    """Records a second of processor time."""
+
+    @classmethod
+    def of(cls, trainers):
+        counted = [trainer[1:] for trainer in trainers]
+        records = sum(each["records"] for trainer in counted for each in trainer)
+        seconds = sum(max(each["seconds"] for each in trained) for trained in zip(*counted, strict=True))
+        return cls(records / seconds, records / sum(each["cpu_seconds"] for trainer in counted for each in trainer))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--pods", type=int, default=3)
+    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--lines", type=int, default=20_000)
+    options = parser.parse_args()
+    clock, processor, starts = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        # Once for the shards and the vocabulary; not counted.
+        job, _, _ = supervised(Path(folder) / "first", options, options.lines)
+        vocabulary = next((job.folder.output / "agreed").glob("*.json"))
+        for number in range(options.rounds):
+            for side in ("ours", "theirs") if number % 2 == 0 else ("theirs", "ours"):
+                place = Path(folder) / f"{side}-{number}"
+                if side == "ours":
+                    _, ours, start = supervised(place, options, options.lines)
+                    starts += start
+                else:
+                    theirs = bare(place, options, job.folder.shard, vocabulary)
+            clock.append(ours.by_clock / theirs.by_clock)
+            processor.append(ours.by_processor / theirs.by_processor)
+            print(
+                f"round {number}: supervised {ours.by_clock:7.0f} records/s, bare {theirs.by_clock:7.0f}, ratio {clock[-1]:.3f};"
+                f" a second of processor time {ours.by_processor:7.0f} and {theirs.by_processor:7.0f}, ratio {processor[-1]:.3f}",
+                flush=True,
+            )
+    print(f"supervised against bare, median of {options.rounds} rounds (target at least 0.98):")
+    print(f"  {statistics.median(clock):.3f} by the clock, {statistics.median(processor):.3f} by processor time")
+    print("pod start to first batch, median of all pods, in seconds:")
+    for part in starts[0]:
+        print(f"  {statistics.median(start[part] for start in starts):6.2f}  {part}")
+    print(f"  {statistics.median(sum(start.values()) for start in starts):6.2f}  in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Where the time between the start of a trainer and its first batch goes.
+
+Promises: costs a clock reading a mark; says it once, in one line of the log that people and benchmarks/ read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+LINE = "first batch: "
+
+
+class Timeline:
+    """Marks in the order in which they are made; each names what has just ended."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[str, float]] = []
+
+    def mark(self, name: str) -> None:
+        """What `name` says has ended now."""
+        self._marks.append((name, time.time()))
+
+    def said(self) -> str:
+        """One line; the seconds of each part add up to the whole."""
+        began = _process_began()
+        parts, last = {}, began
+        for name, when in self._marks:
+            parts[name] = round(when - last, 3)
+            last = when
+        return f"{LINE}{json.dumps({'began': round(began, 3), 'seconds': round(last - began, 3), **parts})}"
+
+
+def _process_began() -> float:
+    """When the kernel started this process, to a hundredth of a second."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    with Path("/proc/uptime").open() as uptime:
+        up = float(uptime.read().split()[0])
+    return time.time() - up + ticks / os.sysconf("SC_CLK_TCK")
