@@ -40,6 +40,12 @@ lint: setup  ## ruff and mypy
 manifests: setup  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
+image: setup  ## build the trainer image (docker or podman)
+	@$(RUN) $(BIN)/python -m operations.image build
+
+push: setup  ## push it to the deployed repository, and write its digest to image.json
+	@$(RUN) $(BIN)/python -m operations.image push
+
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
 
@@ -55,6 +61,7 @@ COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe 
 lock: setup  ## resolve the lock files anew, from the ranges
 	@$(COMPILE) --extra dev -o requirements/project.lock pyproject.toml
 	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
+	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
