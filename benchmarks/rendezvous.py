@@ -1,6 +1,6 @@
 """How long until N pods know each other, and what it costs: index, pod-list, and the tutorials' polling.
 
-    python benchmarks/rendezvous.py [--pods 3 100 1000 10000] [--write docs/rendezvous.json]
+    python benchmarks/rendezvous.py [--pods 3 100 1000 10000] [--write docs/rendezvous.md]
 
 Everything runs on loopback. What is real: `index` is the supervisors' own hub with N real TCP connections that say
 what a supervisor says (in two processes, one for all N members); `pod-list` is the pods' own discovery, official
@@ -11,7 +11,8 @@ them, and seconds are those of the sample: a real server with N clients is slowe
 unless all run) for the same pods, start times and bytes an answer.
 
 All pods but the last are there when the clock starts; the last comes when the others wait. Seconds are from the last
-pod's start to the moment when every (sampled) pod may start its processes.
+pod's start to the moment when every (sampled) pod knows all peers; with pod-list, what index measures comes on top.
+The changes that a watch carries while the other pods come up are left out, in favour of pod-list.
 """
 
 from __future__ import annotations
@@ -61,7 +62,24 @@ def main() -> None:
                 flush=True,
             )
     if options.write:
-        options.write.write_text(json.dumps(rows, indent=1) + "\n")
+        options.write.write_text(page(rows))
+
+
+def page(rows: list[dict]) -> str:
+    """The rows as a page; what they mean is this file's first paragraph."""
+    title, _, text = __doc__.partition("\n")
+    lines = [
+        f"# {title}",
+        "",
+        "Written by `python benchmarks/rendezvous.py --write docs/rendezvous.md`; load of the machine then: ",
+    ]
+    lines[-1] += f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores."
+    lines += ["", text.strip().partition("\n\n")[2], ""]
+    lines += ["| pods | how | API requests | MB | seconds | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        megabytes, seconds = f"{row['bytes'] / 1e6:,.2f}", f"{row['seconds']:.2f}"
+        lines.append(f"| {row['pods']:,} | {row['how']} | {row['requests']:,} | {megabytes} | {seconds} | {row['note']} |")
+    return "\n".join(lines) + "\n"
 
 
 # Index: the hub.

@@ -115,6 +115,7 @@ def test_trainers_in_different_barriers_end_the_attempt(hub_of_two):
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["the wait", "the end"])
 def test_nobody_waits_for_a_trainer_that_has_ended(hub_of_two, first):
     async def scene():
@@ -181,6 +182,7 @@ def test_a_restarted_pod_ends_the_attempt_and_the_next_one_waits_for_both(hub_of
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 def test_a_pod_that_was_replaced_and_comes_back_is_sent_away(hub_of_two):
     async def scene():
         async with hub_of_two as scene:

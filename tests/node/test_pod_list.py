@@ -70,6 +70,7 @@ def test_ipv6(tmp_path):
     assert (node.trainer_id, coordinator) == (1, "fd00::9")
 
 
+@pytest.mark.slow
 def test_waits_for_exactly_n_and_asks_once(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -92,6 +93,7 @@ def test_pods_that_ended_or_will_end_or_are_another_runs_do_not_count(api, tmp_p
     assert identified(discovery(api, tmp_path))[0].trainer_id == 1
 
 
+@pytest.mark.slow
 def test_more_than_n_is_not_n(api, tmp_path):
     three(api)
     api.put("pod-d", "10.0.0.11")
@@ -99,6 +101,7 @@ def test_more_than_n_is_not_n(api, tmp_path):
     assert identified(discovery(api, tmp_path))[0].trainer_id == 0
 
 
+@pytest.mark.slow
 def test_the_missing_pod_is_named_with_kubernetes_own_reason(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -113,6 +116,7 @@ def test_the_missing_pod_is_named_with_kubernetes_own_reason(api, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_job_name_is_suspected(api, tmp_path):
     with pytest.raises(Failure, match=r"this pod \(pod-b\) is not among the 0 pods of job-name=job"):
         identified(discovery(api, tmp_path, deadline="0.5"))
@@ -142,6 +146,7 @@ def test_no_account_at_all(api, tmp_path):
     assert failure.value.code == 2
 
 
+@pytest.mark.slow
 def test_a_certificate_of_another_authority_is_not_trusted(api, tmp_path):
     three(api)
     with pytest.raises(Failure, match="its certificate is not signed by the mounted CA"):
@@ -164,6 +169,7 @@ def test_a_slow_server(api, tmp_path):
     assert identified(discovery(api, tmp_path))[0].trainer_id == 1
 
 
+@pytest.mark.slow
 def test_a_cut_watch_goes_on_where_it_was(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -173,6 +179,7 @@ def test_a_cut_watch_goes_on_where_it_was(api, tmp_path):
     assert api.requests == {"list": 1, "watch": 2}
 
 
+@pytest.mark.slow
 def test_a_watch_that_fell_behind_lists_again(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -190,6 +197,7 @@ def test_a_watch_that_fell_behind_lists_again(api, tmp_path):
     assert api.requests["list"] == 2
 
 
+@pytest.mark.slow
 def test_a_replaced_pod_moves_the_ids_and_resting_asks_nothing(api, tmp_path):
     three(api)
     found = discovery(api, tmp_path)

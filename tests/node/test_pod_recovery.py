@@ -23,6 +23,7 @@ def test_three_pods_train_and_exit_with_0(job):
     assert not list(pods.folder.run_state.glob("lease-00002*"))
 
 
+@pytest.mark.slow
 def test_one_pod_alone_needs_no_service(job):
     pods = job(count=1, stand_in={"waits": True})
     pods.start()
@@ -121,6 +122,7 @@ def test_attempts_that_complete_a_pass_are_not_counted(job):
     assert pods.values(2) == pods.undisturbed
 
 
+@pytest.mark.slow
 def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
     pods.start()
@@ -128,6 +130,7 @@ def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     assert "trainer 1 ended with 65 (BAD_DATA) of job-1.job, which another attempt cannot change" in pods.log(2)
 
 
+@pytest.mark.slow
 def test_no_success_without_the_last_pass(job):
     pods = job(stand_in={"forget_done": 1}, ATTEMPTS="1")
     pods.start()
@@ -162,6 +165,7 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
     assert pods.values(2) == pods.undisturbed
 
 
+@pytest.mark.slow
 def test_sigterm_while_waiting_for_peers(job):
     pods = job()
     pods.start(0, 1)

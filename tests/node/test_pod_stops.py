@@ -23,6 +23,7 @@ def test_a_trainer_that_does_not_leave_is_ended_when_the_grace_period_is_over(jo
     assert 1.0 < time.monotonic() - began < 3.5
 
 
+@pytest.mark.slow
 def test_orphans_are_reaped(job):
     pods = job(count=1, stand_in={"orphans": True, "passes": 1, "steps": 12})
     pods.start()
@@ -68,6 +69,7 @@ def small_volume(tmp_path):
     subprocess.run(["umount", "-l", volume], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume):
     pods = job(count=1)
     shutil.move(tmp_path / "jobs/job", small_volume / "job")
@@ -81,6 +83,7 @@ def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume)
     assert "Traceback" not in pods.log(0)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_pod_outlives_it(job):
     pods = job(count=1, stand_in={"passes": 50})
     pods.start()
