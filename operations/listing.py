@@ -10,6 +10,7 @@ from operations.errors import explained
 from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, console, say, span, table
 
 if TYPE_CHECKING:
+    from operations.cluster import Cluster, Object
     from operations.job_view import JobView
 
 
@@ -71,7 +72,3 @@ def _row(view: JobView) -> tuple[str, ...]:
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
     since = age(job.created) if job is not None else ""
     return (view.name, view.phase, pods, ran, since, view.namespace, view.reason)
-
-
-if TYPE_CHECKING:
-    from operations.cluster import Cluster, Object

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from operations.errors import explained
+from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
 from operations.screen import Context, Namespace, say
+
+if TYPE_CHECKING:
+    from operations.cluster import Cluster
+    from operations.volume_access import VolumeAccess
 
 
 def logs(
@@ -16,6 +21,10 @@ def logs(
     rank: Annotated[str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")] = "all",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
     of: Annotated[Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")] = "training",
+    volume: Annotated[
+        Literal["train", "server"] | None,
+        typer.Option(help="Read train.log or server.log on the volume instead; they outlive the pods."),
+    ] = None,
     tail: Annotated[int | None, typer.Option(min=0, help="Only this many last lines of each pod.")] = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -23,6 +32,7 @@ def logs(
     """Show a job's logs, all ranks interleaved in order of time.
 
     With --follow they come as they are written, across lost connections and replaced pods, until the job ends.
+    With --volume they are read off the volume by a small pod, also when the job's pods are gone.
 
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
@@ -34,6 +44,11 @@ def logs(
 
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         cluster = Cluster.connect(context, say)
+        if volume is not None:
+            if follow or of == "data":
+                raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
+            _of_volume(cluster, which.name, which.namespace, volume, log_stream.ranks(rank), tail)
+            return
         # A name that is mistyped is told at once.
         view(cluster, which.name, which.namespace)
         if follow:
@@ -43,3 +58,34 @@ def logs(
         show = log_stream.printer()
         for line in log_stream.past(cluster, which.name, which.namespace, chosen, tail):
             show(line)
+
+
+def _of_volume(cluster: Cluster, job: str, namespace: str, log: str, ranks: frozenset[int] | None, tail: int | None) -> None:
+    """One rank after the other: their lines have no common time."""
+    from operations.log_stream import Line, printer
+    from operations.volume_access import BLOCK, VolumeAccess
+
+    show = printer()
+    with VolumeAccess(cluster, job, namespace, write=False, say=say) as volume:
+        files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
+        found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
+        if not found:
+            raise BadInput(f"job {job} has no {log}.log on the volume: no pod of it has begun to train yet")
+        for rank, name in found:
+            if ranks is not None and rank not in ranks:
+                continue
+            for text in _lines(volume, f"output/{name}", files[name], BLOCK, tail):
+                show(Line("", f"trainer {rank}", text, rank))
+
+
+def _lines(volume: VolumeAccess, path: str, size: int, block: int, tail: int | None) -> Iterator[str]:
+    if tail is not None:
+        # The end of a log that is larger than a block holds more lines than anybody asks for.
+        yield from volume.read(path, -min(size, block) if size else 0).decode(errors="replace").splitlines()[-tail or size :]
+        return
+    rest = b""
+    for offset in range(0, size, block):
+        *whole, rest = (rest + volume.read(path, offset, min(block, size - offset))).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")

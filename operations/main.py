@@ -6,11 +6,15 @@ import typer
 
 from operations.cancel import cancel
 from operations.delete import delete
+from operations.kubeconfig import eks_token, kubeconfig
 from operations.listing import list_jobs
 from operations.logs import logs
 from operations.manifests import manifests
+from operations.results import results
+from operations.resume import resume
 from operations.status import status
 from operations.submit import submit
+from operations.upload import upload
 from operations.wait import wait
 
 app = typer.Typer(
@@ -27,6 +31,11 @@ app.command()(logs)
 app.command()(wait)
 app.command()(cancel)
 app.command()(delete)
+app.command()(results)
+app.command()(resume)
+app.command()(upload)
+app.command()(kubeconfig)
+app.command("eks-token", hidden=True)(eks_token)
 
 
 def main() -> None:

@@ -65,7 +65,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable
     rights = set(right)
     for number, column in enumerate(columns):
         last = number == len(columns) - 1
-        made.add_column(column, justify="right" if column in rights else "left", overflow="fold", no_wrap=not last)
+        # A column without a name is a picture: what does not fit is cut, words are folded.
+        picture = not column
+        made.add_column(
+            column,
+            justify="right" if column in rights else "left",
+            overflow="crop" if picture else "fold",
+            no_wrap=picture or not last,
+        )
     for row in rows:
         made.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     return made

@@ -33,3 +33,19 @@ def upload_file(client: Any, file: Path, address: str) -> bool:
         sent = bucket_upload.put(client, file, Address.parse(address), progress)
     say(f"{file} {'is uploaded to' if sent else 'lies already at'} {address} ({decimal(size)})")
     return sent
+
+
+def upload_files(client: Any, path: Path, address: str) -> str:
+    """Uploads a file, or a folder's files below `address`; returns the address that a job file would name."""
+    from rich.filesize import decimal
+
+    found = bucket_upload.files(path)
+    size = sum(file.stat().st_size for file, _ in found)
+    sent = 0
+    with bar(path.name, size) as progress:
+        for file, name in found:
+            where = address if path.is_file() else f"{address}/{name}"
+            sent += bucket_upload.put(client, file, Address.parse(where), progress)
+    there = len(found) - sent
+    say(f"{sent} of {len(found)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
+    return address if path.is_file() else f"{address}/"

@@ -18,6 +18,8 @@ from commands import Done
 from job_controller import JobController
 from kubernetes_api import KubernetesApi
 
+from rehearsal.cloud import Cloud
+
 PROJECT = Path(__file__).parents[2]
 OUTPUTS = {
     "paddle-storage": {
@@ -43,10 +45,11 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesA
 
 
 @pytest.fixture
-def controller(api: KubernetesApi) -> JobController:
+def controller(api: KubernetesApi) -> Iterator[JobController]:
     made = JobController(api)
     api.created = made
-    return made
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -57,6 +60,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """An emulated AWS account for a module's tests."""
+    with Cloud(project=PROJECT, state=tmp_path_factory.mktemp("cloud")) as started:
+        yield started
+
+
+@pytest.fixture
+def aws(account: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """The account as the commands see it: by AWS's own environment variables."""
+    for name, value in account.environment.items():
+        monkeypatch.setenv(name, value)
+    return account
 
 
 @pytest.fixture

@@ -5,9 +5,12 @@ Limits: pods live and die as `script` says, not by what their containers would d
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kubernetes_api import KubernetesApi, Object, now
@@ -38,7 +41,13 @@ class JobController:
     scripts: dict[str, Script] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    volume: Path | None = None
+    """What the helper pods mount: theirs is the one container that really runs."""
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
     def __call__(self, document: Object) -> None:
+        if document["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "reader":
+            self.serve(document)
         if document["kind"] != "Job":
             return
         component = document["metadata"]["labels"]["app.kubernetes.io/component"]
@@ -48,6 +57,26 @@ class JobController:
             self.run(pod, script)
         if script.status is None and script.code is not None:
             self.finish(document, script.code, script.message)
+
+    def serve(self, pod: Object) -> None:
+        """Runs the helper pod's own command, below `volume` instead of the mount."""
+        (container,) = pod["spec"]["containers"]
+        (mount,) = container["volumeMounts"]
+        folder, token, _ = container["args"]
+        below = str(self.volume) + folder.removeprefix(mount["mountPath"])
+        command = [sys.executable, *container["command"][1:], below, token, "0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        assert process.stdout is not None
+        port = process.stdout.readline().split()[-1]
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self.api.proxies[(namespace, name)] = f"http://127.0.0.1:{port}"
+        self.api.put("pods", pod | {"spec": pod["spec"] | {"nodeName": "node-1"}, "status": {"phase": "Running"}})
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
     def pod(self, job: Object, index: int) -> Object:
         template = job["spec"]["template"]

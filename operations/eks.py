@@ -1,0 +1,144 @@
+"""An EKS cluster's address and its tokens, as the aws CLI writes them into a kubeconfig."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from operations.aws import client
+from operations.errors import BadInput, Unreachable
+
+EXEC = "client.authentication.k8s.io/v1beta1"
+TOKEN_SECONDS = 60
+"""For which the signature is made; EKS takes a token for 15 minutes, whatever it says."""
+USED_FOR = timedelta(minutes=14)
+
+
+@dataclass(frozen=True)
+class EksCluster:
+    """What a kubeconfig needs to know."""
+
+    name: str
+    arn: str
+    endpoint: str
+    certificate_authority: str
+    public: bool
+
+
+def describe(name: str, region: str) -> EksCluster:
+    """The cluster; raises BadInput where there is none, Unreachable where it is not active yet."""
+    from botocore.exceptions import ClientError
+
+    try:
+        found = client("eks", region).describe_cluster(name=name)["cluster"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ResourceNotFoundException":
+            raise BadInput(
+                f"cluster {name} does not exist in {region}: deploy it, or correct name and region in cluster.yaml"
+            ) from None
+        raise
+    if found.get("status") not in ("ACTIVE", "UPDATING"):
+        raise Unreachable(f"cluster {name} is {found.get('status')}: wait until it is ACTIVE")
+    return EksCluster(
+        name=name,
+        arn=found["arn"],
+        endpoint=found["endpoint"],
+        certificate_authority=found.get("certificateAuthority", {}).get("data", ""),
+        public=bool(found.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True)),
+    )
+
+
+def write_kubeconfig(path: Path, cluster: EksCluster, region: str, alias: str | None) -> str:
+    """Merges the cluster into the file and returns the context's name; raises BadInput where the file is no kubeconfig."""
+    config = _read(path)
+    context = alias or cluster.arn
+    entries: dict[str, tuple[str, dict[str, Any]]] = {
+        "clusters": (
+            cluster.arn,
+            {"cluster": {"server": cluster.endpoint, "certificate-authority-data": cluster.certificate_authority}},
+        ),
+        "users": (cluster.arn, {"user": {"exec": _credential_program(cluster.name, region)}}),
+        "contexts": (context, {"context": {"cluster": cluster.arn, "user": cluster.arn}}),
+    }
+    for kind, (name, entry) in entries.items():
+        others = [other for other in config.get(kind) or [] if other.get("name") != name]
+        config[kind] = [*others, {"name": name, **entry}]
+    config["current-context"] = context
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    # Others may keep secrets in this file: nobody else may read it, not even for a moment.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        yaml.safe_dump(config, stream, sort_keys=False)
+    part.replace(path)
+    return context
+
+
+def _read(path: Path) -> dict[str, Any]:
+    empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "preferences": {}}
+    try:
+        found = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        return empty
+    except (OSError, ValueError, yaml.YAMLError):
+        found = False
+    if found is None:
+        return empty
+    if not isinstance(found, dict) or any(
+        not isinstance(found.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
+    ):
+        raise BadInput(f"{path} is no kubeconfig: move it away, or name another file with --file")
+    return found
+
+
+def _credential_program(name: str, region: str) -> dict[str, Any]:
+    if shutil.which("aws"):
+        command, arguments = "aws", ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
+    else:
+        command, arguments = _ourselves()
+        arguments = [*arguments, "eks-token", name, region]
+    program: dict[str, Any] = {"apiVersion": EXEC, "command": command, "args": arguments, "interactiveMode": "IfAvailable"}
+    if profile := os.environ.get("AWS_PROFILE"):
+        program["env"] = [{"name": "AWS_PROFILE", "value": profile}]
+    return program
+
+
+def _ourselves() -> tuple[str, list[str]]:
+    beside = Path(sys.executable).with_name("paddle-aws")
+    return (str(beside), []) if beside.exists() else (sys.executable, ["-m", "operations.main"])
+
+
+def token(name: str, region: str) -> str:
+    """An ExecCredential: a signed request to STS, which EKS sends to learn who asks."""
+    import boto3
+    from botocore.signers import RequestSigner
+
+    session = boto3.session.Session(region_name=region)
+    credentials = session.get_credentials()
+    if credentials is None:
+        from botocore.exceptions import NoCredentialsError
+
+        raise NoCredentialsError
+    sts = session.client("sts", region_name=region)
+    signer = RequestSigner(sts.meta.service_model.service_id, region, "sts", "v4", credentials, session.events)
+    request = {
+        "method": "GET",
+        "url": f"{sts.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
+        "body": {},
+        "headers": {"x-k8s-aws-id": name},
+        "context": {},
+    }
+    signed = signer.generate_presigned_url(request, region_name=region, expires_in=TOKEN_SECONDS, operation_name="")
+    text = "k8s-aws-v1." + base64.urlsafe_b64encode(signed.encode()).decode().rstrip("=")
+    until = (datetime.now(UTC) + USED_FOR).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"expirationTimestamp": until, "token": text}
+    return json.dumps({"kind": "ExecCredential", "apiVersion": EXEC, "spec": {}, "status": status})

@@ -1,0 +1,176 @@
+"""`paddle-aws results`: what a job has learned so far, and a saved pass to take home."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operations.errors import BadInput, explained
+from operations.job_argument import DEFAULT, JobArgument, named
+from operations.screen import Context, Json, Namespace, as_json, console, say, span, table
+
+if TYPE_CHECKING:
+    from operations.training_metrics import Pass
+    from operations.volume_access import VolumeAccess
+
+
+def results(
+    job: JobArgument = DEFAULT,
+    plot: Annotated[Path | None, typer.Option(help="Draw loss against passes and time into this PNG file.")] = None,
+    download: Annotated[str | None, typer.Option(metavar="PASS", help="Fetch a saved pass: its number, or `last`.")] = None,
+    to: Annotated[str, typer.Option(help="Where the pass goes: a folder, or s3://bucket/prefix.")] = "results",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Fetch every file anew.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    json: Json = False,
+) -> None:
+    """Show a job's passes: which are complete, their loss and time; fetch one without SSH.
+
+    A small pod with the job's image mounts the volume read-only and is gone afterwards. A download that was
+    interrupted goes on where it was, and every file is verified against the checksum that was saved with it.
+
+    Example: paddle-aws results quick-start --plot loss.png
+
+    Example: paddle-aws results quick-start --download last --to s3://my-bucket/models/quick-start
+    """
+    with explained("interrupted: what was fetched stays; the same command goes on"):
+        which = named(job, namespace)
+        from operations.cluster import Cluster
+        from operations.volume_access import VolumeAccess
+
+        cluster = Cluster.connect(context, say)
+        with VolumeAccess(cluster, which.name, which.namespace, write=False, say=say) as volume:
+            files = volume.files("output")
+            rows = saved_passes(volume, files)
+            measured = {one.number: one for one in _metrics(volume, files)}
+            if json:
+                as_json(
+                    {"job": which.name, "passes": [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]}
+                )
+            else:
+                _show(which.name, rows, measured)
+            if plot is not None:
+                _plot(which.name, [measured[number] for number in sorted(measured)], plot)
+            if download is not None:
+                _download(volume, rows, files, download, to, fresh)
+
+
+def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each pass folder on the volume: its number, whether it is complete, its files and bytes."""
+    import json
+
+    found: dict[int, list[dict[str, Any]]] = {}
+    for entry in files:
+        if match := re.fullmatch(r"pass-(\d{5})/(.+)", entry["name"]):
+            found.setdefault(int(match[1]), []).append({"name": match[2], "bytes": entry["bytes"]})
+    rows = []
+    for number, entries in sorted(found.items()):
+        sizes = {entry["name"]: entry["bytes"] for entry in entries}
+        complete = "done" in sizes
+        if complete and "files.json" in sizes:
+            listed = json.loads(volume.read(f"output/pass-{number:05d}/files.json"))
+            complete = all(sizes.get(file["name"]) == file["bytes"] for file in listed)
+        rows.append({"pass": number, "complete": complete, "files": len(entries), "bytes": sum(sizes.values())})
+    return rows
+
+
+def _metrics(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[Pass]:
+    from operations.training_metrics import passes
+
+    matches = [re.fullmatch(r"node_(\d+)/metrics\.jsonl", entry["name"]) for entry in files]
+    trainers = sorted(int(match[1]) for match in matches if match)
+    if not trainers:
+        return []
+    return passes({trainer: volume.read(f"output/node_{trainer}/metrics.jsonl").decode(errors="replace") for trainer in trainers})
+
+
+def _all(rows: list[dict[str, Any]], measured: dict[int, Pass]) -> list[dict[str, Any]]:
+    """Saved passes, and those that were measured and are no longer on the volume."""
+    known = {row["pass"]: row for row in rows}
+    numbers = sorted(known.keys() | measured.keys())
+    return [known.get(number, {"pass": number, "complete": False, "files": 0, "bytes": 0}) for number in numbers]
+
+
+def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
+    if one is None:
+        return row
+    trainers = [{"trainer": t.trainer, "loss": t.loss, "records": t.records, "seconds": t.seconds} for t in one.trainers]
+    more = {"loss": one.loss, "records": one.records, "seconds": one.seconds, "attempt": one.attempt, "ended": one.ended}
+    return row | more | {"trainers": trainers}
+
+
+def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass]) -> None:
+    from rich.filesize import decimal
+
+    from operations.loss_plot import bar
+
+    shown = _all(rows, measured)
+    if not shown:
+        say(f"job {name} has not finished a pass yet")
+        return
+    losses = [one.loss for one in measured.values()] or [0.0]
+    lines = []
+    for row in shown:
+        one = measured.get(row["pass"])
+        saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
+        facts = (f"{one.loss:.4f}", f"{one.records:,}", span(one.seconds)) if one else ("", "", "")
+        size = decimal(row["bytes"]) if row["files"] else ""
+        lines.append((str(row["pass"]), saved, size, *facts, bar(one.loss, min(losses), max(losses)) if one else ""))
+    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME", "")
+    console().print(table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME")))
+
+
+def _plot(name: str, passes: list[Pass], file: Path) -> None:
+    if not passes:
+        raise BadInput(f"job {name} has no metrics yet: there is nothing to draw")
+    from operations import loss_plot
+
+    loss_plot.png(passes, f"{name}: loss", file)
+    say(f"the loss is drawn in {file}")
+
+
+def _download(
+    volume: VolumeAccess, rows: list[dict[str, Any]], files: list[dict[str, Any]], which: str, to: str, fresh: bool
+) -> None:
+    import shutil
+    import tempfile
+
+    from operations.pass_download import download
+    from operations.transfer import bar, upload_files
+
+    number = chosen_pass(rows, which)
+    folder = f"pass-{number:05d}"
+    wanted = [
+        {"name": entry["name"].removeprefix(f"{folder}/"), "bytes": entry["bytes"]}
+        for entry in files
+        if entry["name"].startswith(f"{folder}/")
+    ]
+    size = sum(entry["bytes"] for entry in wanted)
+    with tempfile.TemporaryDirectory(prefix="paddle-aws-") as scratch:
+        target = Path(scratch if to.startswith("s3://") else to) / folder
+        if fresh:
+            shutil.rmtree(target, ignore_errors=True)
+        with bar(folder, size) as progress:
+            download(volume, f"output/{folder}", wanted, target, progress)
+        if to.startswith("s3://"):
+            from operations.aws import client
+
+            upload_files(client("s3"), target, f"{to.rstrip('/')}/{folder}")
+        else:
+            say(f"pass {number} is in {target}: {len(wanted)} files, every checksum right")
+
+
+def chosen_pass(rows: list[dict[str, Any]], which: str) -> int:
+    """`last` or a number, of the complete passes. Raises BadInput."""
+    complete = [row["pass"] for row in rows if row["complete"]]
+    shown = ", ".join(map(str, complete)) or "none"
+    if which == "last":
+        if not complete:
+            raise BadInput("no pass is complete yet: there is nothing to take")
+        return int(complete[-1])
+    if not which.isdigit() or int(which) not in complete:
+        raise BadInput(f"pass {which} is not complete on the volume: complete are {shown}")
+    return int(which)

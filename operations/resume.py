@@ -1,0 +1,69 @@
+"""`paddle-aws resume`: a new run of a job, from a complete pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operations.errors import BadInput, explained
+from operations.screen import Context, say
+
+if TYPE_CHECKING:
+    from operations.cluster import Cluster
+    from operations.submission import Submission
+
+
+def resume(
+    job_file: Annotated[Path, typer.Argument(metavar="[JOB]", help="The job file.")] = Path("job.yaml"),
+    from_pass: Annotated[
+        int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the logs of all ranks until the end.")] = False,
+    context: Context = None,
+    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+    image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
+) -> None:
+    """Run a job again, from its newest complete pass, or from an earlier one.
+
+    With --from, later passes are set aside on the volume (renamed, not removed). Raise `passes` in the job file to train
+    on a job that came to its end. A job that runs is refused.
+
+    Example: paddle-aws resume job.yaml --from 3
+    """
+    left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
+    with explained(left):
+        from operations.cluster import Cluster
+        from operations.submission import Submission
+        from operations.submit import bring_data, finish, prepare, train
+
+        submission = Submission.load(job_file, outputs, image_file)
+        cluster = Cluster.connect(context, say)
+        submission.check(cluster, again=True)
+        if from_pass is not None:
+            if from_pass >= submission.job.passes:
+                raise BadInput(
+                    f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
+                )
+            _set_aside(cluster, submission, from_pass)
+        submission.forget(cluster, "training")
+        prepare(cluster, submission, again=bring_data(submission))
+        train(cluster, submission)
+        finish(cluster, submission, wait=wait, follow=follow)
+
+
+def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
+    from operations.results import chosen_pass, saved_passes
+    from operations.volume_access import VolumeAccess
+
+    job = submission.job
+    with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say) as volume:
+        rows = saved_passes(volume, volume.files("output"))
+        chosen_pass(rows, str(from_pass))
+        later = [row["pass"] for row in rows if row["pass"] > from_pass]
+        for number in sorted(later, reverse=True):
+            # The newest first: an interruption never leaves a gap that would be taken for progress.
+            name = volume.set_aside(f"output/pass-{number:05d}")
+            say(f"pass {number} is set aside as {job.name}/output/{name}")

@@ -1,0 +1,86 @@
+"""`paddle-aws upload`: training data to the bucket, or a program to the job's folder on the volume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operations.errors import BadInput, explained
+from operations.job_argument import DEFAULT, named
+from operations.screen import Context, Namespace, say
+
+
+def upload(
+    path: Annotated[Path, typer.Argument(help="A file or a folder.")],
+    to: Annotated[str | None, typer.Option(help="s3://bucket/prefix. Default: the job's place in the deployed bucket.")] = None,
+    job: Annotated[str, typer.Option(help="The job that it is for: its name, or its job file.")] = DEFAULT,
+    volume: Annotated[bool, typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+) -> None:
+    """Upload training data to the bucket, or with --volume a program folder to the volume.
+
+    Large files go in parallel parts; an interrupted upload goes on where it was; what is there already is not sent.
+    The address is printed: put it into job.yaml as data.source.
+
+    Example: paddle-aws upload corpus/
+
+    Example: paddle-aws upload my_program --volume --job quick-start
+    """
+    with explained("interrupted: what was sent stays; the same command goes on"):
+        from operations import bucket_upload
+
+        bucket_upload.files(path)
+        if volume:
+            if to is not None:
+                raise BadInput(f"--to is {to}: with --volume it goes to the job's folder, leave it out")
+            which = named(job, namespace)
+            _to_volume(path, which.name, which.namespace, context)
+            return
+        address = to or _place(named(job, namespace).name, outputs)
+        from operations.aws import client
+        from operations.transfer import upload_files
+
+        typer.echo(upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
+
+
+def _place(job: str, outputs: Path) -> str:
+    """Where the manifests look for a job's local data file."""
+    from k8s_charts.outputs import ClusterOutputs
+
+    return f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{job}"
+
+
+def _to_volume(path: Path, job: str, namespace: str, context: str | None) -> None:
+    from operations import bucket_upload
+    from operations.cluster import Cluster
+    from operations.transfer import bar
+    from operations.volume_access import BLOCK, VolumeAccess
+
+    found = bucket_upload.files(path)
+    base = "" if path.is_file() else f"{path.resolve().name}/"
+    size = sum(file.stat().st_size for file, _ in found)
+    with (
+        VolumeAccess(Cluster.connect(context, say), job, namespace, write=True, say=say) as there,
+        bar(path.name, size) as progress,
+    ):
+        present = {entry["name"]: entry["bytes"] for entry in there.files(base.rstrip("/"))} if base else {}
+        for file, name in found:
+            length = file.stat().st_size
+            if base and present.get(name) == length and there.read(f"{base}{name}") == file.read_bytes():
+                progress(length)
+                continue
+            with file.open("rb") as stream:
+                offset = 0
+                while True:
+                    block = stream.read(BLOCK)
+                    last = offset + len(block) >= length
+                    there.write(f"{base}{name}", block, offset, last)
+                    offset += len(block)
+                    progress(len(block))
+                    if last:
+                        break
+    say(f"{path} is on the volume: {job}/{base or found[0][1]} ({len(found)} files)")

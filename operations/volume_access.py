@@ -1,0 +1,189 @@
+"""A job's folder on the shared volume, from anywhere, without SSH: a short-lived pod mounts it, the API server passes it on.
+
+Promises: the pod runs the job's own image as the job's own user, mounts nothing else, and is gone afterwards (it ends by
+itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from operations.cluster import ApiError, Cluster, Object
+from operations.errors import BadInput, Failed, OperationError, Unreachable
+from operations.job_objects import COMPONENT, INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
+from operations.job_view import operator_jobs
+from operations.pod_words import states
+
+PORT = 8080
+READY = 300.0
+"""Seconds until the pod has to answer; pulling the image is part of it."""
+DEADLINE = 4 * 3600
+"""Seconds after which Kubernetes ends the pod, whatever happens."""
+BLOCK = 4 << 20
+"""Bytes of one request."""
+SMALL = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
+
+
+class Missing(BadInput):
+    """There is no such file on the volume."""
+
+
+class VolumeAccess:
+    """Use as a context manager."""
+
+    def __init__(self, cluster: Cluster, job: str, namespace: str, *, write: bool, say: Callable[[str], None]) -> None:
+        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, say
+        self._token = secrets.token_urlsafe(24)
+        self._name = f"{job[:40]}-volume-{secrets.token_hex(4)}"
+
+    def __enter__(self) -> Self:
+        pod = reader(_template(self._cluster, self._job, self._namespace), self._job, self._name, self._token, self._write)
+        pod["metadata"]["namespace"] = self._namespace
+        self._cluster.apply(pod)
+        try:
+            self._until_ready()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._remove()
+
+    def files(self, path: str) -> list[dict[str, Any]]:
+        """Everything below a folder: name, bytes, time; empty where there is no such folder."""
+        found: list[dict[str, Any]] = json.loads(self._ask("GET", "list", {"path": path}))["files"]
+        return found
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """A file's bytes, or a part of them; a negative offset counts from its end. Raises Missing."""
+        query = {"path": path, "offset": str(offset)} | ({"size": str(size)} if size >= 0 else {})
+        return self._ask("GET", "file", query)
+
+    def write(self, path: str, body: bytes, offset: int, last: bool) -> None:
+        """A part of a file; the last one makes it appear."""
+        self._ask("PUT", "file", {"path": path, "offset": str(offset)} | ({"last": "1"} if last else {}), body)
+
+    def set_aside(self, path: str) -> str:
+        """Renames a folder out of the way; returns its new name."""
+        return str(json.loads(self._ask("POST", "set-aside", {"path": path}, b"{}"))["name"])
+
+    @property
+    def _path(self) -> str:
+        return f"{pods(self._namespace)}/{self._name}"
+
+    def _ask(self, method: str, action: str, query: Mapping[str, str], body: bytes | None = None, tries: int = 6) -> bytes:
+        path = f"{self._path}:{PORT}/proxy/{self._token}/{action}"
+        headers = {"Content-Type": "application/octet-stream"} if body is not None else {}
+        # An address with a `?` in it: the API server passes the query on.
+        try:
+            return self._cluster.request(method, f"{path}?{urlencode(query)}", headers=headers, body=body, tries=tries)
+        except ApiError as error:
+            if error.status == 404:
+                raise Missing(f"{self._job}/{query.get('path', '')} is not on the volume: {error.message}") from None
+            if error.status == 409:
+                raise Failed(f"the volume refuses {self._job}/{query.get('path', '')}: {error.message}") from None
+            raise
+
+    def _until_ready(self) -> None:
+        deadline = time.monotonic() + READY
+        told = ""
+        while True:
+            pod = self._cluster.find(self._path)
+            if pod is None:
+                raise Failed(f"the helper pod {self._name} was deleted")
+            state = states(self._cluster, self._namespace, [pod])[0]
+            if state.phase == "running":
+                try:
+                    self._ask("GET", "list", {"path": "data-manifest.json"}, tries=1)
+                    return
+                except (Unreachable, Missing, ApiError) as error:
+                    # It listens a moment after it runs; a refusal for good stays one.
+                    if "403" in str(error) or "401" in str(error):
+                        raise
+            elif state.phase in ("failed", "done"):
+                raise Failed(f"the helper pod ended at once: {state.reason or 'see kubectl logs ' + self._name}")
+            if state.phase == "waiting" and state.reason != told:
+                told = state.reason
+                self._say(f"the helper pod waits: {told}")
+            if time.monotonic() > deadline:
+                raise Failed(f"the helper pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
+            self._cluster.sleep(0.3)
+
+    def _remove(self) -> None:
+        try:
+            self._cluster.delete(self._path)
+        except OperationError:
+            self._say(f"the helper pod {self._name} could not be deleted: it ends by itself within two minutes")
+
+
+def _template(cluster: Cluster, job: str, namespace: str) -> Object:
+    """The pod template of the job's newest Job or PaddleJob on the cluster."""
+    found = [d for d in cluster.items(jobs(namespace), selector(job)) if component(d) in ("trainer", "data")]
+    if found:
+        template: Object = max(found, key=created)["spec"]["template"]
+        return template
+    for document in operator_jobs(cluster, namespace, job):
+        worker: Object = document["spec"]["worker"]["template"]
+        return worker
+    raise BadInput(
+        f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more, and with it nobody knows its image "
+        "and volume: submit it again, or `kubectl get pvc` and mount it by hand"
+    )
+
+
+def reader(template: Object, job: str, name: str, token: str, write: bool) -> Object:
+    """The helper pod: the job's own pod, with our program instead of its own, and only its volume."""
+    spec = copy.deepcopy(template["spec"])
+    original = spec["containers"][0]
+    mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
+    if mount is None:
+        raise BadInput(f"job {job} has no volume: there is nothing to look at")
+    program = Path(__file__).with_name("volume_server.py").read_text(encoding="utf-8")
+    container = {
+        "name": "volume",
+        "image": original["image"],
+        "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
+        "command": ["python3", "-c", program],
+        "args": [f"{mount['mountPath']}/{job}", token, str(PORT)],
+        "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
+        "ports": [{"name": "volume", "containerPort": PORT, "protocol": "TCP"}],
+        "volumeMounts": [{**mount, "readOnly": not write}],
+        "resources": {"requests": SMALL, "limits": SMALL},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        },
+    }
+    # Not the scheduler of a gang, no host's network or ports, no init containers: one small pod.
+    kept = ("securityContext", "tolerations", "imagePullSecrets")
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app.kubernetes.io/part-of": "paddle-aws", INSTANCE: job, COMPONENT: "reader"},
+        },
+        "spec": {
+            **{field: spec[field] for field in kept if field in spec},
+            "activeDeadlineSeconds": DEADLINE,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"],
+            "containers": [container],
+        },
+    }

@@ -1,0 +1,126 @@
+"""What runs in a helper pod: a job's folder on the volume, by HTTP, for one client that knows the token.
+
+Promises: nothing outside the folder can be named; a file that is sent appears whole or not at all; the pod ends by
+itself when nobody asks for two minutes. Sent to the pod as text: standard library only, and xxhash of the image.
+
+    GET  /<token>/list?path=output     {"files": [{"name", "bytes", "time"}]}, all below it
+    GET  /<token>/file?path=...        the bytes; &offset=&size= a part of them
+    PUT  /<token>/file?path=...&offset=&last=1   a part of a file to be; the last one makes it the file
+    POST /<token>/set-aside?path=...   renames a folder out of the way, and says what to
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+IDLE = 120.0
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    root: Path
+    token: str
+    asked = time.monotonic()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silence: the address of each request holds the token."""
+
+    def do_GET(self) -> None:
+        self._answer({"list": self._list, "file": self._file})
+
+    def do_PUT(self) -> None:
+        self._answer({"file": self._receive})
+
+    def do_POST(self) -> None:
+        self._answer({"set-aside": self._set_aside})
+
+    def _answer(self, actions: dict[str, Callable[[Path], None]]) -> None:
+        Handler.asked = time.monotonic()
+        parts = urlsplit(self.path)
+        self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        token, _, action = parts.path.strip("/").partition("/")
+        try:
+            length = int(self.headers.get("Content-Length") or 0)
+            self.body = self.rfile.read(length)
+            if not secrets.compare_digest(token.encode(), self.token.encode()) or action not in actions:
+                return self._send(404, b"no such thing")
+            path = (self.root / self.query.get("path", "")).resolve()
+            if not path.is_relative_to(self.root):
+                return self._send(404, b"outside of the job's folder")
+            actions[action](path)
+        except FileNotFoundError as error:
+            self._send(404, f"{error.filename} does not exist".encode())
+        except OSError as error:
+            # Not a 5xx: asking again does not help.
+            self._send(409, f"{error.strerror}: {error.filename}".encode())
+
+    def _send(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _list(self, path: Path) -> None:
+        found = []
+        for folder, _, names in os.walk(path):
+            for name in names:
+                file = Path(folder, name)
+                try:
+                    facts = file.stat()
+                except OSError:
+                    continue
+                found.append({"name": file.relative_to(path).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
+        self._send(200, json.dumps({"files": sorted(found, key=lambda entry: str(entry["name"]))}).encode())
+
+    def _file(self, path: Path) -> None:
+        offset, size = int(self.query.get("offset", 0)), int(self.query.get("size", -1))
+        with path.open("rb") as stream:
+            if offset < 0:
+                stream.seek(max(0, path.stat().st_size + offset))
+            else:
+                stream.seek(offset)
+            self._send(200, stream.read(size))
+
+    def _receive(self, path: Path) -> None:
+        part = path.with_name(f".{path.name}.part")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("r+b" if part.exists() else "wb") as stream:
+            stream.seek(int(self.query.get("offset", 0)))
+            stream.write(self.body)
+            stream.truncate()
+            stream.flush()
+            os.fsync(stream.fileno())
+        if self.query.get("last"):
+            part.replace(path)
+        self._send(200, b"{}")
+
+    def _set_aside(self, path: Path) -> None:
+        number = 1
+        while (target := path.with_name(f"{path.name}.set-aside-{number}")).exists():
+            number += 1
+        path.rename(target)
+        self._send(200, json.dumps({"name": target.name}).encode())
+
+
+def main() -> None:
+    """Arguments: the job's folder, the token, the port."""
+    Handler.root, Handler.token = Path(sys.argv[1]).resolve(), sys.argv[2]
+    server = ThreadingHTTPServer(("", int(sys.argv[3])), Handler)
+    print(f"listening on {server.server_address[1]}", flush=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    while time.monotonic() - Handler.asked < IDLE:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()

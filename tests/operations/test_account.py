@@ -1,0 +1,243 @@
+"""`upload` and `kubeconfig` against an emulated AWS account."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from commands import Run
+from job_controller import JobController
+from kubernetes_api import KubernetesApi
+
+from operations import bucket_upload
+from operations.bucket_upload import CHECKSUM, Address, put
+from rehearsal.cloud import Cloud
+
+BUCKET = "paddle-storage-bucket"
+
+
+@pytest.fixture
+def bucket(aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The deployed bucket's client; uploads are remembered below the test's own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    client = aws.client("s3")
+    if BUCKET not in [found["Name"] for found in client.list_buckets()["Buckets"]]:
+        client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": aws.region})
+    return client
+
+
+def test_a_file_is_sent_once(run: Run, bucket: Any, folder: Path) -> None:
+    (folder / "corpus.tsv").write_text("a\tb\n")
+    done = run("upload", "corpus.tsv")
+    assert (done.code, done.out) == (0, f"s3://{BUCKET}/sources/words/corpus.tsv\n")
+    assert bucket.get_object(Bucket=BUCKET, Key="sources/words/corpus.tsv")["Body"].read() == b"a\tb\n"
+    assert "1 of 1 files sent" in done.err
+    assert "0 of 1 files sent (4 bytes in all), 1 were there already" in run("upload", "corpus.tsv").err
+    (folder / "corpus.tsv").write_text("a\tc\n")
+    assert "1 of 1 files sent" in run("upload", "corpus.tsv").err
+
+
+def test_a_folder_goes_below_a_prefix(run: Run, bucket: Any, folder: Path) -> None:
+    (folder / "corpus" / "deep").mkdir(parents=True)
+    (folder / "corpus" / "one#1.tsv").write_text("1")
+    (folder / "corpus" / "deep" / "two.tsv").write_text("2")
+    (folder / "corpus" / ".hidden").write_text("3")
+    done = run("upload", "corpus", "--to", f"s3://{BUCKET}/mine/")
+    assert done.out == f"s3://{BUCKET}/mine/corpus/\n"
+    keys = [found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="mine/")["Contents"]]
+    assert keys == ["mine/corpus/deep/two.tsv", "mine/corpus/one#1.tsv"]
+
+
+def test_an_interrupted_upload_goes_on(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom(23 << 20))
+    address = Address(BUCKET, "large")
+    sent: list[int] = []
+    original = bucket.upload_part
+
+    def broken(**arguments: Any) -> Any:
+        if len(sent) == 3:
+            raise ConnectionError("cut")
+        sent.append(arguments["PartNumber"])
+        return original(**arguments)
+
+    monkeypatch.setattr(bucket, "upload_part", broken)
+    monkeypatch.setattr(bucket_upload, "PARALLEL", 1)
+    with pytest.raises(ConnectionError):
+        put(bucket, file, address)
+    through: list[int] = []
+    again: list[int] = []
+
+    def counted(**arguments: Any) -> Any:
+        again.append(arguments["PartNumber"])
+        return original(**arguments)
+
+    monkeypatch.setattr(bucket, "upload_part", counted)
+    assert put(bucket, file, address, through.append)
+    assert (sent, again) == ([1, 2, 3], [4, 5])
+    assert sum(through) == 23 << 20
+    found = bucket.get_object(Bucket=BUCKET, Key="large")
+    assert found["Body"].read() == file.read_bytes()
+    assert found["Metadata"][CHECKSUM] == bucket_upload.checksum(file)
+    assert not list((tmp_path / "cache").rglob("*.json"))
+
+
+def test_an_upload_of_another_content_is_not_taken_up(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
+    file = tmp_path / "changing"
+    address = Address(BUCKET, "changing")
+    file.write_bytes(b"a" * (11 << 20))
+    monkeypatch.setattr(bucket, "complete_multipart_upload", lambda **_: (_ for _ in ()).throw(ConnectionError()))
+    with pytest.raises(ConnectionError):
+        put(bucket, file, address)
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
+    file.write_bytes(b"a" * (6 << 20) + b"b" * (5 << 20))
+    assert put(bucket, file, address)
+    assert bucket.get_object(Bucket=BUCKET, Key="changing")["Body"].read() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("nothing",), "nothing does not exist: give a file or a folder"),
+        (("job.yaml", "--to", "gs://x/y"), "gs://x/y/job.yaml is no place in S3: s3://bucket/key is allowed"),
+    ],
+)
+def test_a_wrong_upload_is_one_sentence(run: Run, folder: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    done = run("upload", *arguments)
+    assert (done.code, done.err) == (2, f"{sentence}\n")
+
+
+def test_no_credentials_is_one_sentence(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    done = run("upload", "job.yaml")
+    assert (done.code, done.err) == (
+        3,
+        "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE\n",
+    )
+
+
+def test_submit_uploads_the_local_file_first(
+    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    (folder / "local.tsv").write_text("a\tb\n")
+    (folder / "job.yaml").write_text("name: words\ntrainers: 1\ndata: {source: local.tsv}\n")
+    assert "would be uploaded" in run("submit", "--dry-run").err
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert f"local.tsv is uploaded to s3://{BUCKET}/sources/words/local.tsv" in done.err
+    data = next(job for job in api.all("jobs") if "-data-" in job["metadata"]["name"])
+    variables = {v["name"]: v.get("value") for v in data["spec"]["template"]["spec"]["containers"][0]["env"]}
+    bucket.head_object(Bucket=BUCKET, Key=urlsplit(variables["DATA_SOURCE"]).path.lstrip("/"))
+
+
+# kubeconfig.
+
+
+@pytest.fixture
+def cluster(aws: Cloud, folder: Path) -> Path:
+    """A cluster of the shipped settings' name, and a kubeconfig with somebody else's entry."""
+    eks = aws.client("eks")
+    if "paddle" not in eks.list_clusters()["clusters"]:
+        role = f"arn:aws:iam::{'0' * 12}:role/x"
+        eks.create_cluster(name="paddle", roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1", "subnet-2"]})
+    shutil.copy(Path(__file__).parents[2] / "cluster.yaml", folder)
+    other = {"name": "other", "cluster": {"server": "https://other.example"}}
+    (folder / "config").write_text(yaml.safe_dump({"clusters": [other], "current-context": "other", "users": None}))
+    return folder / "config"
+
+
+def test_the_entry_is_merged(run: Run, cluster: Path) -> None:
+    for _ in range(2):
+        done = run("kubeconfig", "--file", str(cluster), "--alias", "mine")
+        assert done.code == 0, done.err
+    found = yaml.safe_load(cluster.read_text())
+    arn = "arn:aws:eks:us-west-2:000000000000:cluster/paddle"
+    assert [entry["name"] for entry in found["clusters"]] == ["other", arn]
+    assert found["current-context"] == "mine"
+    assert found["contexts"] == [{"name": "mine", "context": {"cluster": arn, "user": arn}}]
+    assert "certificate-authority-data" in found["clusters"][1]["cluster"]
+    assert found["users"][0]["user"]["exec"]["args"][-2:] == ["paddle", "us-west-2"] or shutil.which("aws")
+    assert "test" not in json.dumps(found["users"])
+    assert oct(cluster.stat().st_mode)[-3:] == "600"
+
+
+def test_a_token_is_a_signed_request_that_names_the_cluster(run: Run, aws: Cloud) -> None:
+    found = json.loads(run("eks-token", "paddle", "us-west-2").out)
+    assert found["kind"] == "ExecCredential" and found["status"]["expirationTimestamp"].endswith("Z")
+    prefix, _, rest = found["status"]["token"].partition(".")
+    assert prefix == "k8s-aws-v1"
+    url = urlsplit(base64.urlsafe_b64decode(rest + "=" * (-len(rest) % 4)).decode())
+    query = parse_qs(url.query)
+    assert query["Action"] == ["GetCallerIdentity"]
+    assert query["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"] and query["X-Amz-Expires"] == ["60"]
+
+
+def test_a_cluster_that_is_not_there(run: Run, cluster: Path, folder: Path) -> None:
+    (folder / "cluster.yaml").write_text((folder / "cluster.yaml").read_text().replace("name: paddle", "name: nobody", 1))
+    done = run("kubeconfig", "--file", str(cluster))
+    assert (done.code, done.err) == (
+        2,
+        "cluster nobody does not exist in us-west-2: deploy it, or correct name and region in cluster.yaml\n",
+    )
+
+
+# The real kubectl, where there is one.
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+@needs_kubectl
+@pytest.mark.slow
+def test_kubectl_applies_the_same_manifests(run: Run, api: KubernetesApi, folder: Path) -> None:
+    """The test's API is one that kubectl itself can talk to, and `dist/` is what kubectl can apply."""
+    assert run("manifests").code == 0
+
+    def kubectl(*arguments: str) -> str:
+        done = subprocess.run(["kubectl", *arguments], text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    applied = kubectl("apply", "--server-side", "--validate=false", "-f", "dist")
+    assert applied.count("serverside-applied") == 11
+    assert "words-" in kubectl("get", "jobs", "-n", "paddle", "-o", "name")
+    (claim,) = json.loads(kubectl("get", "persistentvolumeclaims", "-n", "paddle", "-o", "json"))["items"]
+    assert claim["spec"]["volumeName"].startswith("paddle.words")
+    kubectl("delete", "-f", "dist", "--wait=false")
+    assert api.all("jobs") == []
+
+
+@needs_kubectl
+def test_the_kubeconfig_is_one_that_kubectl_reads(run: Run, cluster: Path) -> None:
+    run("kubeconfig", "--file", str(cluster), "--alias", "mine")
+    command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
+    assert subprocess.run(command, text=True, capture_output=True).stdout == "mine\n"
+
+
+def test_python_starts_no_library_for_help() -> None:
+    """`paddle-aws --help` is quick: it imports none of the heavy libraries."""
+    program = (
+        "import sys; from operations.main import app\n"
+        "heavy = {'boto3', 'kubernetes', 'cdk8s', 'pydantic', 'matplotlib', 'rich.progress', 'yaml'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment)
+    assert done.stdout == "[]\n", done.stderr

@@ -1,0 +1,192 @@
+"""`results`, `resume`, `logs --volume` and `upload --volume`: the volume by a helper pod, whose program really runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Run
+from job_controller import JobController, Script
+from kubernetes_api import Fault, KubernetesApi
+from paddle_node import passes
+from paddle_node.contract import JobFolder
+
+
+@pytest.fixture
+def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, tmp_path: Path) -> JobFolder:
+    """A job that has trained three passes, a fourth half saved."""
+    made = JobFolder(tmp_path / "volume" / "words")
+    controller.volume = tmp_path / "volume"
+    for number in range(3):
+        directory = made.pass_dir(number)
+        (directory / "000").mkdir(parents=True)
+        (directory / "000" / "part-0").write_bytes(bytes([number]) * 100_000)
+        (directory / "train.py").write_text("print('hello')\n")
+        passes.seal(made, number, {"attempt": 1})
+    made.pass_dir(3).mkdir()
+    (made.pass_dir(3) / "half").write_text("x")
+    for trainer in range(2):
+        made.node(trainer).mkdir(parents=True)
+        lines = [
+            {"pass": n, "attempt": 1, "trainer": trainer, "loss": 3.0 - n, "records": 100, "seconds": 2.0, "time": 1e9 + 60 * n}
+            for n in range(3)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        made.metrics(trainer).write_text(text + '{"pass": 3, "attem')
+        made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
+    assert run("submit", "--wait").code == 0
+    return made
+
+
+def helpers(api: KubernetesApi) -> list[str]:
+    """Helper pods that are still there."""
+    return [p["metadata"]["name"] for p in api.all("pods") if "-volume-" in p["metadata"]["name"]]
+
+
+def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path) -> None:
+    done = run("results", "--plot", "loss.png", columns=70)
+    assert done.code == 0, done.err
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[0] == ["PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME"]
+    assert [row[:6] for row in rows[1:]] == [
+        ["0", "complete", "100.3", "kB", "3.0000", "200"],
+        ["1", "complete", "100.3", "kB", "2.0000", "200"],
+        ["2", "complete", "100.3", "kB", "1.0000", "200"],
+        ["3", "incomplete", "1", "byte"],
+    ]
+    assert rows[1][-1] == "█" * 12 and rows[3][-1] == "█"
+    assert max(map(len, done.out.splitlines())) <= 70
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert helpers(api) == []
+
+
+def test_results_for_programs(run: Run, job: JobFolder) -> None:
+    found = json.loads(run("results", "--json").out)
+    assert [(row["pass"], row["complete"]) for row in found["passes"]] == [(0, True), (1, True), (2, True), (3, False)]
+    assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
+
+
+def test_the_helper_pod_is_as_harmless_as_it_can_be(run: Run, api: KubernetesApi, job: JobFolder) -> None:
+    kept: list[dict[str, object]] = []
+    controller = api.created
+    assert controller is not None
+
+    def created(document: dict[str, object]) -> None:
+        kept.append(document)
+        controller(document)
+
+    api.created = created
+    run("results")
+    (pod,) = [d for d in kept if d["kind"] == "Pod" and "-volume-" in str(d["metadata"])]
+    spec = pod["spec"]
+    assert isinstance(spec, dict)
+    (container,) = spec["containers"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["job"]
+    assert container["volumeMounts"][0]["readOnly"] is True
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["seccompProfile"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["activeDeadlineSeconds"] == 4 * 3600 and spec["restartPolicy"] == "Never"
+
+
+def test_a_download_is_verified_and_taken_up_where_it_broke(
+    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from operations import pass_download
+
+    monkeypatch.setattr(pass_download, "BLOCK", 30_000)
+    target = tmp_path / "home" / "pass-00002"
+    (target / "000").mkdir(parents=True)
+    (target / "000" / ".part-0.part").write_bytes(bytes([2]) * 50_000)
+    api.faults = [Fault("part-0.*offset=50000", cut=7, times=2), Fault("offset=80000", status=502)]
+    done = run("results", "--download", "last", "--to", "home")
+    assert done.code == 0, done.err
+    assert "every checksum right" in done.err
+    passes.verify(target)
+    assert (target / "000" / "part-0").read_bytes() == (job.pass_dir(2) / "000" / "part-0").read_bytes()
+    assert not any("offset=0&" in path for _, path in api.requests if "part-0" in path)
+
+
+def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> None:
+    (job.pass_dir(1) / "000" / "part-0").write_bytes(b"\xff" * 100_000)
+    done = run("results", "--download", "1", "--to", "home")
+    assert done.code == 1 and "000/part-0 was changed after it was saved" in done.err
+    assert not (tmp_path / "home" / "pass-00001" / "done").exists()
+    done = run("results", "--download", "3")
+    assert (done.code, done.err.splitlines()[-1]) == (2, "pass 3 is not complete on the volume: complete are 0, 1, 2")
+
+
+def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
+    assert run("logs", "--volume", "train", "--rank", "1").out.splitlines() == [f"trainer 1 | line {n} of 1" for n in range(3)]
+    assert run("logs", "--volume", "train", "--tail", "1").out.splitlines() == [
+        "trainer 0 | line 2 of 0",
+        "trainer 1 | line 2 of 1",
+    ]
+    done = run("logs", "--volume", "server")
+    assert done.code == 2 and "has no server.log on the volume" in done.err
+
+
+def test_resume_from_an_earlier_pass(run: Run, api: KubernetesApi, controller: JobController, job: JobFolder) -> None:
+    before = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
+    done = run("resume", "--from", "1", "--wait")
+    assert done.code == 0, done.err
+    assert passes.numbers(job) == [0, 1]
+    assert (job.output / "pass-00002.set-aside-1" / "done").exists()
+    after = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
+    assert before != after
+    assert run("resume", "--from", "2").code == 2
+    controller.scripts["trainer"] = Script(code=None)
+    assert run("resume").code == 0
+    done = run("resume")
+    assert done.code == 2 and "runs already" in done.err
+
+
+def test_a_program_goes_to_the_volume(run: Run, job: JobFolder, tmp_path: Path) -> None:
+    program = tmp_path / "my_program"
+    (program / "__pycache__").mkdir(parents=True)
+    (program / "__pycache__" / "x.pyc").write_text("x")
+    (program / "train.py").write_text("print(1)\n")
+    (program / "empty.txt").write_text("")
+    (program / "large").write_bytes(b"0123456789" * 1_000_000)
+    done = run("upload", "my_program", "--volume")
+    assert done.code == 0, done.err
+    there = job.root / "my_program"
+    assert sorted(file.name for file in there.iterdir()) == ["empty.txt", "large", "train.py"]
+    assert (there / "large").read_bytes() == (program / "large").read_bytes()
+
+
+def test_nothing_outside_of_the_jobs_folder_can_be_named(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, tmp_path: Path
+) -> None:
+    from operations.cluster import Cluster
+    from operations.volume_access import Missing, VolumeAccess
+
+    (tmp_path / "volume" / "secret").write_text("x")
+    with VolumeAccess(Cluster.connect(), "words", "paddle", write=False, say=print) as volume:
+        for path in ("../secret", "/etc/passwd", "../../volume/secret"):
+            with pytest.raises(Missing, match="outside of the job's folder"):
+                volume.read(path)
+        volume._token = "wrong"
+        with pytest.raises(Missing, match="no such thing"):
+            volume.read("data-manifest.json")
+    assert helpers(api) == []
+
+
+def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from operations import volume_access
+
+    monkeypatch.setattr(volume_access, "READY", 0.5)
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    container = {"name": "volume", "image": "x:1", "imageID": "", "ready": False, "restartCount": 0, "state": waiting}
+
+    def created(document: dict[str, object]) -> None:
+        if document["kind"] == "Pod":
+            api.put("pods", document | {"status": {"phase": "Pending", "containerStatuses": [container]}})
+
+    api.created = created
+    done = run("results")
+    assert done.code == 1 and "image x:1 does not exist" in done.err
+    assert helpers(api) == []
