@@ -1,0 +1,100 @@
+"""data-manifest.json: what is written is read back, what is damaged is refused, and nobody sees half of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paddle_node import data_manifest
+from paddle_node.data_manifest import DataFile, DataManifest, ManifestError, Shard, Source
+
+
+def manifest(counts: tuple[int, ...] = (2, 1), name: str = "part-00000") -> DataManifest:
+    return DataManifest(
+        source=Source("s3://bucket/key", 12, '"etag"'),
+        format="lines",
+        seed="1",
+        hold_out=0.1,
+        shards=tuple(Shard(index, (DataFile(name, count, count * 4, "xxh3_128:00"),)) for index, count in enumerate(counts)),
+        held_out=(DataFile(name, 1, 4, "xxh3_128:01"),),
+        created="2026-11-21T00:00:00+00:00",
+        records=sum(counts),
+    )
+
+
+def test_its_layout_is_the_contract_of_tools_and_people() -> None:
+    assert json.loads(manifest().as_json()) == {
+        "version": 1,
+        "source": {"uri": "s3://bucket/key", "size": 12, "etag": '"etag"'},
+        "format": "lines",
+        "seed": "1",
+        "hold_out": 0.1,
+        "shards": [
+            {"index": 0, "files": [{"name": "part-00000", "records": 2, "bytes": 8, "checksum": "xxh3_128:00"}]},
+            {"index": 1, "files": [{"name": "part-00000", "records": 1, "bytes": 4, "checksum": "xxh3_128:00"}]},
+        ],
+        "held_out": {"files": [{"name": "part-00000", "records": 1, "bytes": 4, "checksum": "xxh3_128:01"}]},
+        "records": 3,
+        "created": "2026-11-21T00:00:00+00:00",
+    }
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 2**60))
+def test_what_is_written_is_read_back(uri: str, size: int) -> None:
+    one = manifest()
+    one = DataManifest(**{**vars(one), "source": Source(uri, size, "")})
+    assert data_manifest.parse(json.loads(one.as_json())) == one
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (("version",), 2, "it has version 2, this image reads 1"),
+        (("records",), "3", "records is '3', not a whole number from 0"),
+        (("records",), True, "records is True, not a whole number from 0"),
+        (("records",), 4, "its shards hold 3 records together, but it says 4"),
+        (("shards",), [], "it lists no shard"),
+        (("shards",), {}, "shards is {}, not a list"),
+        (("shards", 0, "index"), 1, "its shards are numbered [1, 1], not 0 to 1"),
+        (("shards", 0, "files", 0, "bytes"), -1, "bytes is -1, not a whole number from 0"),
+        (("shards", 0, "files", 0, "name"), "/etc/passwd", "a file is named '/etc/passwd', which leads out of its shard"),
+        (("source", "uri"), None, "uri is None, not a text"),
+        (("held_out",), None, "held_out is None, not an object"),
+    ],
+)
+def test_what_is_not_right_is_refused_by_name(tmp_path: Path, path: tuple, value: object, sentence: str) -> None:
+    document = json.loads(manifest().as_json())
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    file = tmp_path / "data-manifest.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(ManifestError) as caught:
+        data_manifest.read(file)
+    assert caught.value.sentence == f"{file} is not to be trusted: {sentence}"
+    assert caught.value.code == 65
+
+
+def test_none_where_there_is_none(tmp_path: Path) -> None:
+    assert data_manifest.read(tmp_path / "data-manifest.json") is None
+
+
+def test_a_write_that_fails_leaves_the_old_one_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "data-manifest.json"
+    data_manifest.write(manifest(), file)
+    before = file.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        data_manifest.write(manifest((5, 5)), file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["data-manifest.json"]
