@@ -10,12 +10,9 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import names, network, placement, pod, variables
+from k8s_charts import names, network, own_program, placement, pod, variables
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-
-OWN_PROGRAMS = "/opt/paddle/own"
-"""Where a program from a ConfigMap is mounted: beside the image's programs, not over them."""
 
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
@@ -31,7 +28,7 @@ def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
 
 def program(job: TrainingJob) -> str:
     """The container's folder that the data job copies to the volume; empty: the volume has it."""
-    places = {"image": contract.PROGRAMS, "configmap": OWN_PROGRAMS}
+    places = {"image": contract.PROGRAMS, "configmap": own_program.PLACE}
     place = places.get(job.program.origin)
     return f"{place}/{job.program.folder}" if place else ""
 
@@ -78,12 +75,7 @@ class DataChart(Chart):
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         super().__init__(scope, f"{job.name}-data")
         labels = names.labels(job, "data")
-        files = dict(job.program.files)
-        config = names.hashed(f"{job.name}-program", files) if files else None
-        if config is not None:
-            metadata = k8s.ObjectMeta(name=config, namespace=job.namespace, labels=labels)
-            # Immutable, and named by its content: a running job's program cannot change under it.
-            k8s.KubeConfigMap(self, "Program", metadata=metadata, immutable=True, data=files)
+        own = own_program.add(self, job, "data")
         container = pod.container(
             job,
             name="data",
@@ -92,7 +84,7 @@ class DataChart(Chart):
             arguments=(),
             environment=_environment(job, outputs),
             resources=job.data_resources,
-            program=program(job) if config is not None else None,
+            program=own,
         )
         template = pod.template(
             job,
@@ -101,7 +93,7 @@ class DataChart(Chart):
             resources=job.data_resources,
             placement=placement.of(job, "data", gpus=False, spread=False),
             service_account=names.DATA_ACCOUNT,
-            program=config,
+            program=own,
         )
         spec = k8s.JobSpec(
             template=template,

@@ -14,7 +14,7 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import custom_object, gang, names, network, paddle_job_definition, placement, pod, variables
+from k8s_charts import custom_object, gang, names, network, own_program, paddle_job_definition, placement, pod, variables
 from k8s_charts.namespace import takes_the_node
 from k8s_charts.spec import TrainingJob
 from k8s_charts.training_job import DATA_JOB_ANNOTATION
@@ -41,6 +41,8 @@ class PaddleJobChart(Chart):
     def __init__(self, scope: Construct, job: TrainingJob, image: str, *, data_job: str | None = None) -> None:
         super().__init__(scope, f"{job.name}-training")
         self._job, self._image = job, image
+        # With a data job the program comes to the volume; without one it is mounted in the pods themselves.
+        self._program = None if job.splits else own_program.add(self, job, "worker")
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
         members = servers + job.trainers
@@ -101,6 +103,7 @@ class PaddleJobChart(Chart):
             environment=_environment(job),
             resources=job.resources,
             gpus=gpus,
+            program=self._program,
             # A foreign image starts where its own WORKDIR says.
             working_dir=contract.HOME if job.image is None else None,
         )
@@ -113,6 +116,7 @@ class PaddleJobChart(Chart):
             service_account=names.TRAINER_ACCOUNT,
             # Only the workers name Volcano: the operator takes the job's scheduler from them.
             scheduler=gang.scheduler(job) if role == "worker" else None,
+            program=self._program,
             annotations={DATA_JOB_ANNOTATION: data_job} if data_job else None,
         )
         manifest = k8s.KubePodTemplate.manifest(template=template)

@@ -8,6 +8,7 @@ from cdk8s_plus_33 import k8s
 from paddle_node import contract
 
 from k8s_charts import names
+from k8s_charts.own_program import OwnProgram
 from k8s_charts.placement import GPU, Placement
 from k8s_charts.settings import Resources, TrainerResources
 from k8s_charts.spec import TrainingJob
@@ -39,7 +40,7 @@ def container(
     gpus: int = 0,
     working_dir: str | None = contract.HOME,
     ports: Sequence[k8s.ContainerPort] = (),
-    program: str | None = None,
+    program: OwnProgram | None = None,
     startup_probe: k8s.Probe | None = None,
     liveness_probe: k8s.Probe | None = None,
 ) -> k8s.Container:
@@ -53,7 +54,7 @@ def container(
     if isinstance(resources, TrainerResources):
         mounts.append(k8s.VolumeMount(name="shared-memory", mount_path=SHARED_MEMORY))
     if program is not None:
-        mounts.append(k8s.VolumeMount(name=PROGRAM, mount_path=program, read_only=True))
+        mounts.append(k8s.VolumeMount(name=PROGRAM, mount_path=program.mount_path, read_only=True))
     return k8s.Container(
         name=name,
         image=image,
@@ -91,7 +92,7 @@ def template(
     token: bool = False,
     subdomain: str | None = None,
     scheduler: str | None = None,
-    program: str | None = None,
+    program: OwnProgram | None = None,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> k8s.PodTemplateSpec:
@@ -108,7 +109,7 @@ def template(
         memory = k8s.EmptyDirVolumeSource(medium="Memory", size_limit=k8s.Quantity.from_string(resources.shared_memory))
         volumes.append(k8s.Volume(name="shared-memory", empty_dir=memory))
     if program is not None:
-        volumes.append(k8s.Volume(name=PROGRAM, config_map=k8s.ConfigMapVolumeSource(name=program)))
+        volumes.append(k8s.Volume(name=PROGRAM, config_map=k8s.ConfigMapVolumeSource(name=program.config_map)))
     return k8s.PodTemplateSpec(
         metadata=k8s.ObjectMeta(
             labels={**names.labels(job, role), **(labels or {})}, annotations=dict(annotations) if annotations else None

@@ -51,8 +51,9 @@ class Program(Settings):
         default="image",
         alias="from",
         description=(
-            "image: the data job copies the folder from the image's programs; configmap: a small folder beside this file, "
-            "copied by the data job as well; volume: it lies in the job's folder on the volume already."
+            "image: the data job copies the folder from the image's programs; configmap: a small folder beside this file, copied "
+            "by the data job (without one, a PaddleJob's pods see it at /opt/paddle/own/<folder>); volume: it lies in the "
+            "job's folder on the volume already."
         ),
     )
     folder: Folder = Field(

@@ -207,6 +207,11 @@ class TrainingJob(Settings):
             raise sentence(
                 "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"
             )
+        if self.image is None and self.command is None:
+            raise sentence(
+                "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image "
+                "needs to be told which program to run (or name an image of your own)"
+            )
         if self.discovery == "pod-list":
             raise sentence(
                 "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"
@@ -256,10 +261,6 @@ class TrainingJob(Settings):
         if self.data is None:
             if self.engine == "job":
                 raise sentence("data is missing: give its source, or `prepared: true` where the shards are on the volume")
-            if self.program.origin != "image":
-                raise sentence(
-                    f"program.from is {self.program.origin}: it comes to the volume with the data job, and data is missing"
-                )
             return
         if self.data.prepared and self.program.origin != "volume":
             raise sentence(

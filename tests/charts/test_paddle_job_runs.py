@@ -28,7 +28,7 @@ PYTHON = PROJECT / ".venv-image" / "bin" / "python"
 
 def paddle_job(name: str, outputs: ClusterOutputs) -> dict[str, Any]:
     job = TrainingJob.load(EXAMPLES / f"{name}.yaml")
-    return next(d for d in documents(job, outputs, str(job.image)) if d["kind"] == "PaddleJob")
+    return next(d for d in documents(job, outputs, job.image or "ours") if d["kind"] == "PaddleJob")
 
 
 def test_each_pod_is_told_what_the_operator_tells_it(outputs: ClusterOutputs) -> None:
@@ -106,7 +106,9 @@ needs_paddle = pytest.mark.skipif(
 
 @needs_paddle
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "network"), [("wide-and-deep", 61), ("volcano", 62), ("podip", 63), ("pv-pvc", 64)])
+@pytest.mark.parametrize(
+    ("name", "network"), [("wide-and-deep", 61), ("volcano", 62), ("podip", 63), ("pv-pvc", 64), ("own-program", 66)]
+)
 def test_parameter_servers_and_workers_train_a_model(name: str, network: int, outputs: ClusterOutputs, tmp_path: Path) -> None:
     found = run(paddle_job(name, outputs), "wide_and_deep.py", network, tmp_path)
     assert found["accuracy"] > found["baseline"] + 0.15

@@ -13,7 +13,7 @@ from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
-PADDLEJOB = {"engine": "paddlejob", "parameter_servers": 2}
+PADDLEJOB = {"engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
@@ -47,13 +47,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mode": "collective", "parameter_servers": 2}, "parameter_servers is 2: mode collective has none"),
     ({"mode": "single"}, "trainers is 3: mode single has 1, use parameter-server or collective for more"),
     ({"parameter_servers": 2}, "parameter_servers is 2: with engine job each of the 3 trainer pods runs one; leave it out, or use `engine: paddlejob`"),
+    ({"engine": "paddlejob", "parameter_servers": 2}, "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image needs to be told which program to run (or name an image of your own)"),
     ({"engine": "paddlejob"}, "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"),
     ({**PADDLEJOB, "trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
     ({**PADDLEJOB, "paddlejob": {"clean_pod_policy": "Sometimes"}}, "paddlejob.clean_pod_policy is Sometimes: Always, Never, OnFailure or OnCompletion is allowed"),
     ({**PADDLEJOB, "paddlejob": {"with_gloo": 3}}, "paddlejob.with_gloo is 3: 0, 1 or 2 is allowed"),
     ({**PADDLEJOB, "paddlejob": {"intranet": "Host"}}, "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is paddle"),
     ({**PADDLEJOB, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}, "paddlejob.elastic is 1: only mode collective is elastic"),
-    ({"engine": "paddlejob", "mode": "collective", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
+    ({"engine": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
     ({**PADDLEJOB, "discovery": "pod-list"}, "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"),
     ({**PADDLEJOB, "gang": {"kind": "kueue", "queue": "q"}}, "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"),
     ({"paddlejob": {}}, "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"),
