@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from operations.bucket_upload import Address, put
 from rehearsal.cloud import Cloud
 
 
 def upload(cloud: Cloud, source: Path, address: str) -> None:
     """Put `source` at `address` (s3://bucket/key), over an earlier version of it."""
     client = cloud.client("s3")
-    where = urlsplit(address)
-    key = where.path.lstrip("/")
-    client.put_object(Bucket=where.netloc, Key=key, Body=b"an earlier version\n")
-    client.upload_file(str(source), where.netloc, key)
+    where = Address.parse(address)
+    client.put_object(Bucket=where.bucket, Key=where.key, Body=b"an earlier version\n")
+    put(client, source, where)
 
 
 def record_image(cloud: Cloud, repository_uri: str, file: Path) -> str:
