@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stacks.cluster_spec import ClusterSpec
+from stacks.schema import json_schema, reference
 from stacks.settings import SettingError
 
 REFUSED = [
@@ -184,9 +185,10 @@ def test_the_shortest_file_is_one_line(tmp_path: Path) -> None:
     assert ClusterSpec.load(file).nodes["workers"].desired == 3
 
 
-def test_the_schema_for_editors_equals_the_model(project: Path) -> None:
-    """Update it with `python -m stacks.schema`."""
-    assert json.loads((project / "docs" / "cluster.schema.json").read_text()) == ClusterSpec.model_json_schema()
+def test_what_the_docs_say_of_the_settings_is_what_they_are(project: Path) -> None:
+    """Update both with `python -m stacks.schema`."""
+    assert (project / "docs" / "cluster.schema.json").read_text() == json_schema()
+    assert (project / "docs" / "cluster-settings.md").read_text() == reference()
 
 
 def test_the_shipped_file_names_the_schema(project: Path) -> None:
