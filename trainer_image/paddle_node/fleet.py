@@ -204,6 +204,9 @@ class Job:
             nonlocal read
             for record in own:
                 read += 1
+                if read % 4096 == 0:
+                    # The health probe must see that a large shard moves, too.
+                    self.session.progress(0 if self.resume_pass is None else self.resume_pass + 1, 0)
                 yield record
 
         used = 0
