@@ -57,7 +57,9 @@ class ClusterStack(Stack):
         CfnOutput(self, "EndpointDnsName", value=name.name)
         CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, self.cluster))
         CfnOutput(self, "Region", value=self.region)
-        CfnOutput(self, "KubeconfigCommand", value=f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}")
+        # With the operator's role: whoever deployed has no entry of their own (CloudFormation's role made the cluster).
+        command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
+        CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {people.operator.role.role_arn}")
 
     def _data_job(self, identity: PodIdentity, bucket: BucketArns, key: kms.IKey) -> None:
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")

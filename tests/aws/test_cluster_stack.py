@@ -73,6 +73,13 @@ def test_the_oidc_provider_is_a_native_resource(variant: Any, shipped: Any) -> N
     assert shipped.resources("AWS::IAM::OIDCProvider") == []
 
 
+def test_the_kubeconfig_works_for_who_deployed(shipped: Any) -> None:
+    """CloudFormation's role made the cluster: without a role that has an entry nobody would get in."""
+    command = json.dumps(shipped.templates["cluster"]["Outputs"]["KubeconfigCommand"]["Value"])
+    assert "aws eks update-kubeconfig --name paddle --region us-west-2 --role-arn " in command
+    assert "PeopleOperatorRole" in command
+
+
 def test_levels_of_access(variant: Any) -> None:
     entries = variant("self-managed").resources("AWS::EKS::AccessEntry", "cluster")
     seen = {}
