@@ -20,7 +20,7 @@ from paddle_node.contract import JobFolder
 
 def serve(address: str, port: int) -> None:
     value = 0
-    listener = socket.create_server((address, port), backlog=64)
+    listener = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=64)
     print(f"serving on {address}:{port}", flush=True)
     while True:
         connection, _ = listener.accept()
@@ -37,7 +37,7 @@ def serve(address: str, port: int) -> None:
 
 def tell(endpoint: str, command: str) -> int:
     host, _, port = endpoint.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rw") as stream:
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection, connection.makefile("rw") as stream:
         stream.write(command + "\n")
         stream.flush()
         return int(stream.readline() or 0)

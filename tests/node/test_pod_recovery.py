@@ -32,6 +32,15 @@ def test_one_pod_alone_needs_no_service(job):
 
 
 @pytest.mark.slow
+def test_a_pod_with_an_ipv6_address(job):
+    pods = job(count=1)
+    pods.address = lambda index: "::1"
+    pods.start()
+    assert pods.codes() == [0], pods.logs()
+    assert pods.values(1) == pods.undisturbed
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["trainer", "server"])
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):

@@ -1,0 +1,86 @@
+"""Time from a pod's start to its first batch, and where it goes: three real pods, real Paddle, quick_start.
+
+    python benchmarks/start_up.py [--runs 3]
+
+Two pods wait; the clock starts with the third. "rendezvous" ends when all three supervisors have been told to start,
+"pservers" when all three pservers accept connections (what the last pod imports and what the trainers agree on lies
+in between), "first batch" when trainer 0 begins its first step. The median of each is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT / "tests/node"))
+
+from node_pods import Pods  # noqa: E402
+
+PYTHON = PROJECT / ".venv-image/bin/python"
+PROGRAM = PROJECT / "examples/quick_start"
+WARM = 8.0
+"""Seconds for the two waiting pods to import Paddle."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    found = [run() for _ in range(options.runs)]
+    print(
+        f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, median of {options.runs}; seconds after the last pod's start"
+    )
+    for mark in found[0]:
+        print(f"  {mark:<14} {statistics.median(each[mark] for each in found):6.2f}")
+
+
+def run() -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as place:
+        pods = Pods(
+            Path(place), stand_in={"passes": 1}, program=PROJECT / "trainer_image/start_paddle.py", interpreter=str(PYTHON)
+        )
+        sample = Path(place) / "sample.tsv"
+        subprocess.run([sys.executable, PROGRAM / "make_sample.py", sample, "--lines", "3000"], check=True)
+        lines = sample.read_text().splitlines(keepends=True)
+        for index in range(3):
+            (pods.folder.shard(index) / "part-00000").write_text("".join(lines[index::3]))
+        shutil.copytree(PROGRAM, pods.folder.program("quick_start"))
+        try:
+            pods.start(0, 1)
+            time.sleep(WARM)
+            began, clock = time.monotonic(), time.time()
+            pods.start(2)
+            for index in range(3):
+                pods.wait_for(index, "trainer . is process", 60)
+            marks = {"rendezvous": time.monotonic() - began}
+            while not all(listens(pods.address(index)) for index in range(3)):
+                time.sleep(0.01)
+            marks["pservers"] = time.monotonic() - began
+            assert pods.codes(120) == [0, 0, 0], pods.logs()
+            first = json.loads(pods.folder.metrics(0).read_text().splitlines()[0])
+            marks["first batch"] = first["time"] - first["seconds"] - clock
+            return marks
+        finally:
+            pods.end()
+
+
+def listens(address: str) -> bool:
+    try:
+        socket.create_connection((address, 7164), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
