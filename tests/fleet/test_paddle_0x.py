@@ -34,7 +34,7 @@ def trainer(pod: int) -> int:
 
 def test_three_pods_train_together_and_the_pservers_end_behind_them(job):
     job.start(arguments=["--config_args=a b", "--test_period"])
-    assert job.wait(30) == [0, 0, 0], job.said()
+    assert job.wait() == [0, 0, 0], job.said()
     assert [job.folder.done(number).is_file() for number in range(3)] == [True] * 3
     for index in range(3):
         log = job.folder.train_log(index).read_text()
@@ -48,6 +48,6 @@ def test_a_killed_trainer_makes_all_start_again_behind_the_newest_pass(job):
     job.wait_for(job.folder.done(0))
     time.sleep(0.1)
     os.kill(trainer(job.processes[1].pid), signal.SIGKILL)
-    assert job.wait(30)[0] == 0, job.said()
+    assert job.wait()[0] == 0, job.said()
     assert job.folder.done(2).is_file()
     assert "'--start_pass=1'" in job.folder.train_log(0).read_text()

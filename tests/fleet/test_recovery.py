@@ -32,32 +32,32 @@ def assert_nothing_lost(job, passes: int) -> None:
     result = job.evaluate()
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["pass"] == passes - 1 and found["value"] > 0.85, found
+    assert found["pass"] == passes - 1 and found["value"] > 0.8, found
 
 
 def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(training_job):
-    job = training_job(PASSES="3")
-    job.split(job.make_sample("--lines", "6000"))
+    job = training_job(PASSES="5")
+    job.split(job.make_sample("--lines", "4000"))
     job.start()
     job.wait_for(job.folder.done(0))
     for process in job.processes:
         process.send_signal(signal.SIGTERM)
-    assert job.wait(25) == [143, 143, 143], job.said()
-    assert not job.folder.done(2).exists()
+    assert job.wait() == [143, 143, 143], job.said()
+    assert not job.folder.done(4).exists()
     position = json.loads((job.folder.output / "interrupted/position.json").read_text())
     job.start(RUN_ID="the-next")
     assert job.wait() == [0, 0, 0], job.said()
-    assert_nothing_lost(job, 3)
+    assert_nothing_lost(job, 5)
     assert not (job.folder.output / "interrupted").exists()
-    assert position["pass_number"] in (1, 2) and any(each["read"] for each in position["positions"])
+    assert position["pass_number"] in range(1, 5) and any(each["read"] for each in position["positions"])
 
 
 @pytest.mark.parametrize("role", ["TRAINER", "PSERVER"])
 def test_a_killed_process_costs_the_pass_it_was_in_and_nothing_else(training_job, role: str):
-    job = training_job(PASSES="3")
-    job.split(job.make_sample("--lines", "6000"))
+    job = training_job(PASSES="5")
+    job.split(job.make_sample("--lines", "4000"))
     job.start()
     job.wait_for(job.folder.done(0))
     os.kill(child(job.processes[1].pid, role), signal.SIGKILL)
     assert job.wait()[0] == 0, job.said()
-    assert_nothing_lost(job, 3)
+    assert_nothing_lost(job, 5)

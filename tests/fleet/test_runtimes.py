@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from paddle_node import environment, runtimes
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.failure import SettingError
 
 PEERS = [Peer(i, f"job-{i}.job", f"192.168.129.{66 + i}") for i in range(3)]
 
@@ -85,3 +86,8 @@ def test_what_stands_by_knows_no_peer(name, roles):
     standing = runtimes.by_name(name).standby(node())
     assert [process.role for process in standing] == roles
     assert all(not any(key.startswith("PADDLE_TRAINER") for key in process.environ) for process in standing)
+
+
+def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
+    with pytest.raises(SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"):
+        runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1, None))

@@ -72,7 +72,7 @@ class TrainingJob:
             "PADDLE_NODE_RUN_ID": "run",
             "PADDLE_NODE_SERVICE": "job",
             "PADDLE_NODE_HOSTS": str(self._hosts),
-            "PADDLE_NODE_PEER_DEADLINE": "30",
+            "PADDLE_NODE_PEER_DEADLINE": "180",
             "PADDLE_NODE_SEED": "1",
             # A rendezvous of Paddle's collective mode listens on every address of the machine: jobs must differ in the port.
             "CONF_PADDLE_PORT": str(self.port),
@@ -93,14 +93,14 @@ class TrainingJob:
                 command = [PADDLE, IMAGE / "start_paddle.py", *arguments]
                 self.processes.append(subprocess.Popen(command, env=environ, cwd=root, stdout=log, stderr=log))
 
-    def wait(self, seconds: float = 60) -> list[int]:
+    def wait(self, seconds: float = 240) -> list[int]:
         """Every pod's exit code."""
         deadline = time.monotonic() + seconds
         for process in self.processes:
             process.wait(max(0.1, deadline - time.monotonic()))
         return [process.returncode for process in self.processes]
 
-    def wait_for(self, path: Path, seconds: float = 60) -> None:
+    def wait_for(self, path: Path, seconds: float = 240) -> None:
         deadline = time.monotonic() + seconds
         while not path.exists():
             assert time.monotonic() < deadline, f"{path} never came\n{self.said()}"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from paddle_node.contract import Variable
+from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, python_program
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class FleetPs:
         """The pserver, and the trainer beside it: the trainer waits for all pservers by itself."""
         del attempt  # The supervisor puts it into each child's environment.
         me = peers[node.trainer_id]
+        if ":" in me.address:
+            raise SettingError(
+                f"{Variable.POD_IP} is {me.address}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
+                f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
+            )
         base = {
             **python_program.environ(node),
             "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),

@@ -1,0 +1,91 @@
+"""One value for all. The session is a stand-in: threads of one process meet at a barrier, nothing is sent."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from paddle_node.agreement import Agreement
+from paddle_node.contract import JobFolder
+
+
+class Sessions:
+    """The places of N trainers."""
+
+    def __init__(self, trainers: int) -> None:
+        self.trainers, self.attempt = trainers, 1
+        self._meeting = threading.Barrier(trainers, timeout=10)
+        self._values: dict[str, dict[int, object]] = {}
+
+    def of(self, trainer_id: int):
+        everyone = self
+
+        class Session:
+            trainers, attempt = everyone.trainers, everyone.attempt
+
+            def gather(self, name, value):
+                everyone._values.setdefault(name, {})[trainer_id] = value
+                everyone._meeting.wait()
+                return [everyone._values[name][other] for other in range(everyone.trainers)]
+
+            def barrier(self, name):
+                self.gather(name, None)
+
+        session = Session()
+        session.trainer_id = trainer_id
+        return session
+
+
+@pytest.fixture
+def job(tmp_path: Path):
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "train.py").write_text("first")
+    folder = JobFolder(tmp_path / "job")
+    folder.root.mkdir()
+    folder.data_manifest.write_text("{}")
+    return folder, program
+
+
+def reach(folder, program, shards: list[list[str]]) -> tuple[list, list[int]]:
+    sessions, counted = Sessions(len(shards)), []
+
+    def trainer(number: int):
+        def count():
+            counted.append(number)
+            return shards[number]
+
+        return Agreement(folder, program, "words").reach(
+            sessions.of(number), count, lambda all_counts: sorted(w for c in all_counts for w in c)
+        )
+
+    with ThreadPoolExecutor(len(shards)) as pool:
+        return list(pool.map(trainer, range(len(shards)))), counted
+
+
+def test_all_trainers_and_a_pserver_get_the_merged_value(job):
+    folder, program = job
+    with ThreadPoolExecutor(1) as pserver:
+        waiting = pserver.submit(Agreement(folder, program, "words").wait)
+        values, counted = reach(folder, program, [["b"], ["c"], ["a"]])
+        assert values == [["a", "b", "c"]] * 3 and sorted(counted) == [0, 1, 2]
+        assert waiting.result(10) == ["a", "b", "c"]
+    left = [file.name for file in (folder.output / "agreed").iterdir()]
+    assert len(left) == 1 and left[0].startswith("words-") and left[0].endswith(".json")
+
+
+def test_what_was_agreed_before_is_read_and_nobody_counts_again(job):
+    reach(*job, [["b"], ["a"]])
+    assert reach(*job, [["x"], ["y"]]) == ([["a", "b"]] * 2, [])
+
+
+@pytest.mark.parametrize("changed", ["data", "program"])
+def test_other_data_or_another_program_is_counted_anew(job, changed: str):
+    folder, program = job
+    reach(folder, program, [["b"], ["a"]])
+    if changed == "data":
+        folder.data_manifest.write_text(json.dumps({"version": 2}))
+    else:
+        (program / "train.py").write_text("second")
+    assert reach(folder, program, [["x"], ["y"]])[0] == [["x", "y"]] * 2
