@@ -63,7 +63,8 @@ def test_cfn_lint_has_nothing_to_say(variant: Any, tmp_path: Path) -> None:
         name = "shipped" if file.name == "cluster.yaml" else file.stem
         for stack, template in variant(name).templates.items():
             (tmp_path / f"{name}-{stack}.json").write_text(json.dumps(template))
-    # W6001: a command for a person names a role of another stack. W3010: zones are named on purpose (no look-up at synth). W3005: the CDK itself adds a function's role to its DependsOn.
+    # W3010: zones are named on purpose (no look-up at synth). W3005: the CDK itself adds a function's role to its
+    # DependsOn. W6001: a command for a person names a role of another stack.
     options = ["--regions", "us-west-2", "--ignore-checks", "W3010", "W3005", "W6001", "--"]
     command = [str(Path(sys.executable).with_name("cfn-lint")), *options, *map(str, tmp_path.glob("*.json"))]
     ran = subprocess.run(command, capture_output=True, text=True)
