@@ -9,6 +9,7 @@ so that no command here can reach a real account. cdk's output goes to `report` 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -45,12 +46,17 @@ class Cloud:
         report: Callable[[str], object] = lambda line: None,
         *,
         region: str = REGION,
+        enforce: bool = False,
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        """`project` has cdk.json and the environments of `make setup`; `extra` is added to the environment."""
+        """`project` has cdk.json and the environments of `make setup`; `extra` is added to the environment.
+
+        `enforce`: IAM is enforced, for every call and for what CloudFormation does with its execution role.
+        """
         self.project = project.resolve()
         self.state = state.resolve()
         self.region = region
+        self._enforce = enforce
         self._report = report
         self._extra = dict(extra or {})
         self._emulator: subprocess.Popen[bytes] | None = None
@@ -65,7 +71,9 @@ class Cloud:
             raise CloudError(f"{interpreter} is missing: run `make setup` first")
         self.state.mkdir(parents=True, exist_ok=True)
         server = Path(__file__).parent / "emulator" / "server.py"
-        command = [str(part) for part in (interpreter, server, "--region", self.region, "--scratch", self.state / "emulator")]
+        command = [str(interpreter), str(server), "--region", self.region, "--scratch", str(self.state / "emulator")]
+        if self._enforce:
+            command += ["--schemas", str(_schemas())]
         log = self.state / "emulator.log"
         with log.open("wb") as sink:
             # Its own session: a Ctrl-C at the terminal is ours to pass on, after cdk has been stopped.
@@ -250,6 +258,14 @@ def _end(process: subprocess.Popen[Any]) -> None:
     # The leader is gone; what it left in its group is not wanted either.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _schemas() -> Path:
+    """AWS's resource schemas, which say what each resource's handlers may call; cfn-lint brings them."""
+    found = importlib.util.find_spec("cfnlint")
+    if found is None or found.origin is None:
+        raise CloudError("cfn-lint is missing, whose resource schemas say what CloudFormation calls: run `make setup` first")
+    return Path(found.origin).parent / "data" / "schemas"
 
 
 def _without_proxy(name: str) -> str:

@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and a closed terminal end a rehearsal once, in order: the second one cannot break the clean-up.
 
 Promises: while `caught()` lasts, the first such signal raises KeyboardInterrupt in the main thread (or cancels what
-`run()` runs) and every later one is ignored, so that all `with` blocks leave as they should.
+`run()` runs) and every later one is ignored, so that all `with` blocks leave as they should. After an interruption
+they stay ignored: the process is on its way out, and must leave with its own code.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ def caught() -> Iterator[None]:
     _listen()
     try:
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    except KeyboardInterrupt:
+        _ignore()
+        raise
+    except BaseException:
+        _restore(before)
+        raise
+    else:
+        _restore(before)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -54,6 +60,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
     finally:
         _ignore() if interrupted else _listen()
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _listen() -> None:

@@ -66,13 +66,26 @@ def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(numb
             await asyncio.sleep(0.05)
             ended.append("in order")
 
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), interruption.caught():
-        try:
-            interruption.run(work())
-        finally:
-            os.kill(os.getpid(), number)
-    assert ended == ["in order"] and signal.getsignal(number) is before
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(KeyboardInterrupt), interruption.caught():
+            try:
+                interruption.run(work())
+            finally:
+                os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert ended == ["in order"]
+
+
+def test_signals_are_as_before_when_nothing_was_interrupted():
+    before = signal.getsignal(signal.SIGINT)
+    with interruption.caught():
+        interruption.run(asyncio.sleep(0))
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_signal_outside_the_pods_raises_once():

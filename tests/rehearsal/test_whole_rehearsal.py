@@ -134,8 +134,11 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
     ("job", "sentence"),
     [
         ("name: x\ntrainers: 0\n", "trainers is 0"),
-        ("name: x\ninvented: 1\n", "invented"),
-        ("name: x\nprogram: {from: image, folder: quick_start}\ndata: {source: nowhere.tsv}\n", "nowhere.tsv is no file"),
+        ("name: x\ntrainers: 1\ninvented: 1\n", "invented"),
+        (
+            "name: x\ntrainers: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: nowhere.tsv}\n",
+            "nowhere.tsv is no file",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
