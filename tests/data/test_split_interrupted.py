@@ -17,7 +17,7 @@ from paddle_node.splitting import commit, steps
 
 # The data job with pieces so small that a few kilobytes take many steps, and so slow that it can be killed in each.
 SLOWED = """
-import sys, time
+import os, sys, time
 from paddle_node import split
 from paddle_node.splitting import counting, shares, shuffle, steps, units
 counting.MARK = units.MARK = 256
@@ -26,20 +26,26 @@ shares.PART = 1024
 shuffle.LEAF = 4000
 shuffle.MOST_BUCKETS = 4
 units.TOGETHER = 1024
-steps.EXPIRY = 1.5
+steps.EXPIRY = float(os.environ["EXPIRY"])
 perform = steps.Steps._perform
 def slow(self, step):
     print("step", step.name, flush=True)
     time.sleep(0.005)
     return perform(self, step)
 steps.Steps._perform = slow
+print("ready", flush=True)
+while not os.path.exists(os.environ["START"]):
+    time.sleep(0.01)
 sys.exit(split.main())
 """
 IMAGE = Path(__file__).parents[2] / "trainer_image"
 
 
-def start(job: Job, source: Path, **more: object) -> subprocess.Popen[str]:
-    environ = os.environ | {"PYTHONPATH": str(IMAGE)} | job.environment(source, **more)
+def start(job: Job, source: Path, begin: Path = IMAGE, expiry: float = 60, **more: object) -> subprocess.Popen[str]:
+    """Starts the data job, which begins when `begin` exists."""
+    environ = (
+        os.environ | {"PYTHONPATH": str(IMAGE), "START": str(begin), "EXPIRY": str(expiry)} | job.environment(source, **more)
+    )
     return subprocess.Popen(
         [sys.executable, "-c", SLOWED], env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -90,7 +96,14 @@ def test_killed_at_any_step_it_goes_on_and_ends_with_the_same_bytes(job: Job, so
 
 @pytest.mark.slow
 def test_three_pods_share_a_split_and_the_last_completes_the_manifest(job: Job, source: Path, expected: dict[str, bytes]) -> None:
-    pods = [start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=3, JOB_COMPLETION_INDEX=index) for index in range(3)]
+    begin = source.parent / "begin"
+    pods = [
+        start(job, source, begin, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=3, JOB_COMPLETION_INDEX=index) for index in range(3)
+    ]
+    for pod in pods:
+        assert pod.stdout
+        assert pod.stdout.readline() == "ready\n"
+    begin.touch()
     outputs = [pod.communicate()[0] for pod in pods]
     assert [pod.returncode for pod in pods] == [0, 0, 0], outputs
     assert job.everything() == expected
@@ -105,14 +118,15 @@ def test_three_pods_share_a_split_and_the_last_completes_the_manifest(job: Job, 
 def test_a_pod_that_dies_for_good_is_done_without(job: Job, source: Path, expected: dict[str, bytes]) -> None:
     dying = start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=2, JOB_COMPLETION_INDEX=1)
     assert dying.stdout
-    dying.stdout.readline()
+    while not dying.stdout.readline().startswith("step "):
+        pass
     dying.kill()
     dying.wait()
     dying.stdout.close()
     claims = list(next((job.folder.root / ".split").iterdir()).glob("claims/*"))
     assert claims, "it must have died with a step in hand"
     started = time.monotonic()
-    with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=2, JOB_COMPLETION_INDEX=0) as process:
+    with start(job, source, expiry=1.5, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=2, JOB_COMPLETION_INDEX=0) as process:
         output, _ = process.communicate()
     assert process.returncode == 0, output
     assert time.monotonic() - started > 1, "a claim is honoured until its pod has been silent long enough"
@@ -126,7 +140,7 @@ def test_sigterm_ends_it_at_once_and_the_next_run_goes_on(job: Job, source: Path
         for _ in range(5):
             process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 143
+        assert process.wait(60) == 143
         assert "told to stop; the next run goes on from here" in process.stdout.read()
     with start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1) as process:
         output, _ = process.communicate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,15 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("podman")
     podman = Podman(folder)
-    podman.make_base(folder)
+    # Workers that test side by side build one after the other: the second finds every layer made.
+    with (tmp_path_factory.getbasetemp().parent / "podman.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        podman.make_base(folder)
+        build(podman)
+    return podman
+
+
+def build(podman: Podman) -> None:
     # podman, also where a docker without its daemon is installed: operations.engine passes that one over.
     done = subprocess.run(
         [sys.executable, "-m", "operations.image", "build", "--base", BASE, "--tag", IMAGE],
@@ -35,7 +44,6 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "built localhost/paddle-aws-trainer:test: " in done.stdout
-    return podman
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from paddle_node import contract
 from paddle_node.contract import JobFolder
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
-PASSES = 3
+PASSES = 5
 
 
 def inside(podman: Podman, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -101,9 +101,9 @@ def test_three_containers_train_together(cluster: Cluster, tmp_path: Path, job_f
     pods = [cluster.start(training, index) for index in range(3)]
     assert len({cluster.address(pod) for pod in pods}) == 3
     until(
-        "a healthy pod", lambda: cluster.podman.run("exec", pods[1], contract.PROBE_ENTRY_POINT, check=False).returncode == 0, 60
+        "a healthy pod", lambda: cluster.podman.run("exec", pods[1], contract.PROBE_ENTRY_POINT, check=False).returncode == 0, 120
     )
-    codes = [cluster.wait(pod, 240) for pod in pods]
+    codes = [cluster.wait(pod, 400) for pod in pods]
     assert codes == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
     whole_model(folder)
 
@@ -111,11 +111,11 @@ def test_three_containers_train_together(cluster: Cluster, tmp_path: Path, job_f
 def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
     folder, training = split(cluster, tmp_path, job_file)
     pods = [cluster.start(training, index) for index in range(3)]
-    until("the first pass", lambda: folder.done(0).exists(), 120)
+    until("the first pass", lambda: folder.done(0).exists(), 240)
     cluster.podman.run("kill", "--signal", "KILL", pods[1])
     # The Job's controller makes a new pod under the same index; it has another address.
     pods[1] = cluster.start(training, 1)
-    codes = [cluster.wait(pod, 300) for pod in pods]
+    codes = [cluster.wait(pod, 400) for pod in pods]
     assert codes == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
     whole_model(folder)
     assert metrics(folder, 0)[-1]["attempt"] > metrics(folder, 0)[0]["attempt"], (

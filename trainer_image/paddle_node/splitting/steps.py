@@ -83,13 +83,22 @@ class Steps:
                 waiting = []
                 for step in todo:
                     found = self._result(step.name) if f"{step.name}.json" in here else None
-                    if found is not None:
+                    if (
+                        found is None
+                        and len(running) < workers
+                        and self._claim(step.name, {each.name for each in running.values()})
+                    ):
+                        # Between the look at the results and the claim another pod may have finished it.
+                        found = self._result(step.name)
+                        if found is None:
+                            running[pool.submit(self._perform, step)] = step
+                            continue
+                        (self._claims / step.name).unlink(missing_ok=True)
+                    if found is None:
+                        waiting.append(step)
+                    else:
                         results[step.name] = found[0]
                         self.progress.give(weights[step.name])
-                    elif len(running) < workers and self._claim(step.name, {each.name for each in running.values()}):
-                        running[pool.submit(self._perform, step)] = step
-                    else:
-                        waiting.append(step)
                 todo = waiting
                 if running:
                     for future in wait(
