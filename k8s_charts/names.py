@@ -21,12 +21,16 @@ DATA_ACCOUNT = "paddle-data"
 """The data job's service account: pod identity binds the right to read sources to it, so its name is the same for every job."""
 
 PART_OF = {"app.kubernetes.io/part-of": "paddle-aws"}
+INSTANCE = "app.kubernetes.io/instance"
+"""Key of the label that holds the job's name."""
+COMPONENT = "app.kubernetes.io/component"
+"""Key of the label that holds a pod's role."""
 
 
 def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
     """Kubernetes' recommended labels; with a role they select that role's pods of this job."""
-    found = {**PART_OF, "app.kubernetes.io/instance": job.name}
-    return found if role is None else {**found, "app.kubernetes.io/component": role}
+    found = {**PART_OF, INSTANCE: job.name}
+    return found if role is None else {**found, COMPONENT: role}
 
 
 def volume(job: TrainingJob) -> str:

@@ -30,7 +30,7 @@ class OperatorChart(Chart):
         super().__init__(scope, "paddle-operator")
         self._job = job
         self._name = f"paddle-operator-{job.namespace}"
-        self._labels = {**names.PART_OF, "app.kubernetes.io/name": "paddle-operator", "app.kubernetes.io/instance": job.namespace}
+        self._labels = {**names.PART_OF, "app.kubernetes.io/name": "paddle-operator", names.INSTANCE: job.namespace}
         custom_object.add(
             self,
             "Definition",

@@ -60,9 +60,7 @@ class PaddleJobChart(Chart):
                 min_available=k8s.IntOrString.from_number(members),
                 selector=k8s.LabelSelector(
                     match_labels=names.labels(job),
-                    match_expressions=[
-                        k8s.LabelSelectorRequirement(key="app.kubernetes.io/component", operator="In", values=list(roles))
-                    ],
+                    match_expressions=[k8s.LabelSelectorRequirement(key=names.COMPONENT, operator="In", values=list(roles))],
                 ),
                 unhealthy_pod_eviction_policy="AlwaysAllow",
             ),

@@ -19,6 +19,7 @@ import pytest
 from k8s_charts.documents import documents
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.paddle_job import OperatorPod, injected, pods
 
 PROJECT = Path(__file__).parents[2]
@@ -57,28 +58,39 @@ def test_each_pod_is_told_what_the_operator_tells_it(outputs: ClusterOutputs) ->
 def test_pods_that_meet_by_service_are_told_names(name: str, outputs: ClusterOutputs) -> None:
     job = paddle_job(name, outputs)
     made = pods(job)
-    told = injected(job, made[0], {})
-    assert told["POD_IP"] == made[0].name
-    assert told["PADDLE_PSERVERS_IP_PORT_LIST"] == ",".join(f"{pod.name}:36000" for pod in made[:2])
-    assert "PADDLE_WITH_GLOO" not in told
+    found = injected(job, made[0], {})
+    assert found["POD_IP"] == made[0].name
+    assert found["PADDLE_PSERVERS_IP_PORT_LIST"] == ",".join(f"{pod.name}:36000" for pod in made[:2])
+    assert "PADDLE_WITH_GLOO" not in found
 
 
 def test_an_elastic_job_is_told_its_own_variables(outputs: ClusterOutputs) -> None:
     settings = {"name": "x", "engine": "paddlejob", "mode": "collective", "trainers": 2, "image": "i", "volume": {"kind": "none"}}
     job = TrainingJob.parse({**settings, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}})
     document = next(d for d in documents(job, outputs, "i") if d["kind"] == "PaddleJob")
-    told = injected(document, pods(document)[1], {pod.name: "10.0.0.1" for pod in pods(document)})
-    assert {name: told[name] for name in told if "ELASTIC" in name} == {
+    found = injected(document, pods(document)[1], {pod.name: "10.0.0.1" for pod in pods(document)})
+    assert {name: found[name] for name in found if "ELASTIC" in name} == {
         "PADDLE_ELASTIC_JOB_ID": "paddle-x",
         "PADDLE_ELASTIC_NP": "2",
         "PADDLE_ELASTIC_TIMEOUT": "60",
     }
 
 
-def run(job: dict[str, Any], program: str, network: int, folder: Path) -> dict[str, Any]:
-    """Runs all pods of the job to their end; returns the line that worker 0 printed."""
+def told(job: dict[str, Any]) -> str:
+    """What all pods of a job are told, but for the job's name: jobs that are told the same run the same."""
     made = pods(job)
-    addresses = {pod.name: f"127.0.{network}.{i + 1}" for i, pod in enumerate(made)}
+    addresses = {pod.name: f"10.0.0.{i}" for i, pod in enumerate(made)}
+    return json.dumps([injected(job, pod, addresses) for pod in made])
+
+
+def run(job: dict[str, Any], program: str, folder: Path) -> dict[str, Any]:
+    """Runs all pods of the job to their end; returns the line that worker 0 printed."""
+    with AddressBlock() as block:
+        return _run(job, program, folder, {pod.name: block.next() for pod in pods(job)})
+
+
+def _run(job: dict[str, Any], program: str, folder: Path, addresses: dict[str, str]) -> dict[str, Any]:
+    made = pods(job)
 
     def start(pod: OperatorPod) -> subprocess.Popen[bytes]:
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **injected(job, pod, addresses)}
@@ -88,7 +100,7 @@ def run(job: dict[str, Any], program: str, network: int, folder: Path) -> dict[s
 
     processes = {pod.name: start(pod) for pod in made}
     try:
-        ends = {name: process.wait(timeout=180) for name, process in processes.items()}
+        ends = {name: process.wait(timeout=600) for name, process in processes.items()}
     finally:
         for process in processes.values():
             process.kill()
@@ -104,13 +116,19 @@ needs_paddle = pytest.mark.skipif(
 )
 
 
+PARAMETER_SERVER_RUNS = ("wide-and-deep", "own-program")
+
+
+@pytest.mark.parametrize("name", ["wide-and-deep", "volcano", "podip", "pv-pvc", "own-program"])
+def test_each_example_is_told_what_one_of_those_that_run_is_told(name: str, outputs: ClusterOutputs) -> None:
+    assert told(paddle_job(name, outputs)) in [told(paddle_job(run, outputs)) for run in PARAMETER_SERVER_RUNS]
+
+
 @needs_paddle
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "network"), [("wide-and-deep", 61), ("volcano", 62), ("podip", 63), ("pv-pvc", 64), ("own-program", 66)]
-)
-def test_parameter_servers_and_workers_train_a_model(name: str, network: int, outputs: ClusterOutputs, tmp_path: Path) -> None:
-    found = run(paddle_job(name, outputs), "wide_and_deep.py", network, tmp_path)
+@pytest.mark.parametrize("name", PARAMETER_SERVER_RUNS)
+def test_parameter_servers_and_workers_train_a_model(name: str, outputs: ClusterOutputs, tmp_path: Path) -> None:
+    found = run(paddle_job(name, outputs), "wide_and_deep.py", tmp_path)
     assert found["accuracy"] > found["baseline"] + 0.15
     assert found["last_loss"] < found["first_loss"]
 
@@ -118,6 +136,6 @@ def test_parameter_servers_and_workers_train_a_model(name: str, network: int, ou
 @needs_paddle
 @pytest.mark.slow
 def test_collective_workers_train_a_model(outputs: ClusterOutputs, tmp_path: Path) -> None:
-    found = run(paddle_job("resnet", outputs), "collective.py", 65, tmp_path)
+    found = run(paddle_job("resnet", outputs), "collective.py", tmp_path)
     assert found["accuracy"] > found["baseline"] + 0.15
     assert found["last_loss"] < found["first_loss"]
