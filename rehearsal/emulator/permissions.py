@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -146,10 +145,10 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "eks:UpdateNodegroupConfig": ("ScalingConfig", "Labels", "Taints", "UpdateConfig", "NodeRepairConfig"),
     "eks:UpdateNodegroupVersion": ("Version", "ReleaseVersion", "LaunchTemplate"),
     # EKS manages the instance profile of Auto Mode's nodes; node groups bring their own role.
-    "AWS::EKS::Cluster iam:CreateInstanceProfile": ("ComputeConfig",),
-    "AWS::EKS::Cluster iam:AddRoleToInstanceProfile": ("ComputeConfig",),
-    "AWS::EKS::Cluster iam:DeleteInstanceProfile": ("ComputeConfig",),
-    "AWS::EKS::Cluster iam:RemoveRoleFromInstanceProfile": ("ComputeConfig",),
+    "AWS::EKS::Cluster iam:CreateInstanceProfile": ("ComputeConfig.Enabled",),
+    "AWS::EKS::Cluster iam:AddRoleToInstanceProfile": ("ComputeConfig.Enabled",),
+    "AWS::EKS::Cluster iam:DeleteInstanceProfile": ("ComputeConfig.Enabled",),
+    "AWS::EKS::Cluster iam:RemoveRoleFromInstanceProfile": ("ComputeConfig.Enabled",),
     # IAM.
     "iam:AttachGroupPolicy": ("Groups", "ManagedPolicyArns"),
     "iam:AttachRolePolicy": ("Roles", "ManagedPolicyArns"),
@@ -314,9 +313,13 @@ ARNS: Mapping[str, Namer] = {
         "autoscaling", "autoScalingGroup:*:autoScalingGroupName/{=AutoScalingGroupName}"
     ),
     "AWS::AutoScaling::LifecycleHook": _regional("autoscaling", "autoScalingGroup:*:autoScalingGroupName/{AutoScalingGroupName}"),
-    "AWS::Budgets::Budget": _regional("budgets", "budget/{=BudgetName}"),
+    "AWS::Budgets::Budget": lambda props, physical_id, made_up: _regional("budgets", "budget/{=BudgetName}")(
+        props.get("Budget") or {}, physical_id, made_up
+    ),
     "AWS::CloudWatch::Alarm": _regional("cloudwatch", "alarm:{=AlarmName}"),
-    "AWS::CloudWatch::Dashboard": _regional("cloudwatch", "dashboard/{=DashboardName}"),
+    "AWS::CloudWatch::Dashboard": lambda props, physical_id, made_up: (
+        f"arn:aws:cloudwatch::{get_account_id()}:dashboard/{physical_id or props.get('DashboardName') or made_up(255, False)}"
+    ),
     "AWS::EC2::DHCPOptions": _regional("ec2", "dhcp-options/{}"),
     "AWS::EC2::EIP": _regional("ec2", "elastic-ip/*"),
     "AWS::EC2::FlowLog": _regional("ec2", "vpc-flow-log/{}"),
@@ -348,7 +351,10 @@ ARNS: Mapping[str, Namer] = {
     "AWS::IAM::Group": _regional("iam", "group/{=GroupName}"),
     "AWS::IAM::InstanceProfile": _regional("iam", "instance-profile/{=InstanceProfileName}"),
     "AWS::IAM::ManagedPolicy": _regional("iam", "policy/{=ManagedPolicyName}"),
-    "AWS::IAM::OIDCProvider": _regional("iam", "oidc-provider/*"),
+    # The issuer of a real cluster; the emulator's is its own address.
+    "AWS::IAM::OIDCProvider": lambda props, physical_id, made_up: (
+        f"arn:aws:iam::{get_account_id()}:oidc-provider/oidc.eks.{get_region()}.amazonaws.com/id/0123456789ABCDEF"
+    ),
     "AWS::IAM::Policy": _regional("iam", "role/*"),
     "AWS::IAM::Role": _regional("iam", "role/{=RoleName}"),
     "AWS::KMS::Alias": _regional("kms", "{AliasName}"),
@@ -361,11 +367,13 @@ ARNS: Mapping[str, Namer] = {
     "AWS::Route53::RecordSet": _regional("route53", "hostedzone/{HostedZoneId}"),
     "AWS::S3::Bucket": _regional("s3", "{=BucketName}"),
     "AWS::S3::BucketPolicy": _regional("s3", "{Bucket}"),
-    "AWS::SNS::Subscription": _regional("sns", "*"),
+    "AWS::SNS::Subscription": lambda props, physical_id, made_up: str(props.get("TopicArn", "*")),
     "AWS::SNS::Topic": _regional("sns", "{=TopicName}"),
-    "AWS::SNS::TopicPolicy": _regional("sns", "*"),
+    "AWS::SNS::TopicPolicy": lambda props, physical_id, made_up: str(([*props.get("Topics", []), "*"])[0]),
     "AWS::SSM::Document": _regional("ssm", "document/{=Name}"),
-    "AWS::SSM::Parameter": _regional("ssm", "parameter/*"),
+    "AWS::SSM::Parameter": lambda props, physical_id, made_up: _regional("ssm", "parameter/{}")(
+        props, (physical_id or str(props.get("Name") or f"CFN-{made_up(255, False)}")).lstrip("/"), made_up
+    ),
 }
 """A type's own ARN."""
 
@@ -380,20 +388,23 @@ ON: Mapping[str, Namer] = {
 }
 
 
+_schemas: list[Path] = []
+"""The folder of AWS's schemas."""
+
+
 @functools.cache
 def _schema(kind: str) -> dict[str, Any] | None:
     """AWS's schema of a type."""
-    folder = Path(os.environ["REHEARSAL_SCHEMAS"])
-    names = _names(folder)
+    names = _names()
     if kind not in names:
         return None
-    found: dict[str, Any] = json.loads((folder / "resources" / f"{names[kind]}.json").read_text())
+    found: dict[str, Any] = json.loads((_schemas[0] / "resources" / f"{names[kind]}.json").read_text())
     return found
 
 
 @functools.cache
-def _names(folder: Path) -> dict[str, str]:
-    names: dict[str, str] = json.loads((folder / "providers" / "us-east-1.json").read_text())
+def _names() -> dict[str, str]:
+    names: dict[str, str] = json.loads((_schemas[0] / "providers" / "us-east-1.json").read_text())
     return names
 
 
@@ -420,14 +431,22 @@ def needed(kind: str, operation: str, old: Properties, new: Properties) -> list[
 
 def _own(kind: str, action: str) -> bool:
     """Reads of the type's own service; what belongs to features that the template does not use is read with them."""
-    service = ARNS[kind]({}, "x", lambda longest, lower: "x").split(":")[2] if kind in ARNS else ""
+    service = {"EFS": "elasticfilesystem"}.get(kind.split("::")[1], kind.split("::")[1].lower())
     return action.split(":")[0] == service
 
 
 def _touched(properties: tuple[str, ...], operation: str, old: Properties, new: Properties) -> bool:
     if operation == "update":
-        return any(old.get(name) != new.get(name) for name in properties)
-    return any(new.get(name) for name in properties)
+        return any(_value(old, path) != _value(new, path) for path in properties)
+    return any(_value(new, path) not in (None, "", [], {}, False, "false") for path in properties)
+
+
+def _value(props: Properties, path: str) -> Any:
+    """A property, or one inside it: `ComputeConfig.Enabled`."""
+    found: Any = props
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -445,8 +464,6 @@ def _resources(
     action: str, kind: str, props: Properties, own: str, name: Callable[[Namer], str]
 ) -> list[tuple[str, dict[str, str]]]:
     """(ARN, condition keys) of everything that `action` is asked for."""
-    if READ.match(action):
-        return [("*", {})]
     if action == "iam:PassRole":
         roles = sorted({text for text in _strings(props) if re.fullmatch(r"arn:aws:iam::\d+:role/.+", text)})
         if kind == "AWS::IAM::InstanceProfile":
@@ -456,13 +473,20 @@ def _resources(
         service = LINKED_ROLE[kind]
         return [(f"arn:aws:iam::{get_account_id()}:role/aws-service-role/{service}/*", {"iam:awsservicename": service})]
     if action.startswith("kms:") and not kind.startswith("AWS::KMS::"):
-        return [(key, {}) for key in sorted({text for text in _strings(props) if re.match(r"arn:aws:kms:.+:key/", text)})]
+        grant = {"kms:grantisforawsresource": "true"} if action == "kms:CreateGrant" else {}
+        return [(key, grant) for key in sorted({text for text in _strings(props) if re.match(r"arn:aws:kms:.+:key/", text)})]
     if action in ("kms:CreateKey", "route53:CreateHostedZone", "ssm:PutParameter") and kind != "AWS::SSM::Parameter":
         return [("*", {})]
-    if action.startswith("iam:") and kind in ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"):
-        for entity, of in (("Role", "Roles"), ("Group", "Groups"), ("User", "Users")):
-            if f"{entity}Policy" in action:
-                return [(f"arn:aws:iam::{get_account_id()}:{entity.lower()}/{one}", {}) for one in props.get(of) or []]
+    if policy := re.fullmatch(r"iam:(Attach|Detach|Put|Delete)(Role|Group|User)Policy", action):
+        entity = policy.group(2)
+        if kind in ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"):
+            entities = [f"arn:aws:iam::{get_account_id()}:{entity.lower()}/{one}" for one in props.get(f"{entity}s") or []]
+            attached = [own]
+        else:
+            entities, attached = [own], list(props.get("ManagedPolicyArns") or [])
+        if policy.group(1) in ("Put", "Delete"):
+            return [(one, {}) for one in entities]
+        return [(one, {"iam:policyarn": arn}) for one in entities for arn in attached]
     return [(name(ON[action]) if action in ON else own, {})]
 
 
@@ -514,8 +538,9 @@ _roles: dict[tuple[str, str, str], str] = {}
 """(account, region, stack name) -> the role that the stack was last given."""
 
 
-def apply() -> None:
+def apply(schemas: Path) -> None:
     """Remember each stack's role, and ask it before each resource."""
+    _schemas[:] = [schemas]
     answer = cloudformation.handle_request
 
     async def remembering(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:

@@ -31,6 +31,8 @@ def apply() -> None:
     _wrap("AWS::EKS::Nodegroup", before=_nodegroup_checked, after=_nodegroup_completed)
     _nodegroup_called_by_its_cluster()
     _instance_profile_called_by_its_name()
+    _made_up_name("AWS::Logs::LogGroup", "LogGroupName", "{}")
+    _made_up_name("AWS::SSM::Parameter", "Name", "CFN-{}")
     _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
     _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
     zone = _handlers("AWS::Route53::HostedZone")
@@ -257,6 +259,25 @@ def _instance_profile_called_by_its_name() -> None:
         return made.rpartition("/")[2], attributes
 
     handlers |= {"create": created, "update": updated, "delete": lambda physical_id, props: delete(arn(physical_id), props)}
+
+
+def _made_up_name(kind: str, named: str, form: str) -> None:
+    """The name that AWS makes up, which policies by name rely on: MiniStack puts the stack's name elsewhere."""
+    handlers = _handlers(kind)
+    create, update = handlers["create"], handlers["update"]
+
+    def created(logical_id: str, props: Properties, stack: str) -> Made:
+        name = props.get(named) or form.format(provisioners._physical_name(stack, logical_id, max_len=255))
+        made: Made = create(logical_id, {**props, named: name}, stack)
+        return made
+
+    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+        before = old.get(named) or physical_id
+        after = new.get(named) or (before if named in old else physical_id)
+        made: Made = update(physical_id, {**old, named: before}, {**new, named: after}, *rest)
+        return made
+
+    handlers |= {"create": created, "update": updated}
 
 
 def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:

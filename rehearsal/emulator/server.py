@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 
-def environment(port: int, region: str, scratch: Path, host: str) -> dict[str, str]:
+def environment(port: int, region: str, scratch: Path, schemas: Path | None) -> dict[str, str]:
     """MiniStack reads its settings when it is imported: these must be set before."""
     scratch.mkdir(parents=True, exist_ok=True)
     return {
         "GATEWAY_PORT": str(port),
         "MINISTACK_REGION": region,
-        "MINISTACK_HOST": host,
+        "MINISTACK_HOST": "localhost",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
         "TMPDIR": str(scratch),
         # With a Docker daemon EKS would start k3s containers: another emulator than on a machine without one.
@@ -35,6 +35,7 @@ def environment(port: int, region: str, scratch: Path, host: str) -> dict[str, s
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "PERSIST_STATE": "0",
+        "AUTH": "true" if schemas else "false",
     }
 
 
@@ -100,7 +101,8 @@ def announced(app: Any, port: int) -> Any:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         else:
-            await app(scope, receive, send)
+            # Policies that insist on TLS mean the way to AWS: there is none on this machine.
+            await app(scope | {"headers": [*scope.get("headers", []), (b"x-forwarded-proto", b"https")]}, receive, send)
 
     return wrapped
 
@@ -110,12 +112,12 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--region", required=True)
     arguments.add_argument("--scratch", required=True, type=Path)
-    arguments.add_argument("--host", default="localhost")
+    arguments.add_argument("--schemas", type=Path, help="AWS's resource schemas: enforce IAM, the roles of stacks included")
     given = arguments.parse_args()
 
     listening = free_port()
     port = listening.getsockname()[1]
-    os.environ.update(environment(port, given.region, given.scratch, given.host))
+    os.environ.update(environment(port, given.region, given.scratch, given.schemas))
     sys.path.insert(0, str(Path(__file__).parent))
 
     import dependencies
@@ -133,6 +135,10 @@ def main() -> int:
     resource_types.register()
     dependencies.apply()
     descriptions.apply()
+    if given.schemas:
+        import permissions
+
+        permissions.apply(given.schemas)
     drift_readers.apply()
     patience.apply()
 

@@ -1,0 +1,144 @@
+"""The deployment policy is enough, and each of its statements is needed: shown with IAM enforced.
+
+The emulator asks the role that CloudFormation executes with for what AWS's own resource handlers would call
+(rehearsal/emulator/permissions.py), and MiniStack asks cdk's own roles for every call that cdk makes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rehearsal.cloud import Cloud
+from rehearsal.inventory import Inventory
+from stacks.cluster_spec import ClusterSpec
+from stacks.deployment_policy import documents
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+VARIANTS = PROJECT / "tests" / "aws" / "variants"
+
+NOT_SHOWN: dict[str, str] = {
+    "Parameters": "the emulator resolves a template's SSM parameters without asking a role",
+    "MountTargetInterfaces": "EFS makes the network interfaces with the caller's rights; AWS's schema does not name the calls",
+}
+"""Statements that the emulator deploys without, and why."""
+
+
+def test_the_whole_life_of_a_cluster(tmp_path: Path) -> None:
+    """The real cdk, bootstrapped with the policy's files: deploy, change, destroy with data in the bucket."""
+    settings = yaml.safe_load((PROJECT / "cluster.yaml").read_text())
+    config, outputs_file = tmp_path / "cluster.yaml", tmp_path / "outputs.json"
+    config.write_text(yaml.safe_dump(settings))
+    with Cloud(project=PROJECT, state=tmp_path / "state", enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
+        iam = cloud.client("iam")
+        policies = [
+            iam.create_policy(PolicyName=Path(name).stem, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+            for name, document in documents(ClusterSpec.load(config)).items()
+        ]
+        cloud.bootstrap("--cloudformation-execution-policies", ",".join(policies))
+        before = cloud.inventory()
+        cloud.deploy(config, outputs_file)
+        settings["nodes"]["workers"]["desired"] += 1
+        settings["file_system"] = {"throughput": "bursting"}
+        config.write_text(yaml.safe_dump(settings))
+        cloud.deploy(config, outputs_file)
+        [bucket] = [stack["BucketName"] for stack in json.loads(outputs_file.read_text()).values() if "BucketName" in stack]
+        cloud.client("s3").put_object(Bucket=bucket, Key="data", Body=b"1")
+        cloud.destroy(config)
+        assert Inventory.difference(before, cloud.inventory()) == []
+
+
+class Templates:
+    """Synthesized stacks, deployed by boto3 with one role: what cdk does, without its four seconds a time."""
+
+    ROLE = "executes"
+
+    def __init__(self, cloud: Cloud, assembly: Path) -> None:
+        self.cloudformation, self.iam = cloud.client("cloudformation"), cloud.client("iam")
+        manifest = json.loads((assembly / "manifest.json").read_text())["artifacts"]
+        # In the order of the app, which is that of their dependencies.
+        self.stacks = {
+            name: (assembly / artifact["properties"]["templateFile"]).read_text()
+            for name, artifact in manifest.items()
+            if artifact["type"] == "aws:cloudformation:stack"
+        }
+        trust = {"Effect": "Allow", "Principal": {"Service": "cloudformation.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        self.role = self.iam.create_role(RoleName=self.ROLE, AssumeRolePolicyDocument=document)["Role"]["Arn"]
+        cloud.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+
+    def allow(self, statements: list[dict[str, Any]]) -> None:
+        document = {"Version": "2012-10-17", "Statement": statements}
+        self.iam.put_role_policy(RoleName=self.ROLE, PolicyName="allowed", PolicyDocument=json.dumps(document))
+
+    def _failures(self, stack: str, good: str) -> list[str]:
+        found = self.cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+        if found["StackStatus"] == good:
+            return []
+        events = self.cloudformation.describe_stack_events(StackName=found["StackId"])["StackEvents"]
+        return [event.get("ResourceStatusReason", "") for event in events if event["ResourceStatus"].endswith("_FAILED")]
+
+    def refusals(self) -> list[str]:
+        """What is refused while all stacks are made and unmade; stops at the first stack that fails."""
+        made = []
+        for name, template in self.stacks.items():
+            made.append(
+                self.cloudformation.create_stack(
+                    StackName=name, TemplateBody=template, RoleARN=self.role, Capabilities=["CAPABILITY_NAMED_IAM"]
+                )["StackId"]
+            )
+            if failures := self._failures(name, "CREATE_COMPLETE"):
+                return failures
+        for stack in reversed(made):
+            self.cloudformation.delete_stack(StackName=stack)
+            if failures := self._failures(stack, "DELETE_COMPLETE"):
+                return failures
+        return []
+
+    def clear(self) -> None:
+        for name in reversed(self.stacks):
+            self.cloudformation.delete_stack(StackName=name)
+            try:
+                self.cloudformation.describe_stacks(StackName=name)
+            except self.cloudformation.exceptions.ClientError:
+                continue
+
+
+def test_each_statement_is_needed(tmp_path: Path) -> None:
+    """Without any one of them the life of a cluster that uses everything fails, by the name of an action that it allows."""
+    settings = yaml.safe_load((VARIANTS / "self-managed.yaml").read_text())
+    settings["network"] = {"interface_endpoints": True, "flow_log_days": 7}
+    settings["nodes"]["managed"] = {"placement_group": True, "availability_zones": ["us-west-2a"]}
+    config = tmp_path / "cluster.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    statements = [statement for document in documents(ClusterSpec.load(config)).values() for statement in document["Statement"]]
+    with Cloud(project=PROJECT, state=tmp_path / "state", enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
+        cloud.cdk("synth", "--quiet", config=config)
+        templates = Templates(cloud, tmp_path / "state" / "cdk.out")
+        before = cloud.inventory()
+        templates.allow(statements)
+        assert templates.refusals() == []
+        assert Inventory.difference(before, cloud.inventory()) == []
+        not_shown = set()
+        for left_out in statements:
+            templates.allow([statement for statement in statements if statement is not left_out])
+            refused = templates.refusals()
+            if refused:
+                assert any(
+                    f"not authorized to perform: {action} " in reason for action in left_out["Action"] for reason in refused
+                ), (
+                    left_out["Sid"],
+                    refused,
+                )
+                templates.allow(statements)
+                templates.clear()
+                assert Inventory.difference(before, cloud.inventory()) == [], left_out["Sid"]
+            else:
+                not_shown.add(left_out["Sid"])
+    assert not_shown == NOT_SHOWN.keys()
