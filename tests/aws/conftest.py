@@ -95,6 +95,18 @@ def shipped() -> Built:
     return _variant("shipped")
 
 
+@pytest.fixture(scope="session")
+def otherwise() -> Built:
+    """Settings that no variant has, together in one synth: each costs a quarter of a second."""
+    return _built(
+        tags={"cost-center": "42"},
+        network={"nat_gateways": 2, "flow_log_days": 0},
+        file_system={"infrequent_access_after_days": 0, "backup": True},
+        cluster={"log_days": 0},
+        budget={"monthly_usd": 10, "emails": ["a@b.de"]},
+    )
+
+
 @pytest.fixture(params=list(FILES))
 def each_variant(request: pytest.FixtureRequest) -> Built:
     return _variant(request.param)

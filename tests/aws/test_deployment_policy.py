@@ -1,17 +1,20 @@
 """The deployment policy: small, narrow, and neither more nor less than AWS's own resource handlers call."""
 
+import functools
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import cfnlint
 import pytest
 
 from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, documents, main, size, statements, table
 
-SCHEMAS = Path(cfnlint.__file__).parent / "data" / "schemas"
+_CFNLINT = find_spec("cfnlint")
+assert _CFNLINT is not None and _CFNLINT.origin is not None
+SCHEMAS = Path(_CFNLINT.origin).parent / "data" / "schemas"
 READ = re.compile(r"^[a-z0-9-]+:(Describe|List|Get|View)")
 
 # Called by a service in the caller's name, not by a handler of CloudFormation: which handler lists them?
@@ -26,9 +29,20 @@ BY_SERVICES = {
 }
 
 
+@functools.cache
+def _names() -> dict[str, str]:
+    names: dict[str, str] = json.loads((SCHEMAS / "providers" / "us-east-1.json").read_text())
+    return names
+
+
+@functools.cache
+def _schema(kind: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((SCHEMAS / "resources" / f"{_names()[kind]}.json").read_text())
+    return schema
+
+
 def _handlers(kind: str) -> set[str]:
-    names = json.loads((SCHEMAS / "providers" / "us-east-1.json").read_text())
-    schema = json.loads((SCHEMAS / "resources" / f"{names[kind]}.json").read_text())
+    schema = _schema(kind)
     return {action for handler in schema.get("handlers", {}).values() for action in handler.get("permissions", [])}
 
 
@@ -82,12 +96,11 @@ def test_nothing_is_allowed_that_no_handler_of_these_types_calls(each_variant: A
 
 @pytest.mark.parametrize("handler", ["create", "delete", "read"])
 def test_the_main_action_of_each_type_is_allowed(each_variant: Any, handler: str) -> None:
-    names = json.loads((SCHEMAS / "providers" / "us-east-1.json").read_text())
     patterns = [
         re.compile(action.replace("*", ".*")) for statement in statements(each_variant.spec) for action in statement.actions
     ]
     for kind in _types(each_variant):
-        schema = json.loads((SCHEMAS / "resources" / f"{names[kind]}.json").read_text())
+        schema = _schema(kind)
         service = {"EFS": "elasticfilesystem"}.get(kind.split("::")[1], kind.split("::")[1].lower())
         verbs = {"create": "Create|Put|Modify", "delete": "Delete|Schedule", "read": "Describe|Get|View|List"}[handler]
         wanted = [a for a in schema["handlers"].get(handler, {}).get("permissions", []) if re.match(f"{service}:({verbs})", a)]

@@ -63,12 +63,13 @@ def test_data_is_sealed_with_the_key_and_each_access_logged(shipped: Any) -> Non
     assert bucket["LifecycleConfiguration"]["Rules"][0]["NoncurrentVersionExpiration"]["NoncurrentDays"] == 30
 
 
-@pytest.mark.parametrize(("retain", "policy"), [(True, "Retain"), (False, "Delete")])
-def test_one_setting_decides_what_outlives_a_destroy(built: Any, retain: bool, policy: str) -> None:
-    cluster = built(retain=retain)
+@pytest.mark.parametrize(("name", "retain", "policy"), [("gpu", True, "Retain"), ("shipped", False, "Delete")])
+def test_one_setting_decides_what_outlives_a_destroy(variant: Any, name: str, retain: bool, policy: str) -> None:
+    cluster = variant(name)
+    assert cluster.spec.retain is retain
     for kind in ("KMS::Key", "S3::Bucket", "EFS::FileSystem", "ECR::Repository"):
-        for name, resource in cluster.whole(f"AWS::{kind}").items():
-            assert resource["DeletionPolicy"] == policy, name
+        for logical, resource in cluster.whole(f"AWS::{kind}").items():
+            assert resource["DeletionPolicy"] == policy, logical
     emptied = cluster.whole("Custom::EmptyBucket")
     assert len(emptied) == (0 if retain else 2)
     assert len(cluster.resources("AWS::Lambda::Function")) == (0 if retain else 1)
@@ -131,24 +132,21 @@ def test_one_mount_target_in_each_zone(each_variant: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "mode", "mibps"),
-    [
-        ({"throughput": "elastic"}, "elastic", None),
-        ({"throughput": "bursting"}, "bursting", None),
-        ({"throughput": "provisioned", "provisioned_mib_per_second": 64}, "provisioned", 64),
-    ],
+    ("name", "mode", "mibps"),
+    [("shipped", "elastic", None), ("self-managed", "bursting", None), ("private", "provisioned", 128)],
 )
-def test_throughput_modes(built: Any, settings: dict[str, Any], mode: str, mibps: int | None) -> None:
-    (file_system,) = built(file_system=settings).resources("AWS::EFS::FileSystem")
+def test_throughput_modes(variant: Any, name: str, mode: str, mibps: int | None) -> None:
+    (file_system,) = variant(name).resources("AWS::EFS::FileSystem")
     assert (file_system["ThroughputMode"], file_system.get("ProvisionedThroughputInMibps")) == (mode, mibps)
 
 
-@pytest.mark.parametrize(
-    ("retain", "backup", "status"), [(True, None, "ENABLED"), (False, None, "DISABLED"), (False, True, "ENABLED")]
-)
-def test_backups_go_with_retain_unless_said_otherwise(built: Any, retain: bool, backup: bool | None, status: str) -> None:
-    (file_system,) = built(retain=retain, file_system={"backup": backup}).resources("AWS::EFS::FileSystem")
-    assert file_system.get("BackupPolicy", {"Status": "DISABLED"})["Status"] == status
+def test_backups_go_with_retain_unless_said_otherwise(shipped: Any, variant: Any, otherwise: Any) -> None:
+    seen = []
+    for cluster in (shipped, variant("gpu"), otherwise):
+        (file_system,) = cluster.resources("AWS::EFS::FileSystem")
+        status = file_system.get("BackupPolicy", {"Status": "DISABLED"})["Status"]
+        seen.append((cluster.spec.retain, cluster.spec.file_system.backup, status))
+    assert seen == [(False, None, "DISABLED"), (True, None, "ENABLED"), (False, True, "ENABLED")]
 
 
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
@@ -159,8 +157,8 @@ def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
 
 
-def test_infrequent_access_can_be_off(built: Any) -> None:
-    (file_system,) = built(file_system={"infrequent_access_after_days": 0}).resources("AWS::EFS::FileSystem")
+def test_infrequent_access_can_be_off(otherwise: Any) -> None:
+    (file_system,) = otherwise.resources("AWS::EFS::FileSystem")
     assert "LifecyclePolicies" not in file_system
 
 

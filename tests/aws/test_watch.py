@@ -33,9 +33,8 @@ def test_alarms_reach_a_person(variant: Any) -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
 
 
-def test_credits_and_nodes_are_watched_where_there_are_any(built: Any) -> None:
-    plain = built(budget={"monthly_usd": 10, "emails": ["a@b.de"]})
-    assert [a["MetricName"] for a in plain.resources("AWS::CloudWatch::Alarm")] == ["PercentIOLimit"]
+def test_credits_and_nodes_are_watched_where_there_are_any(otherwise: Any) -> None:
+    assert [a["MetricName"] for a in otherwise.resources("AWS::CloudWatch::Alarm")] == ["PercentIOLimit"]
 
 
 def test_the_topic_is_sealed(variant: Any) -> None:
