@@ -22,6 +22,8 @@ class TrainerPass:
     seconds: float
     ended: float
     """Seconds since 1970."""
+    skipped: int = 0
+    """Lines of the shard that are no records to the program."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,12 @@ def passes(metrics: Mapping[int, str]) -> list[Pass]:
             if entry is not None:
                 key = (int(entry["pass"]), int(entry["attempt"]))
                 seen.setdefault(key, {})[trainer] = TrainerPass(
-                    trainer, float(entry["loss"]), int(entry["records"]), float(entry["seconds"]), float(entry["time"])
+                    trainer=trainer,
+                    loss=float(entry["loss"]),
+                    records=int(entry["records"]),
+                    seconds=float(entry["seconds"]),
+                    ended=float(entry["time"]),
+                    skipped=int(entry.get("skipped", 0)),
                 )
     newest: dict[int, Pass] = {}
     for (number, attempt), trainers in sorted(seen.items()):

@@ -15,7 +15,9 @@ from pathlib import Path
 from paddle_node.contract import JobFolder, Variable
 
 from k8s_charts.spec import TrainingJob
-from rehearsal import account, interruption, plot
+from operations import loss_plot
+from operations.training_metrics import Pass
+from rehearsal import account, interruption
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.errors import Failed, Refused
 from rehearsal.evaluation import Evaluation, evaluate
@@ -32,7 +34,7 @@ from rehearsal.retained import Retained
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
-from rehearsal.training_progress import Pass, TrainingProgress
+from rehearsal.training_progress import TrainingProgress
 from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
 from stacks.cluster_spec import ClusterSpec
 
@@ -74,7 +76,7 @@ class Rehearsal:
             passes = self._train(host, addresses, folder)
             self._check_records(passes, shards)
             evaluation = self._measure(host, addresses)
-            plot.loss(passes, f"{job.name}: loss by pass", self.dist / "loss.png")
+            loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
             retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
         return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png", retained)
 

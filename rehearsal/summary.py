@@ -13,6 +13,9 @@ from rehearsal.output_tree import output_tree
 from rehearsal.rehearse import Results
 from rehearsal.screen import Phase
 
+_ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
+"""Metrics of which less is better."""
+
 
 def summary(results: Results, phases: list[Phase], seconds: float) -> RenderableType:
     """Everything to print after a rehearsal that went well."""
@@ -39,7 +42,7 @@ def _records(results: Results) -> Table:
 
 def _headline(results: Results, phases: list[Phase], seconds: float) -> Panel:
     found = results.evaluation
-    better = found.value > found.baseline
+    better = found.value < found.baseline if found.metric in _ERRORS else found.value > found.baseline
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from operations.training_metrics import Pass
 from rehearsal.pods.pod import Pod, PodEnd
 from rehearsal.screen import Phase, Screen
-from rehearsal.training_progress import Pass, TrainingProgress
+from rehearsal.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
 """Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
