@@ -94,3 +94,14 @@ def test_nothing_of_a_pod_outlives_it(job):
     for child in children:
         with pytest.raises(ProcessLookupError):
             os.kill(child, 0)
+
+
+@pytest.mark.slow
+def test_a_volume_that_hangs_is_left(job):
+    # A pipe that nobody reads: whoever opens it to write waits for ever, as on an NFS mount that has lost its server.
+    pods = job(count=2, PEER_DEADLINE="3")
+    pods.folder.run_state.mkdir(parents=True)
+    os.mkfifo(pods.folder.run_state / ".attempts.json")
+    pods.start()
+    assert pods.codes(20) == [75, 75], pods.logs()
+    assert "nothing can be recorded there" in pods.log(1)

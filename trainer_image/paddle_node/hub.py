@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from paddle_node import background, protocol
 from paddle_node.attempts import Outcome, Record
@@ -26,6 +26,8 @@ from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.protocol import Message
+
+T = TypeVar("T")
 
 REMIND = 30.0
 """Seconds between two lines that say who is missing."""
@@ -109,6 +111,7 @@ class Hub:
         self._reminded = self._since
         self._volume = asyncio.Lock()
         """One question to the volume at a time, in the order of asking."""
+        self._asked_volume = 0.0
         self._beginning = False
         self._concluding = False
         self._stop_cause: str | None = None
@@ -144,8 +147,8 @@ class Hub:
             self._ticker.cancel()
         if self._server is not None:
             self._server.close()
-        async with self._volume:
-            pass  # What is being written is written to the end.
+        with contextlib.suppress(TimeoutError):  # What is being written is written to the end.
+            await asyncio.wait_for(self._volume.acquire(), FAREWELL)
         for member in list(self._members.values()):
             member.writer.close()
         self._members.clear()
@@ -300,8 +303,7 @@ class Hub:
             return
         self._beginning = True
         try:
-            async with self._volume:
-                number, resume = await background.call(self._prepare)
+            number, resume = await self._on_volume(self._prepare)
         except OSError as error:
             await self._finish(Outcome(ExitCode.VOLUME_FULL, f"{self._node.folder.run_state} takes no attempt: {error.strerror}"))
             return
@@ -374,8 +376,7 @@ class Hub:
                 self._record.end(cause, code, self._newest_complete(), counts)
 
         try:
-            async with self._volume:
-                await background.call(close)
+            await self._on_volume(close)
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
 
@@ -387,8 +388,7 @@ class Hub:
     async def _conclude(self) -> None:
         """Every trainer ended with 0: that is the job's success only when the last pass is complete on the volume."""
         attempt, last = self._attempt, self._node.passes - 1
-        async with self._volume:
-            newest = await background.call(self._newest_complete)
+        newest = await self._on_volume(self._newest_complete)
         if self._attempt != attempt or self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
             return
         if newest is not None and newest >= last:
@@ -403,20 +403,27 @@ class Hub:
         if self.state is State.FINISHED:
             return
         self._enter(State.FINISHED)
-        if cause is not None:
-            await self._close_attempt(cause, code, True)
-        if outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB:
-            # What another try may change is no outcome: the pods that the Job starts anew get their chance.
-            try:
-                async with self._volume:
-                    await background.call(lambda: self._record.finish(outcome))
-            except OSError as error:
-                self._say(f"the outcome cannot be recorded: {error.strerror or error}")
+        try:
+            await asyncio.wait_for(self._write_down(outcome, cause, code), self._node.peer_deadline)
+        except TimeoutError:
+            # Unrecorded, it would not hold for a pod that comes later: nobody may leave with it.
+            sentence = f"{self._node.folder.run_state} takes no outcome ({outcome.sentence})"
+            outcome = Outcome(ExitCode.CANNOT_END, sentence)
         message: Message = {"finish": outcome.code, "sentence": outcome.sentence}
         if outcome.code == ExitCode.ATTEMPTS_EXHAUSTED:
             message["crashed"] = self._crashed
         self._farewell = message
         self._broadcast(message)
+
+    async def _write_down(self, outcome: Outcome, cause: str | None, code: int) -> None:
+        if cause is not None:
+            await self._close_attempt(cause, code, True)
+        if outcome.code != ExitCode.DONE and outcome.code not in FAIL_JOB:
+            return  # What another try may change is no outcome: the pods that the Job starts anew get their chance.
+        try:
+            await self._on_volume(lambda: self._record.finish(outcome))
+        except OSError as error:
+            self._say(f"the outcome cannot be recorded: {error.strerror or error}")
 
     def _leave(self, member: _Member) -> None:
         """SIGTERM reached a pod: every trainer is asked to save, because one cannot save alone."""
@@ -512,7 +519,7 @@ class Hub:
     def _trainer_status(self, index: int, now: float, missing: dict[str, list[int]]) -> Message | None:
         """What the health probe of that pod wants to know: where its trainer is, and for whom it waits."""
         session = self._sessions.get(index)
-        if session is None or self.state is not State.TRAINING:
+        if session is None or self.state not in (State.STARTING, State.TRAINING):
             return None
         return {
             "pass": session.at[0] if session.at else None,
@@ -529,7 +536,9 @@ class Hub:
 
     def _check_deadlines(self, now: float) -> None:
         waited = now - self._since
-        if self.state is State.GATHERING:
+        if self._volume.locked() and self.state is not State.FINISHED:
+            self._check_volume(now)
+        elif self.state is State.GATHERING:
             missing = self._missing()
             if missing and waited > self._node.peer_deadline:
                 sentence = f"{missing} after {waited:.0f} s (PADDLE_NODE_PEER_DEADLINE is {self._node.peer_deadline:g})"
@@ -537,15 +546,30 @@ class Hub:
             elif missing and now - self._reminded > REMIND:
                 self._reminded = now
                 self._say(f"{missing} after {waited:.0f} s")
-        elif self.state is State.STARTING and waited > self._node.peer_deadline:
-            silent = self._members.keys() - self._serving
-            self._lose(f"the pservers of trainers {_numbers(silent)} did not listen within {waited:.0f} s", 0)
+        elif self.state is State.STARTING:
+            # Pservers may wait for what the trainers still count: a trainer that reports progress puts the deadline off.
+            waited = now - max([self._since, *(session.moved for session in self._sessions.values())])
+            if waited > self._node.peer_deadline:
+                silent = self._members.keys() - self._serving
+                self._lose(
+                    f"the pservers of trainers {_numbers(silent)} did not listen, and no trainer moved for {waited:.0f} s", 0
+                )
         elif self.state is State.STOPPING and waited > self._node.grace:
             slow = self._members.keys() - self._stopped
             self._lose(f"{self._stop_cause}; trainers {_numbers(slow)} did not leave within {waited:.0f} s", 0, counts=False)
         elif self.state is State.ENDING and waited > protocol.SILENCE + 2 * FAREWELL:
             for member in [member for index, member in self._members.items() if index not in self._ready]:
                 self._drop(member, f"the pod of trainer {member.index} ({member.name}) does not end its processes")
+
+    def _check_volume(self, now: float) -> None:
+        """A volume that hangs (NFS waits for ever) is said, and left in the end: nothing can be recorded on it."""
+        waited = now - self._asked_volume
+        if waited > self._node.peer_deadline:
+            sentence = f"{self._node.folder.run_state} has not answered for {waited:.0f} s: nothing can be recorded there"
+            self._later(self._finish(Outcome(ExitCode.CANNOT_END, sentence)))
+        elif waited > REMIND and now - self._reminded > REMIND:
+            self._reminded = now
+            self._say(f"{self._node.folder.run_state} has not answered for {waited:.0f} s")
 
     def _missing(self) -> str:
         """Who is not here, or not ready, as one half sentence; empty when nobody is missing."""
@@ -559,6 +583,12 @@ class Hub:
         if unready:
             parts.append(f"not ready yet: trainers {_numbers(unready[:SHOWN])}")
         return "; ".join(parts)
+
+    async def _on_volume(self, question: Callable[[], T]) -> T:
+        """What the volume answers, one question after the other."""
+        async with self._volume:
+            self._asked_volume = time.monotonic()
+            return await background.call(question)
 
     # Small things.
 

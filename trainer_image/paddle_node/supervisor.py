@@ -43,7 +43,7 @@ LOOK = 0.5
 SERVER_PROBE = 0.05
 """Seconds between two tries to connect to a pserver of one's own."""
 LEAVE_DEADLINE = 5.0
-"""Seconds for pservers to end after the job is done."""
+"""Seconds for pservers to end after the job is done, and for the volume to take the lease back."""
 AFTER_LEAVE = 2.0
 """Seconds in which the word that all trainers leave may come later than the end of a pserver that heard it."""
 
@@ -192,7 +192,8 @@ class Supervisor:
             await self._hub.close()
             self._hub = None
         if self._lease is not None:
-            await background.call(self._lease.release)
+            with contextlib.suppress(TimeoutError):  # It expires instead.
+                await asyncio.wait_for(background.call(self._lease.release), LEAVE_DEADLINE)
             self._lease = None
 
     async def _outcome(self) -> attempts.Outcome | None:
