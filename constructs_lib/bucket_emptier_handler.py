@@ -12,14 +12,14 @@ def handler(event: dict[str, Any], context: Any) -> None:
     """Answers CloudFormation in every case: a silent failure would hold the stack for an hour."""
     answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     bucket = event["ResourceProperties"]["BucketName"]
-    answer["PhysicalResourceId"] = event.get("PhysicalResourceId") or bucket
+    if event["RequestType"] == "Delete":
+        # The name of the resource, not of the properties: after a replacement that is the old bucket.
+        bucket = event["PhysicalResourceId"]
+    answer["PhysicalResourceId"] = bucket
     answer["Status"] = "SUCCESS"
     try:
         if event["RequestType"] == "Delete":
-            # The name of the resource, not of the properties: after a replacement that is the old bucket.
-            empty(event["PhysicalResourceId"], context)
-        else:
-            answer["PhysicalResourceId"] = bucket
+            empty(bucket, context)
     except Exception as error:
         answer["Status"] = "FAILED"
         answer["Reason"] = f"bucket {bucket} was not emptied ({error}): delete the stack again to go on"
