@@ -1,26 +1,41 @@
-"""What is left of training when processes end in the middle of it. Real Paddle: about 20 s a test."""
+"""What is left of training when processes end in the middle of it. Real Paddle: about 15 s a test."""
 
 import json
 import os
+import re
 import signal
-from pathlib import Path
+import time
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
 
-def child(pod: int, role: str) -> int:
-    """Process id of a pod's pserver or trainer."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            environ = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if parent == str(pod) and f"TRAINING_ROLE={role}".encode() in environ:
-            return int(entry.name)
-    raise LookupError(f"{pod} runs no {role}")
+@pytest.fixture
+def job(training_job):
+    """quick_start with a pass that takes a second on any machine, so that a test can be in the middle of one."""
+    job = training_job(PASSES="5")
+    source = job.make_sample("--lines", "2000")
+    text = (job.program / "train.py").read_text()
+    job.program = job.place / "unhurried"
+    job.program.mkdir()
+    slower = text.replace("    label, text = labelled\n", "    label, text = labelled\n    time.sleep(0.0015)\n")
+    assert slower != text
+    (job.program / "train.py").write_text(slower.replace("import paddle\n", "import time\n\nimport paddle\n", 1))
+    job.split(source)
+    return job
+
+
+def in_the_middle_of_the_second_pass(job) -> None:
+    job.wait_for(job.folder.done(0))
+    time.sleep(0.5)
+
+
+def child(job, pod: int, role: str) -> int:
+    """Process id of a pod's pserver or trainer, as its supervisor says."""
+    found = re.findall(rf"{role} {pod} is process (\d+)", job.logs[pod].read_text(errors="replace"))
+    assert found, job.said()
+    return int(found[-1])
 
 
 def assert_nothing_lost(job, passes: int) -> None:
@@ -32,14 +47,12 @@ def assert_nothing_lost(job, passes: int) -> None:
     result = job.evaluate()
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["pass"] == passes - 1 and found["value"] > 0.8, found
+    assert found["pass"] == passes - 1 and found["value"] > 0.7, found
 
 
-def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(training_job):
-    job = training_job(PASSES="5")
-    job.split(job.make_sample("--lines", "4000"))
+def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(job):
     job.start()
-    job.wait_for(job.folder.done(0))
+    in_the_middle_of_the_second_pass(job)
     for process in job.processes:
         process.send_signal(signal.SIGTERM)
     assert job.wait() == [143, 143, 143], job.said()
@@ -52,12 +65,10 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(tr
     assert position["pass_number"] in range(1, 5) and any(each["read"] for each in position["positions"])
 
 
-@pytest.mark.parametrize("role", ["TRAINER", "PSERVER"])
-def test_a_killed_process_costs_the_pass_it_was_in_and_nothing_else(training_job, role: str):
-    job = training_job(PASSES="5")
-    job.split(job.make_sample("--lines", "4000"))
+def test_a_killed_pserver_costs_the_pass_it_was_in_and_nothing_else(job):
+    """tests/node/test_paddle_faults.py kills everything else, too, and compares the models."""
     job.start()
-    job.wait_for(job.folder.done(0))
-    os.kill(child(job.processes[1].pid, role), signal.SIGKILL)
+    in_the_middle_of_the_second_pass(job)
+    os.kill(child(job, 1, "pserver"), signal.SIGKILL)
     assert job.wait()[0] == 0, job.said()
     assert_nothing_lost(job, 5)
