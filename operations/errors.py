@@ -66,7 +66,7 @@ def explained(interrupted: str = "interrupted: nothing that runs on the cluster 
         # `paddle-aws logs JOB | head`: the reader has had enough.
         raise typer.Exit(Exit.DONE) from None
     except Exception as error:
-        sentence = _of_a_library(error)
+        sentence = of_a_library(error)
         if sentence is None:
             raise
         _say(sentence[1])
@@ -77,7 +77,7 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _of_a_library(error: Exception) -> tuple[Exit, str] | None:
+def of_a_library(error: Exception) -> tuple[Exit, str] | None:
     """The errors of cluster.yaml's reader and of botocore, known by where they come from: neither is imported for it."""
     where = type(error).__module__
     if where == "stacks.settings" and type(error).__name__ == "SettingError":

@@ -6,7 +6,9 @@ import typer
 
 from operations.cancel import cancel
 from operations.delete import delete
+from operations.doctor import doctor
 from operations.kubeconfig import eks_token, kubeconfig
+from operations.leftovers import leftovers
 from operations.listing import list_jobs
 from operations.logs import logs
 from operations.manifests import manifests
@@ -35,6 +37,8 @@ app.command()(results)
 app.command()(resume)
 app.command()(upload)
 app.command()(kubeconfig)
+app.command()(doctor)
+app.command()(leftovers)
 app.command("eks-token", hidden=True)(eks_token)
 
 

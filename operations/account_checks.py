@@ -1,0 +1,275 @@
+"""What has to be right in an account before a cluster is deployed into it.
+
+Promises: reads only; each check knows nothing of the others; what an account does not let us read is said to be
+unchecked, never assumed. Quota codes are Service Quotas' own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from operations.aws import client
+from operations.errors import BadInput
+from operations.findings import Check, State
+from stacks.cluster_spec import ClusterSpec
+
+Found = Iterator[tuple[State, str]]
+
+SERVICES = ("cloudformation", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
+LEAST_BOOTSTRAP = 6
+"""The bootstrap version from which cdk can deploy what this app synthesizes."""
+NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
+"""Zone ids in which EKS takes no cluster subnet (EKS user guide, network requirements)."""
+VCPU_QUOTAS = {
+    ("standard", False): "L-1216C47A",
+    ("standard", True): "L-34B43A08",
+    ("G and VT", False): "L-DB2E81BA",
+    ("G and VT", True): "L-3819A6DF",
+    ("P", False): "L-417A185B",
+    ("P", True): "L-7212CCBC",
+}
+"""Running instances' vCPUs by family, on demand and spot."""
+EIP_QUOTA = "L-0263D0A3"
+VPC_QUOTA = "L-F678F1CE"
+BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+
+
+class AccountChecks:
+    """The checks of one cluster's settings."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self._clients: dict[str, Any] = {}
+
+    def all(self) -> list[Check]:
+        """In the order in which they are shown."""
+        return [
+            ("credentials", self.credentials),
+            ("region", self.region),
+            ("zones", self.zones),
+            ("instance types", self.instance_types),
+            ("quotas: vCPUs", self.vcpus),
+            ("quotas: network", self.network),
+            ("bootstrap", self.bootstrap),
+            ("permissions", self.permissions),
+            ("stacks", self.stacks),
+            ("existing parts", self.existing),
+        ]
+
+    def client(self, service: str) -> Any:
+        """A client in the cluster's region, made once."""
+        if service not in self._clients:
+            self._clients[service] = client(service, self.spec.region)
+        return self._clients[service]
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        found: dict[str, str] = self.client("sts").get_caller_identity()
+        return found
+
+    def credentials(self) -> Found:
+        yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
+
+    def region(self) -> Found:
+        import boto3
+
+        session = boto3.session.Session()
+        missing = [
+            service
+            for service in SERVICES
+            if (regions := session.get_available_regions(service))
+            and self.spec.region not in regions
+            # Global services list no region of their own.
+            and service not in ("iam", "route53", "sts")
+        ]
+        if missing:
+            yield (
+                "warning",
+                f"{self.spec.region} is not known to offer {', '.join(missing)}: take another region",
+            )
+        else:
+            yield "ok", f"{self.spec.region} offers every service that is used"
+
+    def zones(self) -> Found:
+        known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}
+        for name in self.spec.network.zones:
+            zone = known.get(name)
+            if zone is None:
+                yield "problem", f"{name} is no zone of {self.spec.region} for this account: there are {', '.join(sorted(known))}"
+            elif zone["State"] != "available":
+                yield "problem", f"{name} is {zone['State']}: take another zone"
+            elif zone.get("ZoneId") in NO_EKS_ZONES:
+                yield "problem", f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone"
+            else:
+                yield "ok", f"{name} is available"
+
+    def instance_types(self) -> Found:
+        for name, group in self.spec.nodes.items():
+            zones = group.availability_zones or self.spec.network.zones
+            pages = self.client("ec2").get_paginator("describe_instance_type_offerings")
+            filters = [{"Name": "instance-type", "Values": list(group.instance_types)}]
+            offered: dict[str, set[str]] = {}
+            for page in pages.paginate(LocationType="availability-zone", Filters=filters):
+                for entry in page["InstanceTypeOfferings"]:
+                    offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
+            for kind in group.instance_types:
+                missing = [zone for zone in zones if zone not in offered.get(kind, set())]
+                if missing:
+                    yield "problem", f"{kind} (nodes.{name}) is not offered in {', '.join(missing)}: take another type or zone"
+                else:
+                    yield "ok", f"{kind} (nodes.{name}) is offered in {', '.join(zones)}"
+
+    def vcpus(self) -> Found:
+        kinds = sorted({group.instance_types[0] for group in self.spec.nodes.values()})
+        types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
+        size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
+        wanted: dict[tuple[str, bool], list[int]] = {}
+        for group in self.spec.nodes.values():
+            kind = group.instance_types[0]
+            each = size.get(kind)
+            if each is None:
+                yield "warning", f"nobody says how many vCPUs {kind} has: its quota is not checked"
+                continue
+            sums = wanted.setdefault((family(kind), group.spot), [0, 0])
+            sums[0] += each * group.desired
+            sums[1] += each * group.max
+        for (which, spot), (start, most) in wanted.items():
+            quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
+            what = f"{which} {'spot' if spot else 'on-demand'} instances"
+            if quota < start:
+                yield (
+                    "problem",
+                    f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas",
+                )
+            elif quota < most:
+                yield (
+                    "warning",
+                    f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far",
+                )
+            else:
+                yield "ok", f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances count too)"
+
+    def network(self) -> Found:
+        if self.spec.network.existing is not None:
+            yield "ok", "the network is there already"
+            return
+        ec2 = self.client("ec2")
+        vpcs, addresses = len(ec2.describe_vpcs()["Vpcs"]), len(ec2.describe_addresses()["Addresses"])
+        mine = ec2.describe_vpcs(Filters=[{"Name": "tag:cluster", "Values": [self.spec.name]}])["Vpcs"]
+        needed = self.spec.network.nat_gateways
+        for what, have, more, quota in (
+            ("VPCs", vpcs, 1, self._quota("vpc", VPC_QUOTA)),
+            ("Elastic IPs", addresses, needed, self._quota("ec2", EIP_QUOTA)),
+        ):
+            if not mine and have + more > quota:
+                yield (
+                    "problem",
+                    f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas",
+                )
+            else:
+                yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
+
+    def _quota(self, service: str, code: str) -> float:
+        return float(self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
+
+    def bootstrap(self) -> Found:
+        from botocore.exceptions import ClientError
+
+        advice = f"run `cdk bootstrap aws://{self._identity['Account']}/{self.spec.region}`"
+        try:
+            version = int(self.client("ssm").get_parameter(Name="/cdk-bootstrap/hnb659fds/version")["Parameter"]["Value"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ParameterNotFound":
+                raise
+            yield "problem", f"this account and region are not bootstrapped: {advice}"
+            return
+        if version < LEAST_BOOTSTRAP:
+            yield "problem", f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}"
+        else:
+            yield "ok", f"bootstrap version {version}"
+
+    def permissions(self) -> Found:
+        arn = self._identity["Arn"]
+        if arn.endswith(":root"):
+            yield "warning", "you are the account's root: everything is allowed; work as a role instead (docs/people.md)"
+            return
+        if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
+            arn = self.client("iam").get_role(RoleName=match[3])["Role"]["Arn"]
+        account = self._identity["Account"]
+        # cdk deploys by its own role: taking it is all that the caller itself has to be allowed.
+        role = f"arn:{arn.split(':')[1]}:iam::{account}:role/cdk-hnb659fds-deploy-role-{account}-{self.spec.region}"
+        answer = self.client("iam").simulate_principal_policy(
+            PolicySourceArn=arn, ActionNames=["sts:AssumeRole"], ResourceArns=[role]
+        )
+        if all(found["EvalDecision"] == "allowed" for found in answer["EvaluationResults"]):
+            yield "ok", f"{arn} may take cdk's role and deploy"
+        else:
+            yield "problem", f"{arn} may not take {role}, with which cdk deploys: attach the operator policy (docs/people.md)"
+
+    def stacks(self) -> Found:
+        mine = re.compile(rf"{re.escape(self.spec.name)}-(access|network|storage|cluster|nodes)")
+        found = [
+            stack
+            for page in self.client("cloudformation").get_paginator("describe_stacks").paginate()
+            for stack in page["Stacks"]
+            if mine.fullmatch(stack["StackName"])
+        ]
+        if not found:
+            yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
+        for stack in found:
+            name, status = stack["StackName"], stack["StackStatus"]
+            tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
+            if tags.get("cluster", self.spec.name) != self.spec.name:
+                yield "problem", f"{name} belongs to cluster {tags['cluster']}: take another name in cluster.yaml"
+            elif status in BROKEN:
+                yield "problem", f"{name} is {status}: see its events, then `cdk destroy {name}` or delete it in the console"
+            elif status.endswith("_IN_PROGRESS"):
+                yield "warning", f"{name} is {status}: wait until that is over"
+            else:
+                yield "ok", f"{name} is {status}"
+
+    def existing(self) -> Found:
+        """Keys, key pairs and parts that the settings name and do not make."""
+        spec, nothing = self.spec, True
+        if spec.key.existing_arn:
+            nothing = False
+            key = self.client("kms").describe_key(KeyId=spec.key.existing_arn)["KeyMetadata"]
+            usable = key["KeyState"] == "Enabled" and key["KeyUsage"] == "ENCRYPT_DECRYPT"
+            yield ("ok" if usable else "problem"), f"key {spec.key.existing_arn} is {key['KeyState']}, for {key['KeyUsage']}"
+        for name, group in spec.nodes.items():
+            if group.ssh is not None:
+                nothing = False
+                pairs = self.client("ec2").describe_key_pairs()["KeyPairs"]
+                there = group.ssh.key_pair in [pair["KeyName"] for pair in pairs]
+                state: State = "ok" if there else "problem"
+                yield state, f"key pair {group.ssh.key_pair} (nodes.{name}) {'exists' if there else 'does not exist: import it'}"
+        if spec.network.existing is not None:
+            nothing = False
+            self.client("ec2").describe_vpcs(VpcIds=[spec.network.existing.id])
+            yield "ok", f"VPC {spec.network.existing.id} exists"
+        if spec.bucket.existing_name:
+            nothing = False
+            self.client("s3").head_bucket(Bucket=spec.bucket.existing_name)
+            yield "ok", f"bucket {spec.bucket.existing_name} exists"
+        if spec.file_system.existing is not None:
+            nothing = False
+            found = self.client("efs").describe_file_systems(FileSystemId=spec.file_system.existing.id)["FileSystems"][0]
+            yield "ok", f"file system {spec.file_system.existing.id} is {found['LifeCycleState']}"
+        if nothing:
+            yield "ok", "the settings name nothing that has to exist"
+
+
+def family(kind: str) -> str:
+    """The vCPU quota that an instance type counts against. Raises BadInput for one that has a quota of its own."""
+    letters = re.match(r"[a-z]+", kind.split(".")[0])
+    first = letters[0] if letters else ""
+    if first in ("g", "gr", "vt"):
+        return "G and VT"
+    if first == "p":
+        return "P"
+    if first[:1] in "acdhimrtz" and first not in ("dl", "inf", "trn", "hpc", "mac"):
+        return "standard"
+    raise BadInput(f"{kind} has a quota of its own: look it up in Service Quotas")

@@ -1,0 +1,212 @@
+"""Everything in an account that belongs to one cluster, found by its tags and by the names that AWS and Kubernetes give.
+
+Promises: what AWS's tagging service knows is asked for once, what it does not (or what carries no tag of ours) service
+by service; the same thing is listed once. A key that waits for its deletion, and what `retain` keeps, is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from operations.aws import client
+from operations.errors import of_a_library
+from stacks.cluster_spec import ClusterSpec
+
+
+@dataclass(frozen=True)
+class Left:
+    """One thing."""
+
+    service: str
+    id: str
+    command: str
+    """What removes it."""
+    expected: str = ""
+    """Why it may be there; empty: it should not."""
+
+
+COMMANDS = {
+    ("ec2", "vpc"): "aws ec2 delete-vpc --vpc-id {id}",
+    ("ec2", "subnet"): "aws ec2 delete-subnet --subnet-id {id}",
+    ("ec2", "natgateway"): "aws ec2 delete-nat-gateway --nat-gateway-id {id}",
+    ("ec2", "elastic-ip"): "aws ec2 release-address --allocation-id {id}",
+    ("ec2", "internet-gateway"): "aws ec2 delete-internet-gateway --internet-gateway-id {id}",
+    ("ec2", "route-table"): "aws ec2 delete-route-table --route-table-id {id}",
+    ("ec2", "security-group"): "aws ec2 delete-security-group --group-id {id}",
+    ("ec2", "network-interface"): "aws ec2 delete-network-interface --network-interface-id {id}",
+    ("ec2", "volume"): "aws ec2 delete-volume --volume-id {id}",
+    ("ec2", "instance"): "aws ec2 terminate-instances --instance-ids {id}",
+    ("ec2", "vpc-endpoint"): "aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}",
+    ("ec2", "launch-template"): "aws ec2 delete-launch-template --launch-template-id {id}",
+    ("ec2", "vpc-flow-log"): "aws ec2 delete-flow-logs --flow-log-ids {id}",
+    ("elasticfilesystem", "file-system"): "aws efs delete-file-system --file-system-id {id}",
+    ("elasticfilesystem", "access-point"): "aws efs delete-access-point --access-point-id {id}",
+    ("s3", ""): "aws s3 rb --force s3://{id}",
+    ("ecr", "repository"): "aws ecr delete-repository --force --repository-name {id}",
+    ("kms", "key"): "aws kms schedule-key-deletion --key-id {id}",
+    ("logs", "log-group"): "aws logs delete-log-group --log-group-name {id}",
+    ("cloudformation", "stack"): "aws cloudformation delete-stack --stack-name {id}",
+    ("eks", "cluster"): "aws eks delete-cluster --name {id}",
+    ("route53", "hostedzone"): "aws route53 delete-hosted-zone --id {id}",
+    ("elasticloadbalancing", "loadbalancer"): "aws elbv2 delete-load-balancer --load-balancer-arn {arn}",
+    ("lambda", "function"): "aws lambda delete-function --function-name {id}",
+    ("iam", "role"): "aws iam delete-role --role-name {id}",
+    ("iam", "policy"): "aws iam delete-policy --policy-arn {arn}",
+}
+KEPT = {
+    ("elasticfilesystem", "file-system"),
+    ("elasticfilesystem", "access-point"),
+    ("s3", ""),
+    ("ecr", "repository"),
+    ("kms", "key"),
+}
+"""What `retain: true` keeps."""
+STACKS = ("access", "network", "storage", "cluster", "nodes")
+
+
+def search(spec: ClusterSpec) -> tuple[list[Left], list[str]]:
+    """What is there, in order; and a sentence for each service that could not be asked."""
+    asked = _Search(spec)
+    found: dict[tuple[str, str], Left] = {}
+    unasked = []
+    for what, look in asked.all():
+        try:
+            for left in look():
+                found.setdefault((left.service, left.id), left)
+        except Exception as error:
+            sentence = of_a_library(error)
+            if sentence is None:
+                raise
+            unasked.append(f"{what}: {sentence[1]}")
+    return sorted(found.values(), key=lambda left: (bool(left.expected), left.service, left.id)), unasked
+
+
+class _Search:
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self._clients: dict[str, Any] = {}
+
+    def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
+        return [
+            ("stacks", self.stacks),
+            ("keys", self.keys),
+            ("tags", self.tagged),
+            ("clusters", self.clusters),
+            ("network interfaces", self.interfaces),
+            ("security groups", self.groups),
+            ("volumes", self.volumes),
+            ("load balancers", self.balancers),
+            ("log groups", self.logs),
+            ("repositories", self.repositories),
+            ("buckets", self.buckets),
+            ("file systems", self.file_systems),
+        ]
+
+    def _client(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = client(service, self.spec.region)
+        return self._clients[service]
+
+    def _pages(self, service: str, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        yield from self._client(service).get_paginator(operation).paginate(**arguments)
+
+    def _left(self, service: str, kind: str, id: str, arn: str = "") -> Left:
+        template = COMMANDS.get((service, kind), "find it in the console: {arn}")
+        expected = "retain is true" if self.spec.retain and (service, kind) in KEPT else ""
+        region = "" if service in ("iam", "route53") or template.startswith("find") else f" --region {self.spec.region}"
+        return Left(service, f"{kind} {id}".strip(), template.format(id=id, arn=arn or id) + region, expected)
+
+    def stacks(self) -> Iterator[Left]:
+        names = {f"{self.spec.name}-{part}" for part in STACKS}
+        for page in self._pages("cloudformation", "describe_stacks"):
+            for stack in page["Stacks"]:
+                if stack["StackName"] in names and stack["StackStatus"] != "DELETE_COMPLETE":
+                    yield self._left("cloudformation", "stack", stack["StackName"])
+
+    def keys(self) -> Iterator[Left]:
+        """First of all: whether a key that the tags name is on its way out is known here alone."""
+        for alias in (a for page in self._pages("kms", "list_aliases") for a in page["Aliases"]):
+            if alias["AliasName"] == f"alias/{self.spec.name}":
+                yield self._key(alias["TargetKeyId"])
+
+    def _key(self, id: str) -> Left:
+        state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
+        left = self._left("kms", "key", id)
+        return Left(left.service, left.id, left.command, "it waits for its deletion") if state == "PendingDeletion" else left
+
+    def tagged(self) -> Iterator[Left]:
+        filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
+        for page in self._pages("resourcegroupstaggingapi", "get_resources", TagFilters=filters):
+            for entry in page["ResourceTagMappingList"]:
+                arn = entry["ResourceARN"]
+                _, _, service, _, _, resource = arn.split(":", 5)
+                kind, separator, id = resource.partition("/" if "/" in resource else ":")
+                if not separator:
+                    kind, id = "", resource
+                if (service, kind) == ("cloudformation", "stack"):
+                    id = id.split("/")[0]
+                yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn)
+
+    def clusters(self) -> Iterator[Left]:
+        if self.spec.cluster.existing is None and self.spec.name in self._client("eks").list_clusters()["clusters"]:
+            yield self._left("eks", "cluster", self.spec.name)
+
+    def interfaces(self) -> Iterator[Left]:
+        """The VPC CNI's own: they carry the cluster's name, and no stack knows them."""
+        filters = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [self.spec.cluster_name]}]
+        for one in self._client("ec2").describe_network_interfaces(Filters=filters)["NetworkInterfaces"]:
+            yield self._left("ec2", "network-interface", one["NetworkInterfaceId"])
+
+    def groups(self) -> Iterator[Left]:
+        for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster"):
+            for group in self._client("ec2").describe_security_groups(Filters=self._owned(tag))["SecurityGroups"]:
+                yield self._left("ec2", "security-group", group["GroupId"])
+
+    def volumes(self) -> Iterator[Left]:
+        for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster"):
+            for volume in self._client("ec2").describe_volumes(Filters=self._owned(tag))["Volumes"]:
+                yield self._left("ec2", "volume", volume["VolumeId"])
+
+    def _owned(self, tag: str) -> list[dict[str, Any]]:
+        if tag == "KubernetesCluster":
+            return [{"Name": "tag:KubernetesCluster", "Values": [self.spec.name]}]
+        return [{"Name": f"tag:{tag}", "Values": ["owned"]}]
+
+    def balancers(self) -> Iterator[Left]:
+        elb = self._client("elbv2")
+        arns = [one["LoadBalancerArn"] for one in elb.describe_load_balancers().get("LoadBalancers", ())]
+        wanted = {f"kubernetes.io/cluster/{self.spec.cluster_name}", "elbv2.k8s.aws/cluster"}
+        for start in range(0, len(arns), 20):
+            for entry in elb.describe_tags(ResourceArns=arns[start : start + 20])["TagDescriptions"]:
+                tags = {tag["Key"]: tag["Value"] for tag in entry["Tags"]}
+                if wanted & tags.keys() and tags.get("elbv2.k8s.aws/cluster", self.spec.cluster_name) == self.spec.cluster_name:
+                    arn = entry["ResourceArn"]
+                    yield self._left("elasticloadbalancing", "loadbalancer", arn.split("loadbalancer/")[-1], arn)
+
+    def logs(self) -> Iterator[Left]:
+        name = self.spec.cluster_name
+        prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
+        prefixes += [f"/aws/lambda/{self.spec.name}-{part}-" for part in STACKS]
+        for prefix in prefixes:
+            for page in self._pages("logs", "describe_log_groups", logGroupNamePrefix=prefix):
+                for group in page["logGroups"]:
+                    yield self._left("logs", "log-group", group["logGroupName"])
+
+    def repositories(self) -> Iterator[Left]:
+        for page in self._pages("ecr", "describe_repositories"):
+            for repository in page["repositories"]:
+                if repository["repositoryName"].startswith(f"{self.spec.name}/"):
+                    yield self._left("ecr", "repository", repository["repositoryName"])
+
+    def buckets(self) -> Iterator[Left]:
+        for bucket in self._client("s3").list_buckets()["Buckets"]:
+            if bucket["Name"].startswith(f"{self.spec.name}-storage-") and bucket["Name"] != self.spec.bucket.existing_name:
+                yield self._left("s3", "", bucket["Name"])
+
+    def file_systems(self) -> Iterator[Left]:
+        for system in self._client("efs").describe_file_systems()["FileSystems"]:
+            tags = {tag["Key"]: tag["Value"] for tag in system.get("Tags", ())}
+            if tags.get("cluster") == self.spec.name and tags.get("project") == "paddle-aws":
+                yield self._left("elasticfilesystem", "file-system", system["FileSystemId"])

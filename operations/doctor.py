@@ -1,0 +1,59 @@
+"""`paddle-aws doctor`: what is wrong, before it costs money or time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operations.errors import Failed, explained
+from operations.screen import Json, say
+
+if TYPE_CHECKING:
+    from operations.findings import Finding
+
+
+def doctor(
+    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    destroy: Annotated[bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")] = False,
+    json: Json = False,
+) -> None:
+    """Check the account and, once it is deployed, the cluster. Changes nothing.
+
+    Each line is ok, a warning or a problem, and says what to do; all is checked even when something fails.
+    Exit code 1 if there is a problem.
+
+    Example: paddle-aws doctor && cdk deploy --all --outputs-file outputs.json
+
+    Example: paddle-aws doctor --destroy && cdk destroy --all
+    """
+    with explained():
+        from operations import findings
+        from operations.account_checks import AccountChecks
+        from operations.deployed_checks import DeployedChecks
+        from stacks.cluster_spec import ClusterSpec
+
+        spec = ClusterSpec.load(config)
+        account = AccountChecks(spec)
+        deployed = DeployedChecks(spec, account)
+        ready = deployed.ready() if deployed.deployed else []
+        checks = deployed.destroy() if destroy else [*account.all(), *ready]
+        found = findings.run(checks)
+        if json:
+            typer.echo(_json(found))
+        else:
+            findings.show(found)
+        problems = sum(one.state == "problem" for one in found)
+        unsure = sum(one.state == "warning" for one in found)
+        if problems:
+            raise Failed(f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}")
+        say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
+
+
+def _json(found: list[Finding]) -> str:
+    import json
+
+    from operations import findings
+
+    return json.dumps(findings.as_json(found), indent=2)

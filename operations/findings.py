@@ -1,0 +1,52 @@
+"""What a check of an account found, and how a row of checks is run: every one of them, whatever becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from operations.errors import OperationError, of_a_library
+from operations.screen import console, table
+
+State = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a check."""
+
+    check: str
+    state: State
+    text: str
+    """What is, and what to do about it."""
+
+
+Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
+"""A name, and what yields (state, text)."""
+
+
+def run(checks: Sequence[Check]) -> list[Finding]:
+    """Runs all of them; one that cannot be made is a warning with its reason."""
+    found = []
+    for name, check in checks:
+        try:
+            found += [Finding(name, state, text) for state, text in check()]
+        except OperationError as error:
+            found.append(Finding(name, "warning", f"not checked: {error}"))
+        except Exception as error:
+            sentence = of_a_library(error)
+            if sentence is None:
+                raise
+            found.append(Finding(name, "warning", f"not checked: {sentence[1]}"))
+    return found
+
+
+def as_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
+    """For `--json`."""
+    return [asdict(one) for one in found]
+
+
+def show(found: Sequence[Finding]) -> None:
+    """A line each."""
+    console().print(table(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found]))

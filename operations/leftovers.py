@@ -1,0 +1,45 @@
+"""`paddle-aws leftovers`: what a destroyed cluster left behind, and how to remove it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operations.errors import Failed, explained
+from operations.screen import Json, as_json, console, say, table
+
+
+def leftovers(
+    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    json: Json = False,
+) -> None:
+    """List everything in the account that carries this cluster's tags or names, with the command that removes each.
+
+    Run it after `cdk destroy --all`. Exit code 1 if anything is left that `retain` does not keep, or if a service
+    could not be asked. It removes nothing itself.
+
+    Example: cdk destroy --all && paddle-aws leftovers
+    """
+    with explained():
+        from dataclasses import asdict
+
+        from operations import account_search
+        from stacks.cluster_spec import ClusterSpec
+
+        spec = ClusterSpec.load(config)
+        found, unasked = account_search.search(spec)
+        if json:
+            as_json({"left": [asdict(one) for one in found], "not_asked": unasked})
+        elif found:
+            rows = [(one.service, one.id, one.expected or "unexpected", one.command) for one in found]
+            console().print(table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows))
+        for text in unasked:
+            say(f"not asked: {text}")
+        unexpected = [one for one in found if not one.expected]
+        if unexpected:
+            raise Failed(f"{len(unexpected)} things of cluster {spec.name} are left in {spec.region}")
+        if unasked:
+            raise Failed(f"nothing of cluster {spec.name} was found, but {len(unasked)} services could not be asked")
+        say(f"nothing of cluster {spec.name} is left in {spec.region}" + (" but what is kept on purpose" if found else ""))

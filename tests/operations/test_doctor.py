@@ -1,0 +1,126 @@
+"""`doctor`, `doctor --destroy` and `leftovers` against an emulated account: before, between and after deploy and destroy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Done, Run
+from kubernetes_api import KubernetesApi
+
+from operations.account_checks import family
+from operations.errors import BadInput
+from rehearsal.cloud import Cloud
+
+PROJECT = Path(__file__).parents[2]
+CONFIG = PROJECT / "cluster.yaml"
+
+
+def states(done: Done) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one in json.loads(done.out):
+        found.setdefault(one["check"], set()).add(one["state"])
+    return found
+
+
+@pytest.mark.slow
+def test_an_empty_account(run: Run, aws: Cloud) -> None:
+    done = run("doctor", str(CONFIG), "--json")
+    assert done.code == 1
+    found = states(done)
+    assert found["credentials"] == found["region"] == found["zones"] == found["stacks"] == {"ok"}
+    assert found["bootstrap"] == {"problem"}
+    # What this account does not answer is unchecked, and the rest is checked all the same.
+    assert found["instance types"] == {"warning"}
+    assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
+    assert found["existing parts"] == {"ok"}
+    text = run("doctor", str(CONFIG), columns=70)
+    assert "run `cdk bootstrap" in " ".join(text.out.split()) and max(map(len, text.out.splitlines())) <= 70
+
+
+@pytest.mark.slow
+def test_what_the_settings_name_has_to_exist(run: Run, aws: Cloud, tmp_path: Path) -> None:
+    config = tmp_path / "cluster.yaml"
+    config.write_text(
+        "name: other\nregion: us-west-2\nretain: false\nnetwork: {availability_zones: [us-west-2a, us-west-2z]}\n"
+        "nodes: {workers: {ssh: {key_pair: nobody, allowed_from: [10.0.0.0/16]}}}\n"
+        "key: {existing_arn: 'arn:aws:kms:us-west-2:000000000000:key/0123'}\n"
+    )
+    done = run("doctor", str(config), "--json")
+    found = states(done)
+    assert "problem" in found["zones"] and "us-west-2z is no zone" in done.out
+    assert found["existing parts"] & {"problem", "warning"}
+
+
+def test_a_settings_file_that_is_wrong(run: Run, aws: Cloud, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("retain: perhaps\n")
+    done = run("doctor", str(tmp_path / "cluster.yaml"))
+    assert done.code == 2 and done.err.startswith("cluster.yaml: retain is perhaps")
+
+
+def test_families() -> None:
+    assert [family(kind) for kind in ("m5.large", "g5.xlarge", "p5.48xlarge", "t3.micro", "vt1.3xlarge")] == [
+        "standard",
+        "G and VT",
+        "P",
+        "standard",
+        "G and VT",
+    ]
+    with pytest.raises(BadInput, match="a quota of its own"):
+        family("trn1.2xlarge")
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """An account with the shipped cluster in it."""
+    state = tmp_path_factory.mktemp("deployed")
+    with Cloud(project=PROJECT, state=state) as cloud:
+        cloud.bootstrap()
+        cloud.deploy(CONFIG, state / "outputs.json")
+        yield cloud
+
+
+@pytest.mark.slow
+def test_a_cluster_from_its_deploy_to_its_destroy(
+    run: Run, deployed: Cloud, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in deployed.environment.items():
+        monkeypatch.setenv(name, value)
+    found = states(run("doctor", str(CONFIG), "--json"))
+    for check in ("bootstrap", "stacks", "cluster", "add-ons", "node groups", "mount targets"):
+        assert found[check] == {"ok"}, check
+    assert found["kubectl"] == {"ok", "warning"}
+
+    assert run("doctor", "--destroy", str(CONFIG)).code == 0
+    outputs = {
+        out["OutputKey"]: out["OutputValue"]
+        for stack in deployed.client("cloudformation").describe_stacks()["Stacks"]
+        for out in stack.get("Outputs", ())
+    }
+    ec2 = deployed.client("ec2")
+    foreign = ec2.create_security_group(GroupName="by-hand", Description="d", VpcId=outputs["VpcId"])["GroupId"]
+    done = run("doctor", "--destroy", str(CONFIG))
+    assert done.code == 1
+    assert f"{foreign} (by-hand) is of no stack: aws ec2 delete-security-group --group-id {foreign}" in done.out
+    ec2.delete_security_group(GroupId=foreign)
+
+    done = run("leftovers", str(CONFIG), "--json")
+    assert done.code == 1
+    left = {one["id"] for one in json.loads(done.out)["left"]}
+    assert f"bucket {outputs['BucketName']}".removeprefix("bucket ") in left
+    assert {
+        "cluster paddle",
+        "stack paddle-storage",
+        f"file-system {outputs['FileSystemId']}",
+        "repository paddle/trainer",
+    } <= left
+
+    deployed.destroy(CONFIG)
+    done = run("leftovers", str(CONFIG))
+    assert done.code == 0, done.out + done.err
+    deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
+    done = run("leftovers", str(CONFIG))
+    assert done.code == 1
+    assert "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2" in done.out
