@@ -54,7 +54,7 @@ def run() -> dict[str, float]:
         lines = sample.read_text().splitlines(keepends=True)
         for index in range(3):
             (pods.folder.shard(index) / "part-00000").write_text("".join(lines[index::3]))
-        shutil.copytree(PROGRAM, pods.folder.program("quick_start"))
+        shutil.copytree(PROGRAM, pods.folder.program("quick_start"), dirs_exist_ok=True)
         try:
             pods.start(0, 1)
             time.sleep(WARM)

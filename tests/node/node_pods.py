@@ -48,6 +48,7 @@ class Pods:
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.hosts = self.scratch / "hosts.json"
         self.hosts.write_text("{}")
+        self.folder.program("quick_start").mkdir(parents=True, exist_ok=True)
         for index in range(count):
             shard = self.folder.shard(index)
             if not shard.exists():

@@ -103,3 +103,24 @@ def test_the_lease_of_a_dead_run_expires(job):
     assert second.codes() == [0, 0, 0], second.logs()
     assert "run run-1 holds" in second.log(0)
     assert second.values(1) == second.undisturbed
+
+
+@pytest.mark.slow
+def test_the_data_job_may_still_run(job):
+    pods = job(count=2, stand_in={"passes": 1})
+    # Shards are there, the manifest is not, and a split is at work.
+    (pods.folder.root / ".split").mkdir()
+    pods.start()
+    pods.wait_for(1, "waiting for .*data-manifest.json, which the data job writes last")
+    time.sleep(1)
+    assert "attempt 1" not in pods.log(0)
+    (pods.folder.root / ".split").rmdir()
+    assert pods.codes() == [0, 0], pods.logs()
+
+
+def test_a_program_that_is_not_there(job):
+    pods = job(count=2)
+    pods.folder.program("quick_start").rmdir()
+    pods.start()
+    assert pods.codes() == [2, 2], pods.logs()
+    assert "TRAIN_CONFIG_DIR is 'quick_start': there is no " in pods.log(1)

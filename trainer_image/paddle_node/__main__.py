@@ -10,17 +10,14 @@ import asyncio
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from paddle_node import children, contract, discovery, environment, runtimes
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
+from paddle_node.preparation import prepare
 from paddle_node.runtimes import Runtime
 from paddle_node.supervisor import Supervisor
-
-DATA_POLL = 1.0
-"""Seconds between two looks for the data; the data job takes minutes."""
 
 
 def main(
@@ -38,7 +35,9 @@ def main(
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
         found = discovery.of(node, lambda text: _report(node, text))
-        return asyncio.run(Supervisor(node, runtime, found, _stage).run())
+        return asyncio.run(
+            Supervisor(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run()
+        )
     except Failure as failure:
         children.say("supervisor", failure.sentence)
         last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
@@ -46,21 +45,6 @@ def main(
             if last_words.exists():
                 last_words.write_text(failure.sentence + "\n")
         return failure.code
-
-
-def _stage(node: NodeEnvironment) -> None:
-    """Makes sure of this pod's shard; the data job may have been submitted together with this one and still run. Blocking."""
-    from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
-
-    folder, deadline = node.folder, time.monotonic() + node.peer_deadline
-    places = (folder.data_manifest, folder.shard(node.trainer_id), folder.older_shard(node.trainer_id))
-    reminded = False
-    while not any(place.exists() for place in places) and time.monotonic() < deadline:
-        if not reminded:
-            reminded = True
-            _report(node, f"waiting for {folder.data_manifest}, which the data job writes last")
-        time.sleep(DATA_POLL)
-    staging.stage(folder, node.trainer_id, node.trainers, lambda text: _report(node, text))
 
 
 def _report(node: NodeEnvironment, text: str) -> None:

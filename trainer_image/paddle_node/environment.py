@@ -56,6 +56,8 @@ class NodeEnvironment:
     train_config_dir: str
     program: Path
     """The user's program on the volume: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`."""
+    stage_to: Path | None
+    """Where the shard is copied before training; None: it is read where it lies."""
     trainers: int
     """N: pods, trainers and pservers."""
     threads: int
@@ -162,6 +164,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         folder=folder,
         train_config_dir=train_config_dir,
         program=folder.program(train_config_dir),
+        stage_to=contract.path(stage_to, dict(environ)) if (stage_to := read.absolute(Variable.STAGE_TO, "")) else None,
         trainers=trainers,
         threads=read.whole(Variable.THREADS, 1, 1, 1024),
         passes=read.whole(Variable.PASSES, 10, 1, 99_999),
@@ -238,8 +241,8 @@ class _Reader:
 
     def absolute(self, variable: Variable, default: str) -> str:
         value = self.text(variable, default)
-        if not value.startswith("/"):
-            raise SettingError(f"{variable} is {value!r}: an absolute path is needed, such as {default}")
+        if value and not value.startswith("/"):
+            raise SettingError(f"{variable} is {value!r}: an absolute path is needed, such as {default or contract.HOME}")
         return value
 
     def address(self, variable: Variable) -> str:
