@@ -195,14 +195,11 @@ class Cloud:
         virtual = self.project / ".venv"
         if not virtual.exists():
             virtual = Path(sys.prefix)
-        node_modules = [str(self.project / "node_modules"), environ.get("NODE_PATH", "")]
         environ |= {
             "PATH": os.pathsep.join(
                 [str(virtual / "bin"), str(self.project / "node_modules" / ".bin"), environ.get("PATH", os.defpath)]
             ),
             "VIRTUAL_ENV": str(virtual),
-            # AWS Lambda's Node runtime brings the AWS SDK along: the emulator's finds it here.
-            "NODE_PATH": os.pathsep.join(filter(None, node_modules)),
             "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",

@@ -1,7 +1,7 @@
 """Launch templates and Auto Scaling groups as AWS describes them; MiniStack leaves members out.
 
-Promises: whatever a template said of them is in DescribeLaunchTemplateVersions and DescribeAutoScalingGroups, written by AWS's own
-models of the answers (fabric adapters, placement, the key of a volume, the mix of spot and on-demand).
+Promises: whatever a template said of them is in DescribeLaunchTemplateVersions and DescribeAutoScalingGroups, written by
+AWS's own models of the answers (fabric adapters, placement, the key of a volume, the mix of spot and on-demand).
 """
 
 from __future__ import annotations

@@ -30,6 +30,14 @@ NOT_SHOWN: dict[str, str] = {
 """Statements that the emulator deploys without, and why."""
 
 
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": {"Service": "cloudformation.amazonaws.com"}, "Action": "sts:AssumeRole"},
+    ],
+}
+
+
 def test_the_whole_life_of_a_cluster(tmp_path: Path) -> None:
     """The real cdk, bootstrapped with the policy's files: deploy, change, destroy with data in the bucket."""
     settings = yaml.safe_load((PROJECT / "cluster.yaml").read_text())
@@ -54,6 +62,24 @@ def test_the_whole_life_of_a_cluster(tmp_path: Path) -> None:
         assert Inventory.difference(before, cloud.inventory()) == []
 
 
+def test_what_the_role_may_not_do_fails_by_name(tmp_path: Path) -> None:
+    """A role that may make a VPC and not tag it."""
+    vpc = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Tags": [{"Key": "Name", "Value": "x"}]}}
+    allowed = {"Effect": "Allow", "Action": ["ec2:CreateVpc", "ec2:DeleteVpc", "ec2:Describe*"], "Resource": "*"}
+    with Cloud(project=PROJECT, state=tmp_path, enforce=True) as cloud:
+        iam, cloudformation = cloud.client("iam"), cloud.client("cloudformation")
+        role = iam.create_role(RoleName="executes", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
+        document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        iam.put_role_policy(RoleName="executes", PolicyName="allowed", PolicyDocument=document)
+        stack = cloudformation.create_stack(StackName="one", TemplateBody=json.dumps({"Resources": {"Vpc": vpc}}), RoleARN=role)[
+            "StackId"
+        ]
+        assert cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"] == "ROLLBACK_COMPLETE"
+        events = cloudformation.describe_stack_events(StackName=stack)["StackEvents"]
+        reasons = " ".join(event.get("ResourceStatusReason", "") for event in events)
+        assert "executes/AWSCloudFormation is not authorized to perform: ec2:CreateTags on resource: arn:aws:ec2:" in reasons
+
+
 class Templates:
     """Synthesized stacks, deployed by boto3 with one role: what cdk does, without its four seconds a time."""
 
@@ -68,9 +94,7 @@ class Templates:
             for name, artifact in manifest.items()
             if artifact["type"] == "aws:cloudformation:stack"
         }
-        trust = {"Effect": "Allow", "Principal": {"Service": "cloudformation.amazonaws.com"}, "Action": "sts:AssumeRole"}
-        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        self.role = self.iam.create_role(RoleName=self.ROLE, AssumeRolePolicyDocument=document)["Role"]["Arn"]
+        self.role = self.iam.create_role(RoleName=self.ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
         cloud.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
 
     def allow(self, statements: list[dict[str, Any]]) -> None:

@@ -1,0 +1,321 @@
+"""Which actions AWS's own handler of a resource type calls: the resource schemas say it, not we.
+
+Promises: the list comes from `handlers.*.permissions` of AWS's schemas (cfn-lint brings them along). They name every
+action of every property: TRIGGERS says which property an action is for, and an action without an entry is always needed.
+A type without a schema is refused by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Properties = Mapping[str, Any]
+
+READ = re.compile(r"^[a-z0-9-]+:(Describe|Get|List|View|BatchGet)")
+
+NEVER: tuple[str, ...] = ()
+"""Needed for nothing that a property of the template asks for (moves between accounts, other services' features)."""
+
+TAGS = ("Tags", "FileSystemTags", "AccessPointTags", "HostedZoneTags", "ResourceTags")
+
+TRIGGERS: Mapping[str, tuple[str, ...]] = {
+    # Tags.
+    "autoscaling:CreateOrUpdateTags": TAGS,
+    "autoscaling:DeleteTags": TAGS,
+    "budgets:TagResource": TAGS,
+    "budgets:UntagResource": TAGS,
+    "cloudwatch:TagResource": TAGS,
+    "cloudwatch:UntagResource": TAGS,
+    "ec2:CreateTags": (*TAGS, "TagSpecifications"),
+    "ec2:DeleteTags": NEVER,
+    "ecr:TagResource": TAGS,
+    "ecr:UntagResource": NEVER,
+    "eks:TagResource": TAGS,
+    "eks:UntagResource": NEVER,
+    "elasticfilesystem:DeleteTags": NEVER,
+    "elasticfilesystem:TagResource": TAGS,
+    "elasticfilesystem:UntagResource": NEVER,
+    "iam:TagInstanceProfile": NEVER,
+    "iam:TagOpenIDConnectProvider": TAGS,
+    "iam:TagRole": TAGS,
+    "iam:UntagOpenIDConnectProvider": NEVER,
+    "iam:UntagRole": NEVER,
+    "kms:TagResource": TAGS,
+    "kms:UntagResource": NEVER,
+    "lambda:TagResource": TAGS,
+    "lambda:UntagResource": NEVER,
+    "logs:TagResource": TAGS,
+    "logs:UntagResource": NEVER,
+    "route53:ChangeTagsForResource": TAGS,
+    "s3:PutBucketTagging": TAGS,
+    "s3:TagResource": TAGS,
+    "s3:UntagResource": NEVER,
+    "sns:TagResource": TAGS,
+    "sns:UntagResource": NEVER,
+    "ssm:AddTagsToResource": TAGS,
+    "ssm:RemoveTagsFromResource": NEVER,
+    # EC2.
+    "ec2:AcceptAddressTransfer": ("TransferAddress",),
+    "ec2:AssignPrivateNatGatewayAddress": NEVER,
+    "ec2:AssociateAddress": ("InstanceId",),
+    "ec2:AssociateNatGatewayAddress": NEVER,
+    "ec2:AssociateSubnetCidrBlock": ("Ipv6CidrBlock",),
+    "ec2:AttachInternetGateway": ("InternetGatewayId",),
+    "ec2:AttachVpnGateway": ("VpnGatewayId",),
+    "ec2:AuthorizeSecurityGroupEgress": ("SecurityGroupEgress", "GroupId"),
+    "ec2:AuthorizeSecurityGroupIngress": ("SecurityGroupIngress", "GroupId"),
+    "ec2:CreateVpcEncryptionControl": ("VpcEncryptionControl",),
+    "ec2:DetachInternetGateway": ("InternetGatewayId",),
+    "ec2:DetachVpnGateway": ("VpnGatewayId",),
+    "ec2:DisassociateAddress": ("InstanceId",),
+    "ec2:DisassociateNatGatewayAddress": NEVER,
+    "ec2:DisassociateSubnetCidrBlock": ("Ipv6CidrBlock",),
+    "ec2:ImportKeyPair": ("PublicKeyMaterial",),
+    "ec2:ModifySubnetAttribute": ("MapPublicIpOnLaunch", "AssignIpv6AddressOnCreation", "PrivateDnsNameOptionsOnLaunch"),
+    "ec2:ModifyVpcAttribute": ("EnableDnsHostnames", "EnableDnsSupport"),
+    "ec2:ModifyVpcTenancy": ("InstanceTenancy",),
+    "ec2:ReplaceRouteTableAssociation": NEVER,
+    "ec2:RevokeSecurityGroupEgress": ("SecurityGroupEgress", "GroupId"),
+    "ec2:RevokeSecurityGroupIngress": ("SecurityGroupIngress", "GroupId"),
+    "ec2:UnassignPrivateNatGatewayAddress": NEVER,
+    "ec2:UpdateSecurityGroupRuleDescriptionsEgress": NEVER,
+    "ec2:UpdateSecurityGroupRuleDescriptionsIngress": NEVER,
+    "AWS::EKS::Nodegroup ec2:CreateTags": NEVER,
+    "AWS::EKS::Nodegroup ec2:RunInstances": ("LaunchTemplate",),
+    "vpc-lattice:CreateServiceNetworkVpcEndpointAssociation": ("ServiceNetworkArn",),
+    "vpc-lattice:DeregisterTargets": NEVER,
+    "vpc-lattice:RegisterTargets": NEVER,
+    "vpce:AllowMultiRegion": ("ServiceRegion",),
+    "logs:CreateLogDelivery": ("DeliverCrossAccountRole",),
+    "logs:DeleteLogDelivery": ("DeliverCrossAccountRole",),
+    "AWS::EC2::FlowLog iam:CreateServiceLinkedRole": NEVER,
+    "AWS::EC2::FlowLog s3:PutBucketPolicy": NEVER,
+    # Auto Scaling.
+    "autoscaling:DeleteLifecycleHook": ("LifecycleHookSpecificationList",),
+    "autoscaling:DeleteNotificationConfiguration": ("NotificationConfigurations",),
+    "autoscaling:EnableMetricsCollection": ("MetricsCollection",),
+    "autoscaling:DisableMetricsCollection": ("MetricsCollection",),
+    "autoscaling:PutLifecycleHook": ("LifecycleHookSpecificationList",),
+    "autoscaling:PutNotificationConfiguration": ("NotificationConfigurations",),
+    "autoscaling:StartInstanceRefresh": NEVER,
+    "autoscaling:CancelInstanceRefresh": NEVER,
+    "autoscaling:SuspendProcesses": NEVER,
+    "autoscaling:ResumeProcesses": NEVER,
+    "AWS::AutoScaling::AutoScalingGroup cloudwatch:PutMetricAlarm": NEVER,
+    "AWS::AutoScaling::AutoScalingGroup iam:PassRole": ("ServiceLinkedRoleARN",),
+    # ECR, EFS, EKS.
+    "ecr:DeleteLifecyclePolicy": NEVER,
+    "ecr:DeleteRepositoryPolicy": NEVER,
+    "ecr:PutImageScanningConfiguration": ("ImageScanningConfiguration",),
+    "ecr:PutImageTagMutability": ("ImageTagMutability",),
+    "ecr:PutLifecyclePolicy": ("LifecyclePolicy",),
+    "ecr:SetRepositoryPolicy": ("RepositoryPolicyText",),
+    "elasticfilesystem:CreateReplicationConfiguration": ("ReplicationConfiguration",),
+    "elasticfilesystem:DeleteFileSystemPolicy": NEVER,
+    "elasticfilesystem:DeleteReplicationConfiguration": ("ReplicationConfiguration",),
+    "elasticfilesystem:PutBackupPolicy": ("BackupPolicy",),
+    "elasticfilesystem:PutFileSystemPolicy": ("FileSystemPolicy",),
+    "elasticfilesystem:PutLifecycleConfiguration": ("LifecyclePolicies",),
+    "elasticfilesystem:UpdateFileSystem": ("ThroughputMode", "ProvisionedThroughputInMibps"),
+    "elasticfilesystem:UpdateFileSystemProtection": ("FileSystemProtection",),
+    "AWS::EFS::FileSystem iam:PassRole": ("ReplicationConfiguration",),
+    "eks:ActivateCertificateAuthority": NEVER,
+    "eks:AssociateAccessPolicy": ("AccessPolicies",),
+    "eks:DisassociateAccessPolicy": ("AccessPolicies",),
+    "AWS::EKS::Addon eks:CreatePodIdentityAssociation": ("PodIdentityAssociations",),
+    "AWS::EKS::Addon eks:DeletePodIdentityAssociation": ("PodIdentityAssociations",),
+    "AWS::EKS::Addon eks:UpdatePodIdentityAssociation": ("PodIdentityAssociations",),
+    "AWS::EKS::Cluster eks:CreateAccessEntry": NEVER,
+    "AWS::EKS::Cluster iam:PassRole": ("RoleArn",),
+    "eks:UpdateClusterConfig": ("ResourcesVpcConfig", "Logging", "AccessConfig", "UpgradePolicy", "DeletionProtection"),
+    "eks:UpdateClusterVersion": ("Version",),
+    "eks:UpdateNodegroupConfig": ("ScalingConfig", "Labels", "Taints", "UpdateConfig", "NodeRepairConfig"),
+    "eks:UpdateNodegroupVersion": ("Version", "ReleaseVersion", "LaunchTemplate"),
+    # EKS manages the instance profile of Auto Mode's nodes; node groups bring their own role.
+    "AWS::EKS::Cluster iam:CreateInstanceProfile": ("ComputeConfig.Enabled",),
+    "AWS::EKS::Cluster iam:AddRoleToInstanceProfile": ("ComputeConfig.Enabled",),
+    "AWS::EKS::Cluster iam:DeleteInstanceProfile": ("ComputeConfig.Enabled",),
+    "AWS::EKS::Cluster iam:RemoveRoleFromInstanceProfile": ("ComputeConfig.Enabled",),
+    # IAM.
+    "iam:AttachGroupPolicy": ("Groups", "ManagedPolicyArns"),
+    "iam:AttachRolePolicy": ("Roles", "ManagedPolicyArns"),
+    "iam:AttachUserPolicy": ("Users",),
+    "iam:DetachGroupPolicy": ("Groups", "ManagedPolicyArns"),
+    "iam:DetachRolePolicy": ("Roles", "ManagedPolicyArns"),
+    "iam:DetachUserPolicy": ("Users",),
+    "iam:DeleteGroupPolicy": ("Policies", "Groups"),
+    "iam:DeleteRolePolicy": ("Policies", "Roles"),
+    "iam:DeleteUserPolicy": ("Users",),
+    "iam:PutGroupPolicy": ("Policies", "Groups"),
+    "iam:PutRolePolicy": ("Policies", "Roles"),
+    "iam:PutUserPolicy": ("Users",),
+    "iam:CreatePolicyVersion": ("PolicyDocument",),
+    "iam:DeletePolicyVersion": NEVER,
+    "iam:DeleteRolePermissionsBoundary": ("PermissionsBoundary",),
+    "iam:PutRolePermissionsBoundary": ("PermissionsBoundary",),
+    "iam:UpdateAssumeRolePolicy": ("AssumeRolePolicyDocument",),
+    "iam:UpdateGroup": ("GroupName", "Path"),
+    "iam:UpdateRole": ("Description", "MaxSessionDuration"),
+    "iam:UpdateRoleDescription": NEVER,
+    # KMS, and the key of another type's property.
+    "kms:CreateGrant": ("KmsKeyId", "EncryptionConfiguration", "EncryptionConfig", "KmsKeyArn"),
+    "kms:Decrypt": ("KmsKeyArn",),
+    "kms:DisableKey": ("Enabled",),
+    "kms:DisableKeyRotation": ("EnableKeyRotation",),
+    "kms:EnableKey": ("Enabled",),
+    "kms:EnableKeyRotation": ("EnableKeyRotation",),
+    "kms:Encrypt": ("KmsKeyArn",),
+    "kms:GenerateDataKey": ("KmsKeyArn",),
+    "kms:GenerateDataKeyWithoutPlaintext": ("KmsKeyId",),
+    "AWS::KMS::Key kms:PutKeyPolicy": ("KeyPolicy",),
+    "kms:RetireGrant": ("EncryptionConfiguration",),
+    "kms:UpdateKeyDescription": ("Description",),
+    # Lambda.
+    "lambda:AssociateRuntimeAlias": NEVER,
+    "lambda:DeleteFunctionCodeSigningConfig": NEVER,
+    "lambda:DeleteFunctionConcurrency": NEVER,
+    "lambda:PassCapacityProvider": ("CapacityProviderConfig",),
+    "lambda:PublishVersion": NEVER,
+    "lambda:PutFunctionCodeSigningConfig": ("CodeSigningConfigArn",),
+    "lambda:PutFunctionConcurrency": ("ReservedConcurrentExecutions",),
+    "lambda:PutFunctionRecursionConfig": ("RecursiveLoop",),
+    "lambda:PutFunctionScalingConfig": ("FunctionScalingConfig",),
+    "lambda:PutRuntimeManagementConfig": ("RuntimeManagementConfig",),
+    "lambda:UpdateFunctionCode": ("Code",),
+    # Logs.
+    "AWS::Logs::LogGroup logs:CreateLogDelivery": NEVER,
+    "firehose:TagDeliveryStream": NEVER,
+    "logs:AssociateKmsKey": ("KmsKeyId",),
+    "logs:DeleteDataProtectionPolicy": ("DataProtectionPolicy",),
+    "logs:DeleteIndexPolicy": NEVER,
+    "logs:DeleteResourcePolicy": ("ResourcePolicyDocument",),
+    "logs:DeleteRetentionPolicy": NEVER,
+    "logs:DisassociateKmsKey": ("KmsKeyId",),
+    "logs:PutBearerTokenAuthentication": ("BearerTokenAuthenticationEnabled",),
+    "logs:PutDataProtectionPolicy": ("DataProtectionPolicy",),
+    "logs:PutIndexPolicy": ("FieldIndexPolicies",),
+    "logs:PutLogGroupDeletionProtection": ("DeletionProtectionEnabled",),
+    "logs:PutResourcePolicy": ("ResourcePolicyDocument", "PolicyDocument"),
+    "logs:PutRetentionPolicy": ("RetentionInDays",),
+    "s3:REST.PUT.OBJECT": NEVER,
+    # Route 53.
+    "route53:AssociateVPCWithHostedZone": ("VPCs",),
+    "route53:CreateQueryLoggingConfig": ("QueryLoggingConfig",),
+    "route53:DeleteQueryLoggingConfig": ("QueryLoggingConfig",),
+    "route53:DisassociateVPCFromHostedZone": NEVER,
+    "route53:UpdateHostedZoneComment": ("HostedZoneConfig",),
+    "route53:UpdateHostedZoneFeatures": ("HostedZoneFeatures",),
+    # S3.
+    "AWS::S3::Bucket iam:PassRole": ("ReplicationConfiguration",),
+    "s3:CreateBucketMetadataTableConfiguration": ("MetadataTableConfiguration",),
+    "s3:DeleteBucketAnalyticsConfiguration": NEVER,
+    "s3:DeleteBucketCors": NEVER,
+    "s3:DeleteBucketEncryption": NEVER,
+    "s3:DeleteBucketLifecycle": NEVER,
+    "s3:DeleteBucketMetadataTableConfiguration": NEVER,
+    "s3:DeleteBucketMetricsConfiguration": NEVER,
+    "s3:DeleteBucketReplication": NEVER,
+    "s3:DeleteBucketWebsite": NEVER,
+    "s3:DeleteObject": NEVER,
+    "s3:PutAccelerateConfiguration": ("AccelerateConfiguration",),
+    "s3:PutAnalyticsConfiguration": ("AnalyticsConfigurations",),
+    "s3:PutBucketAbac": ("AbacStatus",),
+    "s3:PutBucketAcl": ("AccessControl",),
+    "s3:PutBucketCORS": ("CorsConfiguration",),
+    "s3:PutBucketLogging": ("LoggingConfiguration",),
+    "s3:PutBucketNotification": ("NotificationConfiguration",),
+    "s3:PutBucketObjectLockConfiguration": ("ObjectLockConfiguration",),
+    "s3:PutBucketOwnershipControls": ("OwnershipControls",),
+    "s3:PutBucketPublicAccessBlock": ("PublicAccessBlockConfiguration",),
+    "s3:PutBucketReplication": ("ReplicationConfiguration",),
+    "s3:PutBucketVersioning": ("VersioningConfiguration",),
+    "s3:PutBucketWebsite": ("WebsiteConfiguration",),
+    "s3:PutEncryptionConfiguration": ("BucketEncryption",),
+    "s3:PutIntelligentTieringConfiguration": ("IntelligentTieringConfigurations",),
+    "s3:PutInventoryConfiguration": ("InventoryConfigurations",),
+    "s3:PutLifecycleConfiguration": ("LifecycleConfiguration",),
+    "s3:PutMetricsConfiguration": ("MetricsConfigurations",),
+    "s3:PutObjectAcl": NEVER,
+    "s3:PutObjectLockConfiguration": ("ObjectLockConfiguration",),
+    "s3:PutReplicationConfiguration": ("ReplicationConfiguration",),
+    "s3:UpdateBucketMetadataAnnotationTableConfiguration": NEVER,
+    "s3:UpdateBucketMetadataInventoryTableConfiguration": NEVER,
+    "s3:UpdateBucketMetadataJournalTableConfiguration": NEVER,
+    # SNS, SSM.
+    "AWS::SNS::Topic iam:PassRole": ("DeliveryStatusLogging",),
+    "AWS::SNS::Subscription iam:PassRole": ("SubscriptionRoleArn",),
+    "sns:PutDataProtectionPolicy": ("DataProtectionPolicy",),
+    "AWS::SNS::Topic sns:Subscribe": ("Subscription",),
+    "sns:Unsubscribe": ("Subscription", "TopicArn"),
+    "AWS::EC2::KeyPair ssm:PutParameter": ("KeyName",),
+    "AWS::EC2::KeyPair ssm:DeleteParameter": ("KeyName",),
+}
+
+_schemas: list[Path] = []
+
+
+def read_schemas_from(folder: Path) -> None:
+    """Name the folder of AWS's schemas, once."""
+    _schemas[:] = [folder]
+
+
+@functools.cache
+def _schema(kind: str) -> dict[str, Any] | None:
+    """AWS's schema of a type."""
+    names = _names()
+    if kind not in names:
+        return None
+    found: dict[str, Any] = json.loads((_schemas[0] / "resources" / f"{names[kind]}.json").read_text())
+    return found
+
+
+@functools.cache
+def _names() -> dict[str, str]:
+    names: dict[str, str] = json.loads((_schemas[0] / "providers" / "us-east-1.json").read_text())
+    return names
+
+
+def needed(kind: str, operation: str, old: Properties, new: Properties) -> list[str]:
+    """The actions that AWS's handler of `kind` calls for this operation."""
+    schema = _schema(kind)
+    handlers = (schema or {}).get("handlers")
+    if handlers is None:
+        raise ValueError(f"the emulator knows no permissions of {kind}: AWS's schema of it names none")
+    actions = list(handlers.get(operation, {}).get("permissions", []))
+    found = []
+    for action in actions:
+        if READ.match(action) or action.startswith(("s3tables:", "managed-fleets:")):
+            continue
+        properties = TRIGGERS.get(f"{kind} {action}", TRIGGERS.get(action))
+        if properties is None or _touched(properties, operation, old, new):
+            found.append(action)
+    # Every handler ends with a look at what it did.
+    found += [
+        action for action in (handlers.get("read") or {}).get("permissions", []) if READ.match(action) and _own(kind, action)
+    ]
+    return sorted(set(found))
+
+
+def _own(kind: str, action: str) -> bool:
+    """Reads of the type's own service; what belongs to features that the template does not use is read with them."""
+    service = {"EFS": "elasticfilesystem"}.get(kind.split("::")[1], kind.split("::")[1].lower())
+    return action.split(":")[0] == service
+
+
+def _touched(properties: tuple[str, ...], operation: str, old: Properties, new: Properties) -> bool:
+    if operation == "update":
+        return any(_value(old, path) != _value(new, path) for path in properties)
+    return any(_value(new, path) not in (None, "", [], {}, False, "false") for path in properties)
+
+
+def _value(props: Properties, path: str) -> Any:
+    """A property, or one inside it: `ComputeConfig.Enabled`."""
+    found: Any = props
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
