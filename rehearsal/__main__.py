@@ -24,13 +24,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
     parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
+    parser.add_argument("--keep", action="store_true", help="wait for Enter before the destroy, to look around in the account")
     arguments = parser.parse_args()
     try:
         fit = machine.check(_PROJECT)
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
                 raise Unfit(f"{setting} does not exist: name an existing file with --config or --job")
-        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit)
+        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep)
     except RehearsalError as error:
         print(error, file=sys.stderr)
         if log := getattr(error, "log", ""):
@@ -41,7 +42,7 @@ def main() -> int:
         return 130
 
 
-def _rehearse(config: Path, job_file: Path, fit: str) -> int:
+def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
     # After the machine's check: these imports need what `make setup` installs.
     from rich.console import Console
 
@@ -62,7 +63,7 @@ def _rehearse(config: Path, job_file: Path, fit: str) -> int:
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    results = Rehearsal(_PROJECT, config, job_file, screen).run(state)
+                    results = Rehearsal(_PROJECT, config, job_file, screen, keep=keep).run(state)
             except KeyboardInterrupt:
                 state.empty()
                 raise

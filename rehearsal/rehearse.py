@@ -56,9 +56,11 @@ class Results:
 class Rehearsal:
     """Everything one rehearsal holds; `run()` once."""
 
-    def __init__(self, project: Path, config: Path, job_file: Path, screen: Screen) -> None:
+    def __init__(self, project: Path, config: Path, job_file: Path, screen: Screen, *, keep: bool = False) -> None:
+        """`keep`: let the user look around in the account before the destroy."""
         self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
         self.dist = project / "dist"
+        self._keep = keep
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results:
@@ -77,6 +79,8 @@ class Rehearsal:
             self._check_records(passes, shards)
             evaluation = self._measure(host, addresses)
             loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
+            if self._keep:
+                self._let_look_around(cloud)
             retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
         return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png", retained)
 
@@ -122,6 +126,14 @@ class Rehearsal:
         if not local.is_file():
             raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
         return local
+
+    def _let_look_around(self, cloud: Cloud) -> None:
+        """The account's settings for a shell, and time to use them."""
+        names = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        settings = " ".join(f"{name}={cloud.environment[name]}" for name in names)
+        # One line, however long: it is there to be copied.
+        self.screen.console.print(f"export {settings}", soft_wrap=True)
+        self.screen.wait_for_enter("look around in another shell; Enter destroys the account")
 
     def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
         with self.screen.phase("destroy") as self._phase:

@@ -96,5 +96,10 @@ def _losses(losses: Sequence[float]) -> str:
 
 def outcome(passes: Sequence[Pass], trainers: int, retries: int) -> str:
     """A finished training in one line."""
-    replaced = f", {retries} pod{'s' if retries != 1 else ''} replaced" if retries else ""
-    return f"{len(passes)} passes by {trainers} trainers, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{replaced}"
+    replaced = f", {_count(retries, 'pod')} replaced" if retries else ""
+    done = f"{_count(len(passes), 'pass', 'es')} by {_count(trainers, 'trainer')}"
+    return f"{done}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{replaced}"
+
+
+def _count(number: int, what: str, more: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else more}"

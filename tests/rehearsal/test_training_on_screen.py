@@ -61,9 +61,7 @@ def test_a_later_attempt_replaces_a_pass(folder):
     progress.read()
     report(folder, 1, 0, 0.5, attempt=2)
     assert [(one.number, one.attempt, one.loss) for one in progress.read()] == [(1, 2, 0.5)]
-    assert (
-        outcome([progress.passes[0], progress.passes[1]], 1, 1) == "2 passes by 1 trainers, loss 1.000 -> 0.500, 1 pod replaced"
-    )
+    assert outcome([progress.passes[0], progress.passes[1]], 1, 1) == "2 passes by 1 trainer, loss 1.000 -> 0.500, 1 pod replaced"
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -98,3 +96,12 @@ def test_the_tree_tells_complete_passes_from_others(folder):
     lines = said.getvalue().splitlines()
     assert next(line for line in lines if "pass-00000" in line).endswith("complete")
     assert next(line for line in lines if "pass-00001" in line).endswith("incomplete")
+
+
+def test_the_screen_waits_for_enter_and_moves_on(monkeypatch):
+    said = io.StringIO()
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    with Screen(Console(file=said, width=80, force_terminal=True)) as screen, screen.phase("measure") as phase:
+        screen.wait_for_enter("Enter goes on")
+        phase.result = "after it"
+    assert "Enter goes on" in said.getvalue() and "after it" in said.getvalue()
