@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from operations.cancel import cancel
+from operations.cost import cost
 from operations.delete import delete
 from operations.doctor import doctor
 from operations.kubeconfig import eks_token, kubeconfig
@@ -12,6 +13,7 @@ from operations.leftovers import leftovers
 from operations.listing import list_jobs
 from operations.logs import logs
 from operations.manifests import manifests
+from operations.prices import prices
 from operations.results import results
 from operations.resume import resume
 from operations.status import status
@@ -39,6 +41,8 @@ app.command()(upload)
 app.command()(kubeconfig)
 app.command()(doctor)
 app.command()(leftovers)
+app.command()(prices)
+app.command()(cost)
 app.command("eks-token", hidden=True)(eks_token)
 
 

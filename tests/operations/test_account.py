@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -21,6 +20,8 @@ from kubernetes_api import KubernetesApi
 from operations import bucket_upload
 from operations.bucket_upload import CHECKSUM, Address, put
 from rehearsal.cloud import Cloud
+
+pytestmark = pytest.mark.slow
 
 BUCKET = "paddle-storage-bucket"
 
@@ -205,7 +206,6 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="need
 
 
 @needs_kubectl
-@pytest.mark.slow
 def test_kubectl_applies_the_same_manifests(run: Run, api: KubernetesApi, folder: Path) -> None:
     """The test's API is one that kubectl itself can talk to, and `dist/` is what kubectl can apply."""
     assert run("manifests").code == 0
@@ -229,15 +229,3 @@ def test_the_kubeconfig_is_one_that_kubectl_reads(run: Run, cluster: Path) -> No
     run("kubeconfig", "--file", str(cluster), "--alias", "mine")
     command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
     assert subprocess.run(command, text=True, capture_output=True).stdout == "mine\n"
-
-
-def test_python_starts_no_library_for_help() -> None:
-    """`paddle-aws --help` is quick: it imports none of the heavy libraries."""
-    program = (
-        "import sys; from operations.main import app\n"
-        "heavy = {'boto3', 'kubernetes', 'cdk8s', 'pydantic', 'matplotlib', 'rich.progress', 'yaml'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment)
-    assert done.stdout == "[]\n", done.stderr

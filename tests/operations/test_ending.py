@@ -14,6 +14,8 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
 
+pytestmark = pytest.mark.slow
+
 
 def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
     controller.scripts["trainer"] = Script(code=None)
@@ -58,7 +60,6 @@ def test_delete_leaves_nothing_of_this_job_and_everything_of_others(
     assert (done.code, done.err) == (2, "there is no job words in namespace paddle: nothing to delete\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [("wait",), ("logs", "--follow")], ids=lambda command: command[0])
 def test_ctrl_c_leaves_the_job_running_and_says_so(
     run: Run, api: KubernetesApi, controller: JobController, folder: Path, command: tuple[str, ...]
@@ -86,7 +87,6 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(
     assert not [path for method, path in api.requests if method == "DELETE"]
 
 
-@pytest.mark.slow
 def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
     controller.scripts["trainer"] = Script(lines=("a line",) * 5000)
     run("submit", "--wait")

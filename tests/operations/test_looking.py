@@ -14,6 +14,8 @@ from commands import Done, Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
 
+pytestmark = pytest.mark.slow
+
 Soon = Callable[..., Any]
 
 

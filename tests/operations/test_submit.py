@@ -90,16 +90,44 @@ def test_a_job_that_has_run_is_not_submitted_again_in_silence(
     assert len([job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"]]) == 2
 
 
+PADDLE_JOB = """\
+name: words
+engine: paddlejob
+paddlejob: {install_operator: false}
+trainers: 2
+parameter_servers: 1
+command: [python3, train.py]
+data: {source: "s3://corpus/words"}
+"""
+
+
 def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: KubernetesApi, folder: Path) -> None:
-    (folder / "job.yaml").write_text(
-        "name: words\nengine: paddlejob\npaddlejob: {install_operator: false}\ntrainers: 2\nparameter_servers: 1\n"
-        "data: {source: 's3://corpus/words'}\n"
-    )
+    (folder / "job.yaml").write_text(PADDLE_JOB)
     done = run("submit")
     assert (done.code, done.out) == (2, "")
     unknown = "PaddleJob (batch.paddlepaddle.org/v1) is unknown to cluster double"
     assert done.err == f"{unknown}: install the PaddleJob operator first (docs/jobs.md)\n"
     assert kinds(api) == []
+
+
+def test_a_paddle_job_is_followed_by_its_operators_status(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    api.install("batch.paddlepaddle.org/v1", "paddlejobs", "PaddleJob")
+    (folder / "job.yaml").write_text(PADDLE_JOB)
+
+    def created(document: dict[str, Any]) -> None:
+        controller(document)
+        if document["kind"] == "PaddleJob":
+            api.put("paddlejobs", document | {"status": {"phase": "Completed", "worker": {"succeeded": 2}}})
+
+    api.created = created
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert "job words is done: 2 of 2 pods succeeded" in done.err
+    assert json.loads(run("list", "--json").out)[0]["state"] == "done"
+    done = run("delete", "words")
+    assert done.code == 0 and api.all("paddlejobs") == []
 
 
 def test_without_a_deployed_cluster_nothing_is_sent(run: Run, api: KubernetesApi, folder: Path) -> None:

