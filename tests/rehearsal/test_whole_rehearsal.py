@@ -49,7 +49,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
     time.sleep(0.1)
     if rehearsal.poll() is None:
         os.killpg(rehearsal.pid, signal.SIGINT)
-    said, _ = rehearsal.communicate(timeout=30)
+    said, _ = rehearsal.communicate(timeout=90)
     assert rehearsal.returncode == 130, said
     assert "Traceback" not in said and "interrupted: no process is left" in said
     assert clone.left_running == []
@@ -62,7 +62,7 @@ def test_a_killed_rehearsal_leaves_no_process(clone):
     time.sleep(1.5)
     assert len(clone.left_running) > 6
     os.kill(rehearsal.pid, signal.SIGKILL)
-    rehearsal.communicate(timeout=30)
+    rehearsal.communicate(timeout=90)
     deadline = time.monotonic() + 10
     while clone.left_running and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -75,7 +75,7 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     two = second_clone.start()
     begun = read_until(one, "rehearsal of job.yaml")
     third = clone.start()
-    refused, _ = third.communicate(timeout=30)
+    refused, _ = third.communicate(timeout=90)
     assert third.returncode == 2 and "another rehearsal runs in this clone" in refused and len(refused.splitlines()) <= 2
     said, also_said = begun + one.communicate(timeout=300)[0], two.communicate(timeout=300)[0]
     assert (one.returncode, two.returncode) == (0, 0), said + also_said
@@ -144,7 +144,7 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
 def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
     (tmp_path / "job.yaml").write_text(job)
     rehearsal = clone.start("--job", str(tmp_path / "job.yaml"))
-    said, _ = rehearsal.communicate(timeout=30)
+    said, _ = rehearsal.communicate(timeout=90)
     assert rehearsal.returncode == 2 and sentence in said
     assert len(said.strip().splitlines()) == 2 and said.startswith("rehearsal of job.yaml")
 
@@ -152,7 +152,7 @@ def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
 def test_a_settings_file_that_is_not_there(clone):
     said = subprocess.run(
         [clone.folder / ".venv/bin/python", "-m", "rehearsal", "--config", "nowhere.yaml"],
-        cwd=clone.folder, capture_output=True, text=True, timeout=30,
+        cwd=clone.folder, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
     assert said.returncode == 2 and said.stderr.startswith("nowhere.yaml does not exist") and len(said.stderr.splitlines()) == 1
 
