@@ -32,9 +32,9 @@ def pods(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
-def paddle_jobs(namespace: str) -> str:
-    """Path of a namespace's PaddleJobs, where their operator is installed."""
-    return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs"
+def paddle_jobs(namespace: str | None) -> str:
+    """Path of a namespace's PaddleJobs, where their operator is installed; None: of all."""
+    return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs" if namespace else f"/apis/{PADDLE_JOB}/paddlejobs"
 
 
 def selector(job: str) -> str:

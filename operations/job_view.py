@@ -130,7 +130,7 @@ def _state(job: Object | None, pods_of_it: Iterable[PodState]) -> JobState | Non
     return state(job, running)
 
 
-def operator_jobs(cluster: Cluster, namespace: str, name: str | None = None) -> list[Object]:
+def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
     """PaddleJobs; none where their operator is not installed."""
     try:
         found = cluster.items(paddle_jobs(namespace), selector(name) if name else "app.kubernetes.io/part-of=paddle-aws")

@@ -43,10 +43,7 @@ def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
     from operations.job_view import make, operator_jobs
     from operations.pod_words import pod_state
 
-    documents = cluster.items(jobs(namespace), PART_OF)
-    namespaces = {namespace} if namespace else {document["metadata"]["namespace"] for document in documents}
-    for one in sorted(namespaces):
-        documents += operator_jobs(cluster, one)
+    documents = [*cluster.items(jobs(namespace), PART_OF), *operator_jobs(cluster, namespace)]
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
     for document in documents:

@@ -125,7 +125,7 @@ def test_a_paddle_job_is_followed_by_its_operators_status(
     done = run("submit", "--wait")
     assert done.code == 0, done.err
     assert "job words is done: 2 of 2 pods succeeded" in done.err
-    assert json.loads(run("list", "--json").out)[0]["state"] == "done"
+    assert json.loads(run("list", "-A", "--json").out)[0]["state"] == "done"
     done = run("delete", "words")
     assert done.code == 0 and api.all("paddlejobs") == []
 
