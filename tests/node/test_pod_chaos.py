@@ -1,0 +1,66 @@
+"""Fault upon fault, drawn by a seed: whatever comes together, the job ends exactly as if nothing had happened.
+
+The test is also the Job's controller: a pod that did not end with 0 is started anew under its index.
+More seeds: CHAOS_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
+"""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slow
+FAULTS = ["trainer", "server", "pod", "pod", "terminate", "freeze", "supervisors"]
+
+
+@pytest.mark.parametrize("seed", map(int, os.environ.get("CHAOS_SEEDS", "1 2 3").split()))
+def test_many_faults(job, seed):
+    draw = random.Random(seed)
+    pods = job(stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1}, ATTEMPTS="100", PEER_DEADLINE="60", GRACE="2")
+    over = threading.Event()
+
+    def control() -> None:
+        while not over.is_set():
+            for index, pod in list(pods.pods.items()):
+                if pod.poll() not in (None, 0):
+                    pods.start(index)
+            time.sleep(0.05)
+
+    pods.start()
+    controller = threading.Thread(target=control, daemon=True)
+    controller.start()
+    told = []
+    try:
+        deadline = time.monotonic() + 150
+        for _ in range(8):
+            until = time.monotonic() + draw.uniform(0.3, 3)
+            while time.monotonic() < until and not pods.folder.done(7).exists():
+                time.sleep(0.02)
+            if pods.folder.done(7).exists():
+                break
+            fault, index = draw.choice(FAULTS), draw.randrange(3)
+            told.append(f"{fault} {index}")
+            with contextlib.suppress(ProcessLookupError, AssertionError):
+                if fault in ("trainer", "server"):
+                    os.kill(pods.child(index, fault), signal.SIGKILL)
+                elif fault == "freeze":
+                    frozen = pods.pods[index]
+                    frozen.send_signal(signal.SIGSTOP)
+                    threading.Timer(7.5, frozen.send_signal, [signal.SIGCONT]).start()
+                else:
+                    for victim in {"pod": [index], "terminate": [index], "supervisors": [0, 1, 2]}[fault]:
+                        pods.pods[victim].send_signal(signal.SIGTERM if fault == "terminate" else signal.SIGKILL)
+        while not all(pod.poll() == 0 for pod in pods.pods.values()):
+            assert time.monotonic() < deadline, f"{told}\n{pods.logs()}"
+            time.sleep(0.1)
+    finally:
+        over.set()
+        controller.join()
+    print(f"{told}, {len(pods.attempts())} attempts")
+    assert pods.values(7) == pods.undisturbed, told
+    numbers = [attempt["number"] for attempt in pods.attempts()]
+    assert numbers == list(range(1, len(numbers) + 1))
