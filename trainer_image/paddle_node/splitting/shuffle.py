@@ -27,7 +27,7 @@ from paddle_node.splitting.part_file import PartFile
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.units import BLOCK, Unit
 
-LEAF = 12 << 20
+LEAF = 8 << 20
 """Bytes that a leaf may take in memory; also what a step gathers before it writes."""
 PER_RECORD = 80
 """What Python adds to a record's own bytes."""

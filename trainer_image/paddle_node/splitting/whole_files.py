@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xxhash
 
 from paddle_node.contract import ExitCode
@@ -62,6 +61,8 @@ def prepare(steps: Steps, source: Reader, objects: Sequence[Object], workers: in
 def in_order(files: list[Whole], held_out: int, seed: str | None) -> list[Whole]:
     """The sequence that the shares refer to: held-out ones first."""
     if seed is not None:
+        import numpy as np  # Only here: the data job need not wait for it otherwise.
+
         digest = xxhash.xxh3_128(repr((seed, "files")).encode()).digest()
         places = np.random.RandomState(np.frombuffer(digest, np.uint32)).permutation(len(files)).tolist()
         return [files[place] for place in places]
