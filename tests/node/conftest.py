@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from api_server import ApiServer
 from node_pods import Pods
 
 _addresses = itertools.count()
@@ -30,3 +31,11 @@ def job(tmp_path: Path):
 def worker_address() -> str:
     """A loopback address that no other test of this machine uses."""
     return f"127.{220 + os.getpid() % 20}.{os.getpid() // 20 % 250 + 1}.{next(_addresses) % 250 + 1}"
+
+
+@pytest.fixture
+def api():
+    """An API server that knows no pods yet."""
+    server = ApiServer()
+    yield server
+    server.close()

@@ -11,13 +11,6 @@ from paddle_node.failure import Failure
 from paddle_node.pod_list import PodList
 
 
-@pytest.fixture
-def api():
-    server = ApiServer()
-    yield server
-    server.close()
-
-
 def discovery(api, root, name="pod-b", address="10.0.0.10", authority="ca.pem", deadline="5", **variables):
     api.lay_account(root, authority)
     node = environment.parse(

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from api_server import ApiServer
 from node_pods import runs
 
 IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
@@ -182,13 +181,6 @@ def test_sigterm_while_waiting_for_peers(job):
         pods.wait_for_status(index)
     pods.terminate(0, 1)
     assert pods.codes() == [143, 143]
-
-
-@pytest.fixture
-def api():
-    server = ApiServer()
-    yield server
-    server.close()
 
 
 @pytest.mark.slow
