@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 
-PART = 256 << 20
+PART = 64 << 20
 """Bytes, about, of one file of a shard: what an interrupted split may have to write again."""
 HELD_OUT = "held-out"
 
