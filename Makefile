@@ -32,7 +32,7 @@ test: machine environments lint quick  ## everything: lint, the quick tests, the
 	@$(PYTEST) -m "slow or container" -n 2 --dist loadgroup
 
 quick: environments  ## the tests of an edit round: under 15 seconds
-	@$(PYTEST) -m "not slow and not container"
+	@$(PYTEST) -q -m "not slow and not container" -n 2
 
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

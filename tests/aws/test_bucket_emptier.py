@@ -10,6 +10,8 @@ import pytest
 
 from constructs_lib import bucket_emptier_handler
 
+pytestmark = pytest.mark.slow
+
 Answers = tuple[str, list[dict[str, Any]]]
 
 

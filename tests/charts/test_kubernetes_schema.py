@@ -10,6 +10,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 CUSTOM = ("PaddleJob", "PodGroup")
 """Kinds that Kubernetes has no schema for: PaddleJob's is ours (test_paddle_job.py), PodGroup's is Volcano's."""
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.yaml"))

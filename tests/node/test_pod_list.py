@@ -10,6 +10,8 @@ from paddle_node import environment
 from paddle_node.failure import Failure
 from paddle_node.pod_list import PodList
 
+pytestmark = pytest.mark.slow
+
 
 def discovery(api, root, name="pod-b", address="10.0.0.10", authority="ca.pem", deadline="5", **variables):
     api.lay_account(root, authority)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from node_pods import runs
 
+pytestmark = pytest.mark.slow
+
 IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
 
 

@@ -12,6 +12,8 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
 
+pytestmark = pytest.mark.slow
+
 
 def kinds(api: KubernetesApi) -> list[str]:
     """What was applied, in order."""

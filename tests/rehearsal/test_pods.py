@@ -17,6 +17,8 @@ from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
+pytestmark = pytest.mark.slow
+
 
 def documents(
     script: str, *, job_spec: dict | None = None, pod_spec: dict | None = None, container: dict | None = None
