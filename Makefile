@@ -40,11 +40,11 @@ lint: setup  ## ruff and mypy
 manifests: setup  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
-image: setup  ## build the trainer image (docker or podman)
-	@$(RUN) $(BIN)/python -m operations.image build
+image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS= and TAG= as in docs/data.md)
+	@$(RUN) $(BIN)/python -m operations.image build $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
 
 push: setup  ## push it to the deployed repository, and write its digest to image.json
-	@$(RUN) $(BIN)/python -m operations.image push
+	@$(RUN) $(BIN)/python -m operations.image push $(if $(TAG),--tag $(TAG))
 
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
