@@ -7,7 +7,6 @@ from cdk8s_plus_33 import k8s
 from constructs import Construct
 
 from k8s_charts import names
-from k8s_charts.placement import GPU
 
 SOCKETS = "/var/lib/kubelet/device-plugins"
 """Where the kubelet listens for device plugins."""
@@ -37,7 +36,8 @@ class DevicePluginChart(Chart):
             containers=[container],
             automount_service_account_token=False,
             priority_class_name="system-node-critical",
-            tolerations=[k8s.Toleration(key=GPU, operator="Exists", effect="NoSchedule")],
+            # Whatever a node is tainted with: without the plugin its GPUs are not there for any job.
+            tolerations=[k8s.Toleration(operator="Exists")],
             security_context=k8s.PodSecurityContext(seccomp_profile=k8s.SeccompProfile(type="RuntimeDefault")),
             volumes=[k8s.Volume(name="sockets", host_path=k8s.HostPathVolumeSource(path=SOCKETS, type="Directory"))],
         )

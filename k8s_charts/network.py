@@ -6,6 +6,7 @@ The volume needs no rule: the node mounts it, not the pod.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from cdk8s_plus_33 import k8s
 from constructs import Construct
@@ -15,6 +16,8 @@ from k8s_charts.spec import TrainingJob
 
 POD_IDENTITY_AGENT = ("169.254.170.23/32", "fd00:ec2::23/128")
 """Link-local addresses of the EKS Pod Identity agent, which hands out the data job's AWS credentials on port 80."""
+NODE_LOCAL_DNS = "169.254.20.10/32"
+"""Where NodeLocal DNSCache listens on every node, in clusters that have it: their pods ask it instead of the DNS pods."""
 API_SERVER_PORTS = (443, 6443)
 """EKS's API server, and where other clusters have theirs: a policy sees the port behind the `kubernetes` Service."""
 
@@ -35,7 +38,8 @@ def to_names_service() -> k8s.NetworkPolicyEgressRule:
             k8s.NetworkPolicyPeer(
                 namespace_selector=k8s.LabelSelector(match_labels={"kubernetes.io/metadata.name": "kube-system"}),
                 pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
-            )
+            ),
+            k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=NODE_LOCAL_DNS)),
         ],
         ports=[_port(53, "UDP"), _port(53)],
     )
@@ -76,9 +80,14 @@ def peers(
         )
 
 
+def _source_ports(job: TrainingJob) -> list[int]:
+    """HTTPS, which S3 and redirects use; HTTP or a port of its own where the source's address names one."""
+    source = urlsplit(job.data.source if job.data is not None and job.data.source is not None else "")
+    return list(dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])]))
+
+
 def data(scope: Construct, job: TrainingJob) -> None:
-    """The data job reaches its source over HTTPS (or HTTP) and the pod identity agent; nothing reaches it."""
-    plain = job.data is not None and job.data.source is not None and job.data.source.startswith("http://")
+    """The data job reaches its source over HTTPS (or as its address says) and the pod identity agent; nothing reaches it."""
     agent = [k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr)) for cidr in POD_IDENTITY_AGENT]
     _policy(
         scope,
@@ -87,7 +96,7 @@ def data(scope: Construct, job: TrainingJob) -> None:
         ingress=[],
         egress=[
             to_names_service(),
-            to_anywhere(443, 80) if plain else to_anywhere(443),
+            to_anywhere(*_source_ports(job)),
             k8s.NetworkPolicyEgressRule(to=agent, ports=[_port(80)]),
         ],
     )

@@ -32,7 +32,9 @@ def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
         variables.plain(Variable.PASSES, job.passes),
         variables.plain(Variable.SEED, job.seed),
     ]
-    return [*(own if job.data is not None else []), *variables.users(job.environment.items())]
+    # A foreign image knows no user 1000, whose home would be /, which is read-only.
+    home = [variables.plain("HOME", contract.HOME)] if job.image is not None and "HOME" not in job.environment else []
+    return [*(own if job.data is not None else []), *home, *variables.users(job.environment.items())]
 
 
 class PaddleJobChart(Chart):

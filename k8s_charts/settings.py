@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from paddle_node import contract
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
@@ -26,6 +27,8 @@ from k8s_charts.value_types import (
     Text,
     Zone,
     amount,
+    is_label_key,
+    is_label_value,
 )
 
 TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
@@ -36,6 +39,14 @@ _TAKEN = {contract.HOME: "scratch", "/tmp": "scratch", "/opt/paddle": "its progr
 _TAKEN |= {
     f"/{folder}": "the system" for folder in ("bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
 }
+
+
+def _has_a_port(address: str) -> bool:
+    """Its scheme's or its own, which has to be one."""
+    try:
+        return urlsplit(address).port != 0
+    except ValueError:
+        return False
 
 
 class Settings(BaseModel):
@@ -61,7 +72,7 @@ class Program(Settings):
     )
     path: Text | None = Field(
         default=None,
-        description="With `from: configmap`: the local folder, relative to this file; its files (no subfolders) may have 1 MiB.",
+        description="With `from: configmap`: the local folder, relative to this file; its files (no subfolders) may have 250 kB.",
     )
 
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -142,6 +153,8 @@ class Data(Settings):
                     f"data.source is {self.source}: a local file, s3://bucket/prefix, an https:// or http:// address "
                     "and a path on the volume are allowed"
                 )
+            if separator and scheme != "s3" and not _has_a_port(self.source):
+                raise sentence(f"data.source is {self.source}: a port from 1 to 65535 is allowed in an address")
             if not separator and PurePosixPath(self.source).name in ("", "..", "~"):
                 raise sentence(f"data.source is {self.source}: name a file, not a folder alone")
             if self.source.startswith("~") and not self.source.startswith("~/"):
@@ -346,6 +359,11 @@ class Toleration(Settings):
             raise sentence(f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value")
         if self.operator == "Equal" and self.key is None:
             raise sentence("scheduling.tolerations has Equal without a key: name the taint's key, or use Exists")
+        for text, valid, what in ((self.key, is_label_key, "key"), (self.value, is_label_value, "value")):
+            if text is not None and not valid(text):
+                raise sentence(
+                    f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63"
+                )
         return self
 
 
@@ -460,4 +478,6 @@ class PaddleJobSettings(Settings):
             )
         if self.elastic is None and self.etcd_server is not None:
             raise sentence(f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given")
+        if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:
+            raise sentence(f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed")
         return self

@@ -174,8 +174,8 @@ class TrainingJob(Settings):
         derived = {
             "job": [f"{ending}-{self.trainers - 1}", f"-data{ending}-{splitters - 1}"],
             "paddlejob": [
-                f"-worker-{self.trainers - 1}",
-                f"-ps-{(self.parameter_servers or 1) - 1}",
+                # Whatever the number of pods: the kind's definition cannot know it, and leaves room for four digits.
+                "-worker-9999",
                 f"-data{ending}-{splitters - 1}",
             ],
         }

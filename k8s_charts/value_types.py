@@ -134,12 +134,22 @@ def _zone(value: str) -> str:
     return value
 
 
+def is_label_key(text: str) -> bool:
+    """Whether it can name a label or a taint."""
+    prefix, _, name = text.rpartition("/")
+    return _LABEL_KEY.fullmatch(text) is not None and len(name) <= LABEL_LENGTH and len(prefix) <= 253
+
+
+def is_label_value(text: str) -> bool:
+    """Whether it can be a label's or a taint's value."""
+    return _LABEL_VALUE.fullmatch(text) is not None and len(text) <= LABEL_LENGTH
+
+
 def _labels(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
-        prefix, _, name = key.rpartition("/")
-        if not _LABEL_KEY.fullmatch(key) or len(name) > LABEL_LENGTH or len(prefix) > 253:
+        if not is_label_key(key):
             raise ValueError(f"{key} is no label's name: letters, digits, '-', '_' and '.' are allowed, at most 63")
-        if not _LABEL_VALUE.fullmatch(text) or len(text) > LABEL_LENGTH:
+        if not is_label_value(text):
             raise ValueError(f"{key} has the value {text}: letters, digits, '-', '_' and '.' are allowed, at most 63")
     return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,25 @@ def test_the_data_job_reads_everything_else_itself(given: str, job: Job, outputs
     assert made.data is not None
     assert made.data.local_file is None
     assert source(made, outputs) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "ports"),
+    [
+        ("s3://corpus/words/", [443]),
+        ("https://example.org/a", [443]),
+        ("https://example.org:8443/a", [443, 8443]),
+        ("http://10.0.0.1/a", [443, 80]),
+        ("http://store:9000/a", [443, 80, 9000]),
+        ("/home/jobpath/raw", [443]),
+    ],
+)
+def test_the_data_jobs_network_policy_lets_it_reach_its_source(
+    given: str, ports: list[int], made: Callable[..., list[dict[str, Any]]], only: Callable[..., dict[str, Any]]
+) -> None:
+    policy = only(made(data={"source": given}), "NetworkPolicy", component="data")
+    anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
+    assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [ports]
 
 
 def test_a_path_on_the_volume_is_one_where_the_volume_is_mounted(job: Job) -> None:

@@ -29,6 +29,10 @@ DIFFERENT: dict[str, tuple[Any, str]] = {
         "the same volumes under our names: `job` and `shared-memory` (compared below)",
     ),
     r"PaddleJob/.*/volumeMounts/(data|dshm)/mountPath": ("ABSENT", "the same mounts under our names (compared below)"),
+    r"PaddleJob/.*/args": (
+        ["-m", "paddle.distributed.launch", "--log_dir=/tmp/log", "train_fleet.py"],
+        "the launcher's logs, on a read-only root",
+    ),
     r"PaddleJob/.*/resources": ("ANYTHING", "GPUs as in the guide, and requests and limits beside them (compared below)"),
     r"PersistentVolume(Claim)?/metadata/name": ("ANYTHING", "named after the job: `nfs-pv` would be one for the whole cluster"),
     r"PersistentVolume(Claim)?/spec/accessModes": (["ReadWriteMany"], "four pods share it: ReadWriteOnce is one node's"),
@@ -47,6 +51,7 @@ ADDED: dict[str, str] = {
     r"PaddleJob/.*/(securityContext|automountServiceAccountToken|serviceAccountName|enableServiceLinks)": "least privilege",
     r"PaddleJob/.*/(resources|restartPolicy|terminationGracePeriodSeconds|terminationMessagePolicy|imagePullPolicy)": "what each pod gets, how it ends, and a tag asked for anew",
     r"PaddleJob/.*/volumes/(home|temporary|shared-memory|job)/.*|PaddleJob/.*/volumeMounts/(home|temporary|shared-memory|job)/mountPath": "writable places on a read-only root",
+    r"PaddleJob/.*/env/HOME": "a home that can be written: a foreign image knows no user 1000",
     r"PaddleJob/.*/(topologySpreadConstraints|tolerations)": "over hosts; spot nodes and GPU taints are tolerated",
     r"PersistentVolume/spec/claimRef": "a claim that can bind this volume only",
     r"PodGroup/spec/minResources/.*": "Volcano waits until all of it is free",

@@ -34,6 +34,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": "w" * 62, "pin_names": True, "data": {"prepared": True}, "program": {"from": "volume"}}, f"name is {'w' * 62}: at most 56 characters are allowed here, so that the host name {'w' * 62}-data-0 fits 63"),
     ({"name": False}, "name is False: text is allowed; a number or a word like yes, no or null needs quotes"),
     ({"namespace": "kube-system"}, "namespace is kube-system: kube-* belongs to the cluster, choose one for training jobs"),
+    ({**PADDLEJOB, "name": "w" * 52, "pin_names": True}, f"name is {'w' * 52}: at most 51 characters are allowed here, so that the host name {'w' * 52}-worker-9999 fits 63"),
     # Ports.
     ({"ports": {"first": 65534}}, "ports.first is 65534: the parameter server's last port would be 65537, and 65535 is the highest"),
     ({"ports": {"first": 65536}}, "ports.first is 65536: at most 65535 is allowed"),
@@ -55,6 +56,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**PADDLEJOB, "paddlejob": {"intranet": "Host"}}, "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is paddle"),
     ({**PADDLEJOB, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}, "paddlejob.elastic is 1: only mode collective is elastic"),
     ({"engine": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
+    ({"engine": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1, "etcd_server": "etcd:99999"}}, "paddlejob.etcd_server is etcd:99999: a port from 1 to 65535 is allowed"),
     ({**PADDLEJOB, "discovery": "pod-list"}, "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"),
     ({**PADDLEJOB, "gang": {"kind": "kueue", "queue": "q"}}, "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"),
     ({"paddlejob": {}}, "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"),
@@ -87,6 +89,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"environment": {"A": False}}, "environment.A is False: text is allowed; a number or a word like yes, no or null needs quotes"),
     ({"arguments": "--a --b"}, "arguments is --a --b: a list is allowed"),
     ({"command": []}, "command is empty: leave it out, or name the program to run"),
+    ({"data": {"source": "https://a:99999/b"}}, "data.source is https://a:99999/b: a port from 1 to 65535 is allowed in an address"),
     # Volume.
     ({"volume": {"kind": "none"}}, "volume.kind is none: with engine job data, program and output are on a volume; efs, nfs, host-path or claim is allowed"),
     ({"volume": {"kind": "claim"}}, "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"),
@@ -102,6 +105,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"scheduling": {"node_selector": {"a b": "c"}}}, "scheduling.node_selector is {'a b': 'c'}: a b is no label's name: letters, digits, '-', '_' and '.' are allowed, at most 63"),
     ({"scheduling": {"tolerations": [{"operator": "Exists", "value": "x"}]}}, "scheduling.tolerations has Exists with the value x: Exists takes no value"),
     ({"scheduling": {"node_selector": {"topology.kubernetes.io/zone": "a"}, "zone": "us-west-2a"}}, "scheduling.zone is us-west-2a: node_selector names another zone, leave one of them out"),
+    ({"scheduling": {"tolerations": [{"key": "a b"}]}}, "scheduling.tolerations has the key a b: letters, digits, '-', '_' and '.' are allowed, at most 63"),
+    ({"scheduling": {"tolerations": [{"key": "a", "value": "b c"}]}}, "scheduling.tolerations has the value b c: letters, digits, '-', '_' and '.' are allowed, at most 63"),
     ({"gang": {"queue": "q"}}, "gang.queue is given and gang.kind is none: volcano or kueue has queues"),
     ({"gang": {"kind": "kueue"}}, "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"),
     ({"limits": {"hours": 0}}, "limits.hours is 0: more than 0.001 is allowed"),
@@ -173,8 +178,11 @@ def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: C
     assert "the folder is empty" in sentence()
     (program / "train.py").write_bytes(b"\xff\xfe")
     assert "only readable UTF-8 text" in sentence()
-    (program / "train.py").write_text("x" * (1024 * 1024 + 1))
-    assert "a ConfigMap takes 1048576" in sentence()
+    (program / "train.py").write_text("x" * 250_001)
+    assert "250000 are allowed" in sentence()
+    # What `kubectl apply` writes to an annotation is JSON, and escaped by Go: 60,000 of these are 360,000 bytes.
+    (program / "train.py").write_text("<" * 60_000)
+    assert "250000 are allowed" in sentence()
     (program / "train.py").write_text("")
     (program / "pkg").mkdir()
     assert "a ConfigMap holds files only" in sentence()
