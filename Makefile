@@ -62,6 +62,7 @@ lock: setup  ## resolve the lock files anew, from the ranges
 	@$(COMPILE) --extra dev -o requirements/project.lock pyproject.toml
 	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
 	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
+	@$(COMPILE) -o trainer_image/requirements-gpu.lock trainer_image/requirements-gpu.in
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
