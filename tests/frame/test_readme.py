@@ -31,6 +31,10 @@ RUN_BY = {
     "paddle-aws submit --follow": ("tests/operations", "submit"),
     "paddle-aws status": ("tests/operations", "status"),
     "paddle-aws results --download last": ("tests/operations", "results"),
+    "paddle-aws resume --follow": ("tests/operations", "resume"),
+    "paddle-aws doctor": ("tests/operations/test_doctor.py", "doctor"),
+    "paddle-aws doctor --destroy": ("tests/operations/test_doctor.py", "--destroy"),
+    "paddle-aws leftovers": ("tests/operations/test_doctor.py", "leftovers"),
 }
 
 
