@@ -31,7 +31,7 @@ from paddle_node.splitting import commit, counting, parts, shares, sources, unit
 from paddle_node.splitting.progress import Progress
 from paddle_node.splitting.sequence import Order, SourceOrder
 from paddle_node.splitting.settings import FORMATS, SplitSettings
-from paddle_node.splitting.sources import Object, Reader
+from paddle_node.splitting.source import Object, Reader, public, summary
 from paddle_node.splitting.steps import EXPIRY, Finished, Step, Steps
 
 LAYOUT = 1
@@ -70,7 +70,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
         _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
     reader = sources.open_source(settings.source, environ)
     objects = reader.objects()
-    source = sources.summary(settings.source, objects)
+    source = summary(settings.source, objects)
     done = complete(settings, source)
     if done is not None:
         _say(f"{folder.data_manifest} is complete already: nothing to do")
@@ -124,7 +124,7 @@ def complete(settings: SplitSettings, source: Source) -> DataManifest | None:
 def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple[Object, ...], source: Source) -> DataManifest:
     folder, workers = settings.folder, min(4, len(os.sched_getaffinity(0)))
     if (staged := data_manifest.read(steps.folder / commit.STAGED)) is None:
-        steps.progress.phase(f"reading {sources.public(settings.source)}", source.size or None)
+        steps.progress.phase(f"reading {public(settings.source)}", source.size or None)
         if settings.format == "files":
             files, records = _whole_files(settings, steps, reader, objects, workers)
         else:

@@ -16,7 +16,7 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, SettingError
 from paddle_node.splitting import download
 from paddle_node.splitting.download import Interrupted, Stream
-from paddle_node.splitting.sources import Object, public
+from paddle_node.splitting.source import Object, public
 
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as cut."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from paddle_node import contract
 from paddle_node.contract import Variable
 from paddle_node.failure import SettingError
-from paddle_node.splitting.sources import Object
+from paddle_node.splitting.source import Object
 
 
 class LocalSource:

@@ -18,7 +18,7 @@ from botocore.config import Config
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, SettingError
 from paddle_node.splitting.download import Interrupted, Stream, download
-from paddle_node.splitting.sources import Object
+from paddle_node.splitting.source import Object
 
 
 class S3Source:

@@ -1,47 +1,13 @@
-"""What a source is made of, and its bytes on this machine, wherever they lie.
+"""Which kind of source an address is.
 
-Promises: the list of objects is the same for every pod that asks (sorted by name, each with a mark of its content);
-`open_source` raises a `Failure` that names the source and says what to do when there is nothing to read.
+Promises: `open_source` raises a `Failure` that names the source and says what to do when there is nothing to read.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Mapping
 
-from paddle_node.data_manifest import Source
-
-
-@dataclass(frozen=True)
-class Object:
-    """One file of the source."""
-
-    name: str
-    """Relative to the source; for a single file its file name."""
-    size: int | None
-    """Bytes; None where an HTTP server does not say."""
-    etag: str
-    address: str
-    """How its own kind of source finds it again: a path, a key, a URL."""
-
-
-class Reader(Protocol):
-    """One kind of source."""
-
-    def objects(self) -> tuple[Object, ...]:
-        """All of them, sorted by name."""
-
-    def local(self, thing: Object) -> Path | None:
-        """Where the object can be read in place, or None when it has to be downloaded."""
-
-    def download(self, thing: Object, to: Path, advance: Callable[[int], None]) -> None:
-        """Makes `to` the object's bytes; continues what an interrupted download left there."""
-
-    def unchanged(self, thing: Object) -> bool:
-        """Whether what was read in place is still what was listed."""
+from paddle_node.splitting.source import Reader
 
 
 def open_source(uri: str, environ: Mapping[str, str]) -> Reader:
@@ -58,22 +24,3 @@ def open_source(uri: str, environ: Mapping[str, str]) -> Reader:
     from paddle_node.splitting.local_source import LocalSource
 
     return LocalSource(uri, environ)
-
-
-def summary(uri: str, objects: tuple[Object, ...]) -> Source:
-    """What the manifest says of the source. Access keys and signatures in an address stay out of it."""
-    if len(objects) == 1:
-        etag = objects[0].etag
-    else:
-        listing = "".join(f"{thing.name}\0{thing.size}\0{thing.etag}\n" for thing in objects)
-        etag = f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
-    return Source(uri=public(uri), size=sum(thing.size or 0 for thing in objects), etag=etag)
-
-
-def public(uri: str) -> str:
-    """The address without user, password and query, for logs and files that others read."""
-    scheme, separator, rest = uri.partition("://")
-    if not separator or scheme == "s3":
-        return uri
-    host, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

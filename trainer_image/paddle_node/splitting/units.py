@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from paddle_node.splitting import unpacking, user_reader
 from paddle_node.splitting.framing import LINES, SIZED, Framing
-from paddle_node.splitting.sources import Object, Reader
+from paddle_node.splitting.source import Object, Reader
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.user_reader import RecordReader
 

@@ -19,7 +19,7 @@ from paddle_node.splitting import unpacking
 from paddle_node.splitting.framing import LINES
 from paddle_node.splitting.part_file import BLOCK, PartFile
 from paddle_node.splitting.shares import PART, Share
-from paddle_node.splitting.sources import Object, Reader
+from paddle_node.splitting.source import Object, Reader
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.units import fetched, group
 
