@@ -126,7 +126,8 @@ class Cluster:
         """Where a document belongs. Raises NotInstalled where the cluster does not know its kind."""
         version, kind = document["apiVersion"], document["kind"]
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-        if version not in self._plurals:
+        # A kind may come to be while this runs (a definition that was just applied): only what is there is remembered.
+        if kind not in self._plurals.get(version, {}):
             found = self.find(base) or {}
             self._plurals[version] = {
                 resource["kind"]: (resource["name"], resource["namespaced"])

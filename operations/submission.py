@@ -15,12 +15,14 @@ from k8s_charts import documents as charts
 from k8s_charts import image
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from operations.cluster import Cluster, Object
+from operations.cluster import Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
 from operations.screen import age
 
+SERVED = 60.0
+"""Seconds for a new kind of object to be served; an API server takes a few."""
 GONE = 180.0
 """Seconds for a deleted Job's pods to leave; their grace period is part of it."""
 
@@ -108,6 +110,8 @@ class Submission:
         """Sends documents in their order."""
         for document in documents:
             cluster.apply(document)
+            if document["kind"] == "CustomResourceDefinition":
+                wait_for_kind(cluster, document["spec"])
         if documents:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
@@ -126,6 +130,21 @@ class Submission:
             return False
         remove(cluster, path)
         return True
+
+
+def wait_for_kind(cluster: Cluster, definition: Object) -> None:
+    """Returns when the API server serves a kind that it was just told of, which takes it a moment."""
+    version, kind = f"{definition['group']}/{definition['versions'][0]['name']}", definition["names"]["kind"]
+    anyone = {"apiVersion": version, "kind": kind, "metadata": {"name": "any", "namespace": "any"}}
+    deadline = time.monotonic() + SERVED
+    while True:
+        try:
+            cluster.path(anyone)
+            return
+        except NotInstalled:
+            if time.monotonic() > deadline:
+                raise Failed(f"the cluster does not serve {kind} ({version}) after {SERVED:.0f} s: submit again") from None
+            cluster.sleep(0.5)
 
 
 def remove(cluster: Cluster, path: str) -> None:

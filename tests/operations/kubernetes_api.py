@@ -54,6 +54,8 @@ BUILT_IN = {
     ("policy/v1", "poddisruptionbudgets"): ("PodDisruptionBudget", True),
     ("rbac.authorization.k8s.io/v1", "roles"): ("Role", True),
     ("rbac.authorization.k8s.io/v1", "rolebindings"): ("RoleBinding", True),
+    ("apps/v1", "deployments"): ("Deployment", True),
+    ("apiextensions.k8s.io/v1", "customresourcedefinitions"): ("CustomResourceDefinition", False),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,26 @@ def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: KubernetesA
     unknown = "PaddleJob (batch.paddlepaddle.org/v1) is unknown to cluster double"
     assert done.err == f"{unknown}: install the PaddleJob operator first (docs/jobs.md)\n"
     assert kinds(api) == []
+
+
+def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    job = PADDLE_JOB.replace("paddlejob: {install_operator: false}\n", "").replace("data:", "volume: {kind: none}\n#")
+    (folder / "job.yaml").write_text(job)
+
+    def created(document: dict[str, Any]) -> None:
+        controller(document)
+        if document["kind"] == "CustomResourceDefinition":
+            # A real API server serves a kind some time after it has taken its definition.
+            threading.Timer(0.7, api.install, ("batch.paddlepaddle.org/v1", "paddlejobs", "PaddleJob")).start()
+        if document["kind"] == "PaddleJob":
+            api.put("paddlejobs", document | {"status": {"phase": "Completed", "worker": {"succeeded": 2}}})
+
+    api.created = created
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert kinds(api).index("customresourcedefinitions") < kinds(api).index("paddlejobs")
 
 
 def test_a_paddle_job_is_followed_by_its_operators_status(
