@@ -122,6 +122,19 @@ class ClusterSpec(Settings):
         return self
 
     @model_validator(mode="after")
+    def _untainted(self) -> Self:
+        # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
+        # fails after twenty minutes. An existing cluster may have other nodes for them.
+        blocked = [name for name, group in self.nodes.items() if group.repels]
+        if blocked and len(blocked) == len(self.nodes) and not self.cluster.existing:
+            allowed = (
+                "every group is tainted (gpu adds a taint too), and coredns and the EFS driver would never start: "
+                "add a group without gpu and taints"
+            )
+            raise Refused("nodes", ", ".join(blocked), allowed)
+        return self
+
+    @model_validator(mode="after")
     def _key_region(self) -> Self:
         if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
             raise Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")

@@ -117,3 +117,8 @@ class NodeGroup(Settings):
         if self.auto_repair and self.kind == "self-managed":
             raise Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
         return self
+
+    @property
+    def repels(self) -> bool:
+        """Whether its nodes take no pod but those that tolerate a taint."""
+        return self.gpu or any(taint.effect != "PreferNoSchedule" for taint in self.taints)

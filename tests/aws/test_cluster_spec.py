@@ -84,6 +84,11 @@ REFUSED = [
     ),
     ("retain: false\nnodes: {workers: {desired: many}}", "s.yaml: nodes.workers.desired is many: allowed is a whole number"),
     (
+        "retain: false\nnodes: {trainers: {gpu: true, instance_types: [g5.xlarge]}, cpu: {taints: [{key: batch}]}}",
+        "s.yaml: nodes is trainers, cpu: every group is tainted (gpu adds a taint too), and coredns and the EFS driver would "
+        "never start: add a group without gpu and taints",
+    ),
+    (
         "retain: false\nnodes: {workers: {gpu: true}}",
         "s.yaml: nodes.workers.instance_types is m5.large: nodes.workers.gpu is true: allowed are NVIDIA types such as g5.xlarge",
     ),
