@@ -7,6 +7,7 @@ rehearsed, with one sentence; 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from rehearsal.errors import Failed, Refused, RehearsalError, Unfit
 
 _WIDEST = 100
 """Columns beyond which a line is no easier to read."""
+_INTERRUPTED = 130
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -39,7 +41,7 @@ def main() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted: no process is left, and .rehearsal/ is empty", file=sys.stderr)
-        return 130
+        return _INTERRUPTED
 
 
 def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
@@ -77,4 +79,11 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code == _INTERRUPTED:
+        # Python remembers an interrupt that went through any library's exec(), and at its end kills itself by SIGINT for it,
+        # though we caught it: everything is cleaned up here, so it needs no such end.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
