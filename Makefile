@@ -76,7 +76,7 @@ python:
 
 # Mostly waiting for downloads: side by side.
 environments: python
-	@$(MAKE) --no-print-directory -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON)
+	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@echo "setup: project environment (locked)"
