@@ -12,6 +12,8 @@ import pytest
 from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, documents, main, size, statements, table
 
+pytestmark = pytest.mark.slow
+
 _CFNLINT = find_spec("cfnlint")
 assert _CFNLINT is not None and _CFNLINT.origin is not None
 SCHEMAS = Path(_CFNLINT.origin).parent / "data" / "schemas"

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 Document = dict[str, Any]
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
 

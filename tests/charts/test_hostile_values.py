@@ -19,6 +19,8 @@ from k8s_charts.manifest_text import dump
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
+pytestmark = pytest.mark.slow
+
 SPECIAL = [
     "no", "yes", "on", "off", "null", "~", "true", "1e3", "0x1f", "0o17", "017", "1_000", "12:30:45", "2026-11-21", ".inf", "nan", "=", "<<",
     "", " ", "  two  ", "\t", "\n", "a\nb", "a\n", "\na", "a\r\nb", "- a", "a: b", "a #b", "#", "'", '"', "\\", "\\n", "it's", "{}", "[]", "{{x}}",

@@ -17,6 +17,8 @@ from k8s_charts.documents import documents
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 EXAMPLES = Path(__file__).parents[2] / "examples" / "paddlejob"
 Document = dict[str, Any]

@@ -22,6 +22,8 @@ from k8s_charts.spec import TrainingJob
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.paddle_job import OperatorPod, injected, pods
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 EXAMPLES = PROJECT / "examples" / "paddlejob"
 PYTHON = PROJECT / ".venv-image" / "bin" / "python"

@@ -12,6 +12,8 @@ from job_folder import Job
 from paddle_node.failure import Failure
 from paddle_node.splitting import download
 
+pytestmark = pytest.mark.slow
+
 CONTENT = b"".join(b"line %d\n" % number for number in range(50_000))
 
 

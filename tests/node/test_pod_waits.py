@@ -118,6 +118,7 @@ def test_the_data_job_may_still_run(job):
     assert pods.codes() == [0, 0], pods.logs()
 
 
+@pytest.mark.slow
 def test_a_program_that_is_not_there(job):
     pods = job(count=2)
     pods.folder.program("quick_start").rmdir()

@@ -13,6 +13,8 @@ from commands import Run
 
 from operations.main import app
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if not command.hidden}  # type: ignore[attr-defined]
 

@@ -9,6 +9,8 @@ import yaml
 from rehearsal.errors import Refused
 from rehearsal.pods import fields, manifests
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[1] / "charts" / "golden"
 SHIPPED = list(yaml.safe_load_all((GOLDEN / "job.yaml").read_text()))
 
