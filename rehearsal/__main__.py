@@ -62,6 +62,8 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
     started = time.monotonic()
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
+        # Before the state is begun anew: a mistake in a setting must not cost the last run's model.
+        Rehearsal.check(config, job_file)
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:

@@ -66,7 +66,7 @@ class Rehearsal:
     def run(self, state: State) -> Results:
         """All phases, one after the other. Raises RehearsalError, CloudError, JobError, SettingError, or KeyboardInterrupt."""
         job = TrainingJob.load(self.job_file)
-        source = self._local_data(job)
+        source = self.check(self.config, self.job_file)
         self._region = ClusterSpec.load(self.config).region
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
@@ -116,13 +116,16 @@ class Rehearsal:
             account.upload(cloud, source, address)
             phase.result = f"{source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
 
-    def _local_data(self, job: TrainingJob) -> Path | None:
-        """The file to upload; None where the data job reads a place of its own."""
+    @staticmethod
+    def check(config: Path, job_file: Path) -> Path | None:
+        """Reads both settings. The file to upload; None where the data job reads a place of its own."""
+        ClusterSpec.load(config)
+        job = TrainingJob.load(job_file)
         if job.data is None or not job.splits:
             raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
         if job.data.local_file is None:
             return None
-        local = self.job_file.parent / job.data.local_file
+        local = job_file.parent / job.data.local_file
         if not local.is_file():
             raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
         return local
