@@ -2,11 +2,12 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
-# Three environments that must not mix: the project's own, the trainer image's (what a pod runs) and
-# the AWS emulator's (it pins botocore exactly).
+# Environments that must not mix: the project's own, the trainer image's (what a pod runs), the AWS emulator's
+# (it pins botocore exactly), and that of checkov, which reviews the templates in `make test` (it pins boto3).
 VENV     := .venv
 IMAGE    := .venv-image
 EMULATOR := .venv-emulator
+CHECKOV  := .venv-checkov
 BIN      := $(VENV)/bin
 RUN      := PATH="$(CURDIR)/$(BIN):$$PATH"
 
@@ -28,7 +29,7 @@ setup: $(VENV)/.ready  ## the project's environment with Node and the CDK comman
 rehearse: machine environments examples/quick_start/sample.tsv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB)
 
-test: machine environments lint quick  ## everything: lint, the quick tests, then the slow ones side by side
+test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
 	@$(PYTEST) -m "slow or container" -n 2 --dist loadgroup
 
 quick: environments  ## the tests of an edit round: under 15 seconds
@@ -64,6 +65,7 @@ lock: setup  ## resolve the lock files anew, from the ranges
 	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
 	@$(COMPILE) -o trainer_image/requirements-gpu.lock trainer_image/requirements-gpu.in
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
+	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
 .PHONY: machine python environments
@@ -101,4 +103,10 @@ $(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | python
 	@echo "setup: the AWS emulator's environment"
 	@$(PYTHON) -m venv --clear $(EMULATOR)
 	@$(EMULATOR)/bin/python $(INSTALL) -r rehearsal/emulator/requirements.lock
+	@touch $@
+
+$(CHECKOV)/.ready: requirements/checkov.lock | python
+	@echo "setup: checkov's environment"
+	@$(PYTHON) -m venv --clear $(CHECKOV)
+	@$(CHECKOV)/bin/python $(INSTALL) -r requirements/checkov.lock
 	@touch $@

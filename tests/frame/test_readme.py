@@ -17,8 +17,8 @@ README = (ROOT / "README.md").read_text()
 RUN_BY = {
     "make rehearse": ("tests/rehearsal/test_whole_rehearsal.py", "rehearsal"),
     "make setup": ("Makefile", "test: machine environments"),
-    "make quick": ("Makefile", "test: machine environments lint quick"),
-    "make lint": ("Makefile", "test: machine environments lint quick"),
+    "make quick": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
+    "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make test": (".ci/run", "make test"),
     "make bench": ("tests/frame/test_readme.py", "make bench"),
     "make image push": ("tests/image/test_build_and_push.py", "make push"),
