@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from operations.errors import BadInput, explained
-from operations.prices import LOCK
+from operations.lock_prices import LOCK
 from operations.screen import Json, as_json, console, say, table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Item:
 def cost(
     config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
     hours: Annotated[float, typer.Option(min=0, help="Length of one run.")] = 1.0,
-    lock: Annotated[Path, typer.Option(help="What `paddle-aws prices` wrote.")] = LOCK,
+    lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = LOCK,
     json: Json = False,
 ) -> None:
     """Estimate a cluster's cost: itemised, a month and a run. A price that was never read is unknown, not guessed.
@@ -80,7 +80,7 @@ def cost(
         if known["read"]:
             say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
         if unknown:
-            say(f"unknown: {', '.join(unknown)}; `paddle-aws prices` reads prices from AWS into {lock}")
+            say(f"unknown: {', '.join(unknown)}; `paddle-aws lock prices` reads prices from AWS into {lock}")
         say(f"left out: {LEFT_OUT}")
 
 
@@ -133,7 +133,7 @@ def _read(lock: Path, region: str) -> dict[str, Any]:
     except FileNotFoundError:
         return empty
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"{lock} is no file of prices: `paddle-aws prices` writes one") from None
+        raise BadInput(f"{lock} is no file of prices: `paddle-aws lock prices` writes one") from None
     if found["region"] != region:
         say(f"{lock} has prices of {found['region']}, not of {region}: none of them is used")
         return empty

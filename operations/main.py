@@ -11,9 +11,9 @@ from operations.doctor import doctor
 from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
+from operations.lock import lock
 from operations.logs import logs
 from operations.manifests import manifests
-from operations.prices import prices
 from operations.results import results
 from operations.resume import resume
 from operations.status import status
@@ -41,8 +41,8 @@ app.command()(upload)
 app.command()(kubeconfig)
 app.command()(doctor)
 app.command()(leftovers)
-app.command()(prices)
 app.command()(cost)
+app.add_typer(lock, name="lock")
 app.command("eks-token", hidden=True)(eks_token)
 
 

@@ -1,4 +1,4 @@
-"""`prices` and `cost`: only what AWS said, unknown where it said nothing.
+"""`lock prices` and `cost`: only what AWS said, unknown where it said nothing.
 
 No emulator has the Pricing API: botocore's stubber plays its answers, in the shape that its reference documents.
 """
@@ -14,8 +14,8 @@ import pytest
 from botocore.stub import ANY, Stubber
 from commands import Run
 
-from operations import prices
-from operations.prices import FIXED, ask
+from operations import lock_prices
+from operations.lock_prices import FIXED, ask
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 
@@ -29,7 +29,7 @@ def product(usage: str, *tiers: tuple[str, str], unit: str = "Hrs") -> str:
     return json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
 
 
-def answered(query: prices.Query, *products: str) -> dict[str, str] | None:
+def answered(query: lock_prices.Query, *products: str) -> dict[str, str] | None:
     client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stub:
         expected = {"ServiceCode": query.service, "FormatVersion": "aws_v1", "Filters": ANY}
@@ -71,7 +71,7 @@ def test_without_prices_everything_is_unknown(run: Run, tmp_path: Path, monkeypa
     assert done.code == 0
     rows = [line for line in done.out.splitlines()[1:] if line.strip() and not line.startswith("in all")]
     assert rows and all("unknown" in row for row in rows)
-    assert "at least 0.00" in done.out and "`paddle-aws prices` reads prices" in done.err and "left out:" in done.err
+    assert "at least 0.00" in done.out and "`paddle-aws lock prices` reads prices" in done.err and "left out:" in done.err
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def lock(tmp_path: Path) -> Path:
     known = {"eks-cluster-hour": "0.5", "m5.large-hour": "0.25", "kms-key-month": "7.30", "ebs-gp3-gb-month": "0.1"}
     document: dict[str, Any] = {"read": "2026-01-02", "source": "a test", "region": "us-west-2"}
     document["prices"] = {name: {"usd": usd, "unit": "u", "description": "d"} for name, usd in known.items()}
-    path = tmp_path / "prices.lock.json"
+    path = tmp_path / "prices.json"
     path.write_text(json.dumps(document))
     return path
 
@@ -104,4 +104,4 @@ def test_prices_of_another_region_are_not_used(run: Run, lock: Path) -> None:
 def test_a_file_that_is_none(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("[]")
     done = run("cost", CONFIG, "--lock", str(tmp_path / "x"))
-    assert (done.code, done.err) == (2, f"{tmp_path / 'x'} is no file of prices: `paddle-aws prices` writes one\n")
+    assert (done.code, done.err) == (2, f"{tmp_path / 'x'} is no file of prices: `paddle-aws lock prices` writes one\n")

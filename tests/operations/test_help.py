@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -16,12 +17,25 @@ from operations.main import app
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if not command.hidden}  # type: ignore[attr-defined]
+
+
+def commands(group: Any, before: str = "") -> dict[str, Any]:
+    """Every command by its whole name; those of a group behind the group's."""
+    found = {}
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            found |= commands(command, f"{before}{name} ")
+        elif not command.hidden:
+            found[f"{before}{name}"] = command
+    return found
+
+
+COMMANDS = commands(typer.main.get_command(app))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example(run: Run, name: str) -> None:
-    done = run(name, "--help", columns=100)
+    done = run(*name.split(), "--help", columns=100)
     assert done.code == 0
     assert f"Example: paddle-aws {name}" in done.out or name == "manifests" or "Example:" in done.out
     text = (PROJECT / "docs" / "commands.md").read_text()

@@ -1,4 +1,4 @@
-"""`paddle-aws prices`: read from AWS's own Pricing API into a dated file, which `cost` reads.
+"""`paddle-aws lock prices`: read from AWS's own Pricing API into a dated file, which `cost` reads.
 
 Promises: a price is in the file only if the API gave exactly one for what was asked; nothing is guessed or rounded, and
 the file says when and where each was read.
@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,8 @@ import typer
 from operations.errors import explained
 from operations.screen import say
 
-LOCK = Path("prices.lock.json")
+LOCK = Path("locks/prices.json")
+SOURCE = "AWS Pricing API, GetProducts, on-demand list prices in US dollars"
 PRICING_REGION = "us-east-1"
 """The Pricing API answers for every region from here."""
 
@@ -66,9 +66,10 @@ def prices(
 
     Needs AWS credentials that allow pricing:GetProducts. What the API does not answer clearly stays unknown.
 
-    Example: paddle-aws prices && paddle-aws cost
+    Example: paddle-aws lock prices && paddle-aws cost
     """
     with explained():
+        from operations import lock_file
         from operations.aws import client
         from stacks.cluster_spec import ClusterSpec
 
@@ -81,13 +82,7 @@ def prices(
             found = ask(pricing, query, spec.region)
             if found is not None:
                 read[name] = found
-        document = {
-            "read": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "source": "AWS Pricing API, GetProducts, on-demand list prices in US dollars",
-            "region": spec.region,
-            "prices": read,
-        }
-        out.write_text(json.dumps(document, indent=1) + "\n")
+        lock_file.write(out, SOURCE, {"region": spec.region, "prices": read})
         unknown = sorted(queries.keys() - read.keys())
         say(f"{len(read)} prices of {spec.region} are in {out}" + (f"; unknown stay {', '.join(unknown)}" if unknown else ""))
 

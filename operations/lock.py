@@ -1,0 +1,13 @@
+"""`paddle-aws lock`: the group of commands that read a number at its source. Each is a function in a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from operations.lock_prices import prices
+
+lock = typer.Typer(
+    help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
+    no_args_is_help=True,
+)
+lock.command()(prices)

@@ -1,0 +1,22 @@
+"""A lock file: what one command read, on which day and where, so that nobody has to believe a number without its source.
+
+Promises: the file is there whole or as it was before; it always begins with `read` (an ISO date, UTC) and `source`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
+    """Writes `content` behind the date and the source."""
+    document = {"read": datetime.now(UTC).strftime("%Y-%m-%d"), "source": source, **content}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    part.replace(path)
