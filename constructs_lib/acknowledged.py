@@ -1,27 +1,43 @@
 """Why a rule of a security review does not fit one construct, said next to that construct.
 
-Promises: each acknowledgment names one finding of cdk-nag (AwsSolutions, NIST 800-53 R5) and its reason; the CDK prints a
-finding that nobody acknowledged. A test fails on one that no construct needs any more. Importing this needs no cdk-nag.
+Promises: each acknowledgment names one finding, of cdk-nag (AwsSolutions, NIST 800-53 R5) or of checkov (CKV_), and its
+reason. The CDK prints a finding of cdk-nag that nobody acknowledged; checkov reads its own in the resource's metadata. A
+test fails on one that no construct needs any more. Importing this needs neither tool.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
 _PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5"}
 
 
 def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
-    """Says that `findings` about `scope`, or about what is below it, are known, and why they stand."""
-    record(scope, [Acknowledgment(id=f"{_pack(finding)}::{finding}", reason=reason) for finding in findings])
+    """Says that `findings` about `scope`, or about what is below it, are known, and why they stand.
+
+    A finding of checkov is about one resource: `scope` itself, or its default child.
+    """
+    checks = [finding for finding in findings if finding.startswith("CKV_")]
+    rules = [finding for finding in findings if finding not in checks]
+    if rules:
+        record(scope, [Acknowledgment(id=f"{_pack(rule)}::{rule}", reason=reason) for rule in rules])
+    if checks:
+        _skip(scope, reason, checks)
 
 
 def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
     """Tells the CDK; the test of left-over acknowledgments puts itself in this place."""
     Validations.of(scope).acknowledge(*rules)
+
+
+def _skip(scope: IConstruct, reason: str, checks: list[str]) -> None:
+    resource = scope.node.default_child or scope
+    assert isinstance(resource, CfnResource), f"{scope.node.path} is no single resource: checkov's findings are about one"
+    before = (resource.get_metadata("checkov") or {}).get("skip", [])
+    resource.add_metadata("checkov", {"skip": [*before, *({"id": check, "comment": reason} for check in checks)]})
 
 
 def managed_policies(*names: str) -> list[str]:

@@ -111,6 +111,7 @@ class DataBucket(s3.Bucket):
             "log delivery would need a key opened to a service: SSE-S3 seals access logs",
             "NIST.800.53.R5-S3DefaultEncryptionKMS",
         )
+        acknowledge(logs, "it is where accesses are logged: a log of its own accesses would feed itself", "CKV_AWS_18")
         if removal_policy == RemovalPolicy.DESTROY:
             emptier = BucketEmptier.of(self, encryption_key=encryption_key)
             emptier.empty_on_delete(self)

@@ -56,9 +56,9 @@ class BucketEmptier(Construct):
             self._function,
             "CloudFormation calls it once, waits for its answer and says why it failed: it needs no reserved concurrency, no "
             "dead-letter queue and no VPC",
-            "NIST.800.53.R5-LambdaConcurrency",
-            "NIST.800.53.R5-LambdaDLQ",
-            "NIST.800.53.R5-LambdaInsideVPC",
+            *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
+            *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
+            *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
         )
 
     @classmethod

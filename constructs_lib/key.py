@@ -11,6 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge
+
 
 class EncryptionKey(kms.Key):
     """A customer-managed key; everything of `kms.Key` (`grant_*`, `from_key_arn`, ...) is here too.
@@ -75,6 +77,12 @@ class EncryptionKey(kms.Key):
                 resources=["*"],
                 conditions={**scaling, "Bool": {"kms:GrantIsForAWSResource": "true"}},
             )
+        )
+        acknowledge(
+            self,
+            "the star in NodeVolumes is limited to this account's own role of Auto Scaling, by kms:CallerAccount and "
+            "aws:PrincipalArn",
+            "CKV_AWS_33",
         )
         # Alarms go to encrypted topics.
         self.add_to_resource_policy(
