@@ -92,6 +92,9 @@ class Variable(StrEnum):
     LEASE = "PADDLE_NODE_LEASE"
     """Seconds without a heartbeat after which a dead run's lease on the folder expires."""
 
+    DATA_JOB = "PADDLE_NODE_DATA_JOB"
+    """Which data job: the hash of its template, which it writes into the data manifest and the trainers wait for; empty: any."""
+
     # What the supervisor hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
     """host:port of the supervisor of trainer 0."""

@@ -2,7 +2,7 @@
 
 Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong; what is
 written appears at once and complete (temporary file, fsync, rename), also on a file system that loses power.
-The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, created}.
+The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, created, job}.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class DataManifest:
     """UTC, ISO 8601."""
     records: int
     """Of all shards, without the held-out ones."""
+    job: str = ""
+    """The data job that made sure of it last, by its template's hash: trainers know by it whose data it is; empty: unknown."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -109,6 +111,7 @@ class DataManifest:
                     "held_out": {"files": [vars(file) for file in self.held_out]},
                     "records": self.records,
                     "created": self.created,
+                    **({"job": self.job} if self.job else {}),
                 },
                 indent=1,
             )
@@ -155,6 +158,7 @@ def parse(document: object) -> DataManifest:
         held_out=_files(_mapping(top.get("held_out"), "held_out")),
         records=_count(top, "records"),
         created=_text(top, "created"),
+        job=_text(top, "job") if "job" in top else "",
     )
 
 
@@ -165,7 +169,8 @@ def write(manifest: DataManifest, path: Path) -> None:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Temporary file, fsync, rename, fsync of the folder: after this returns, not even a power cut takes it back."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Not by process number: pods that share a volume have equal ones.
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         with temporary.open("wb") as stream:
             stream.write(content)

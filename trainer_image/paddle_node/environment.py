@@ -58,6 +58,8 @@ class NodeEnvironment:
     """The user's program on the volume: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`."""
     stage_to: Path | None
     """Where the shard is copied before training; None: it is read where it lies."""
+    data_job: str
+    """The data job whose manifest is waited for; empty: any."""
     trainers: int
     """N: pods, trainers and pservers."""
     threads: int
@@ -165,6 +167,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         train_config_dir=train_config_dir,
         program=folder.program(train_config_dir),
         stage_to=contract.path(stage_to, dict(environ)) if (stage_to := read.absolute(Variable.STAGE_TO, "")) else None,
+        data_job=read.text(Variable.DATA_JOB, ""),
         trainers=trainers,
         threads=read.whole(Variable.THREADS, 1, 1, 1024),
         passes=read.whole(Variable.PASSES, 10, 1, 99_999),

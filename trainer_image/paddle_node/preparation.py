@@ -1,7 +1,8 @@
 """What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
 
-Promises: a data job that was submitted together with this one, and still runs, is waited for until the peers'
-deadline; nothing half split is ever read; what is missing or damaged is one sentence, before any training.
+Promises: a data job that was submitted together with this one, and has not ended, is waited for until the peers'
+deadline; nothing half split is ever read, nor what an earlier data job left where this job names its own; what is missing
+or damaged is one sentence, before any training.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import time
 from collections.abc import Callable
 
 from paddle_node import data_manifest
-from paddle_node.contract import Variable
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
-from paddle_node.failure import SettingError
+from paddle_node.failure import Failure, SettingError
 
 POLL = 1.0
 """Seconds between two looks for the data; the data job takes minutes."""
@@ -36,11 +38,30 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
             said = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
         time.sleep(POLL)
+    if node.data_job and not _there(node):
+        other = _whose(node)
+        there = "no whole one is there" if other is None else f"the one there is of data job {other or 'unknown'}"
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{node.folder.data_manifest} of data job {node.data_job} did not come within {node.peer_deadline:.0f} s, {there}: "
+            "let this job's own data job run to its end; where it has ended already, delete it and apply it again",
+        )
+
+
+def _whose(node: NodeEnvironment) -> str | None:
+    """The data job that wrote the manifest; empty: an unknown one; None: there is none, or a damaged one, which a split mends."""
+    try:
+        manifest = data_manifest.read(node.folder.data_manifest)
+    except ManifestError:
+        return None
+    return None if manifest is None else manifest.job
 
 
 def _there(node: NodeEnvironment) -> bool:
-    """A manifest; or, on a volume filled by hand, a shard, unless a split is at work on it."""
+    """The manifest of the data job that is named; where none is, any, or a shard put there by hand and by no unfinished split."""
     folder = node.folder
+    if node.data_job:
+        return _whose(node) == node.data_job
     if data_manifest.read(folder.data_manifest) is not None:
         return True
     by_hand = folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()

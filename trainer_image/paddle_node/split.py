@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -74,7 +75,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
     done = complete(settings, source)
     if done is not None:
         _say(f"{folder.data_manifest} is complete already: nothing to do")
-        return done
+        return _claimed(settings, done)
     commit.refuse_foreign(folder)
     started = time.monotonic()
     work = commit.work_root(folder) / _plan(settings, objects)
@@ -90,9 +91,19 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
         manifest = done
     finally:
         steps.close()
+    manifest = _claimed(settings, manifest)
     held = sum(file.records for file in manifest.held_out)
     _say(f"{manifest.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
     return manifest
+
+
+def _claimed(settings: SplitSettings, manifest: DataManifest) -> DataManifest:
+    """The same data, said to be this data job's too: its trainers wait for that, and no others run in this folder."""
+    if not settings.job or manifest.job == settings.job:
+        return manifest
+    ours = replace(manifest, job=settings.job)
+    data_manifest.write(ours, settings.folder.data_manifest)
+    return ours
 
 
 def complete(settings: SplitSettings, source: Source) -> DataManifest | None:
@@ -143,6 +154,7 @@ def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple
             held_out=files.get(shares.HELD_OUT, ()),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             records=records,
+            job=settings.job,
         )
     manifest = staged
 

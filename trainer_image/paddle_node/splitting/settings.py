@@ -35,6 +35,8 @@ class SplitSettings:
     """The program's folder name under the job's folder."""
     pod: int
     """Which of the pods that share the split this one is, from 0."""
+    job: str = ""
+    """Hash of the data job's template, for the manifest; empty where nobody asks."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> SplitSettings:
@@ -50,6 +52,7 @@ class SplitSettings:
             program_from=program_from,
             program=program_from.rpartition("/")[2] or environ.get(Variable.TRAIN_CONFIG_DIR, ""),
             pod=_pod(environ),
+            job=environ.get(Variable.DATA_JOB, ""),
         )
 
 
