@@ -16,9 +16,9 @@ if __name__ == "__main__":
     app = App()
     try:
         spec = ClusterSpec.load(Path(app.node.try_get_context("config") or HERE / "cluster.yaml"))
+        build(app, spec, locks=HERE / "locks")
     except SettingError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    build(app, spec)
     print(fate(spec), file=sys.stderr)
     app.synth()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from operations.lock_add_ons import add_ons
 from operations.lock_prices import prices
 
 lock = typer.Typer(
     help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
     no_args_is_help=True,
 )
+lock.command("add-ons")(add_ons)
 lock.command()(prices)

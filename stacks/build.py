@@ -7,11 +7,13 @@ that compute goes while data stays; no stack needs an account at synth.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aws_cdk import Environment, Stack, Tags
 from constructs import Construct
 
 from stacks.access import AccessStack
+from stacks.add_on_lock import locked_versions
 from stacks.cluster import ClusterStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
@@ -31,9 +33,11 @@ class Stacks:
     watch: Stack | None
 
 
-def build(scope: Construct, spec: ClusterSpec) -> Stacks:
-    """The stacks that `spec` asks for, below `scope`."""
+def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> Stacks:
+    """The stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
     env = Environment(region=spec.region)
+    locked = locked_versions(locks, spec.cluster.version) if locks else {}
+    addon_versions = {**locked, **spec.cluster.addons}
     access = AccessStack(scope, f"{spec.name}-access", spec=spec, env=env)
     key = access.key
     network = NetworkStack(scope, f"{spec.name}-network", spec=spec, key=key, env=env)
@@ -48,6 +52,7 @@ def build(scope: Construct, spec: ClusterSpec) -> Stacks:
         zone=network.zone,
         bucket=storage.bucket,
         people=access.people,
+        addon_versions=addon_versions,
         env=env,
     )
     nodes = NodesStack(
@@ -59,6 +64,7 @@ def build(scope: Construct, spec: ClusterSpec) -> Stacks:
         file_system=storage.file_system,
         key=key,
         node_volume_key=access.node_volume_key,
+        addon_versions=addon_versions,
         env=env,
     )
     watch: Stack | None = None

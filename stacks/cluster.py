@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aws_cdk import CfnOutput, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
@@ -40,10 +42,11 @@ class ClusterStack(Stack):
         zone: route53.IHostedZone,
         bucket: s3.IBucket,
         people: People,
+        addon_versions: Mapping[str, str],
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: Kubernetes control plane")
-        self.cluster = self._cluster(spec, key, vpc)
+        self.cluster = self._cluster(spec, key, vpc, addon_versions)
         self._grant_access(spec, people)
         data = PodIdentity(
             self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=spec.jobs.data_account
@@ -70,7 +73,7 @@ class ClusterStack(Stack):
         )
         acknowledge(policy, "training data may lie anywhere in the cluster's own bucket", *wildcards(self, bucket.objects))
 
-    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc) -> AnyCluster:
+    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:
         settings = spec.cluster
         if existing := settings.existing:
             return eks.Cluster.from_cluster_attributes(
@@ -92,7 +95,7 @@ class ClusterStack(Stack):
             public_access_from=settings.public_access_from,
             service_ipv4_cidr=settings.service_cidr,
             log_days=settings.log_days,
-            addon_versions=settings.addons,
+            addon_versions=addon_versions,
             oidc_provider=settings.oidc_provider,
         ).cluster
 

@@ -12,12 +12,15 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from stacks.control_plane_settings import ControlPlane
+from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
 from stacks.node_settings import NodeGroup
 from stacks.people_settings import Budget, Jobs, Logs
 from stacks.settings import Refused, Settings, read
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
+
+# Tools know this module alone of all that is below it.
+__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "ClusterSpec"]
 
 GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$")]
 

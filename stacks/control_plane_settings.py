@@ -57,7 +57,7 @@ class ControlPlane(Settings):
     log_days: int = 90
     """How long control-plane logs are kept; 0: none are written."""
     addons: dict[str, str] = Field(default={})
-    """Add-on: version, such as v1.2.3-eksbuild.1; an add-on that is not listed gets EKS's default version."""
+    """Add-on: version, such as v1.2.3-eksbuild.1; unset: that of locks/add-ons.json, else EKS's default (docs/aws.md)."""
     oidc_provider: bool = False
     """An IAM OIDC provider for the cluster, for tools that still use IAM roles for service accounts; ours use Pod Identity."""
     existing: ExistingCluster | None = None

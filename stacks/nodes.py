@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aws_cdk import CfnOutput, CfnResource, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -38,6 +40,7 @@ class NodesStack(Stack):
         file_system: MountableFileSystem,
         key: kms.IKey,
         node_volume_key: kms.IKey | None,
+        addon_versions: Mapping[str, str],
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: worker nodes")
@@ -48,7 +51,7 @@ class NodesStack(Stack):
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = JoiningRole(self, "SelfManaged", cluster=cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
-        for addon in self._addons(key):
+        for addon in self._addons(key, addon_versions):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
@@ -103,8 +106,8 @@ class NodesStack(Stack):
             depends_on=[self._file_system.mount_targets],
         )
 
-    def _addons(self, key: kms.IKey) -> list[CfnResource]:
-        versions, cluster, spec = self._spec.cluster.addons, self._cluster, self._spec
+    def _addons(self, key: kms.IKey, versions: Mapping[str, str]) -> list[CfnResource]:
+        cluster, spec = self._cluster, self._spec
         addons: list[CfnResource] = [
             ClusterAddon(self, "coredns", cluster=cluster, addon_name="coredns", version=versions.get("coredns")).resource,
             EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource,

@@ -36,10 +36,10 @@ FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sor
 class Built:
     """One settings file, synthesized."""
 
-    def __init__(self, spec: ClusterSpec) -> None:
+    def __init__(self, spec: ClusterSpec, locks: Path | None = None) -> None:
         self.spec = spec
         self.app = App(context=CONTEXT, analytics_reporting=False)
-        self.stacks: Stacks = build(self.app, spec)
+        self.stacks: Stacks = build(self.app, spec, locks=locks)
         self.assembly = self.app.synth()
         self.templates: dict[str, dict[str, Any]] = {
             stack.stack_name.removeprefix(f"{spec.name}-"): stack.template for stack in self.assembly.stacks
@@ -69,8 +69,8 @@ def _variant(name: str) -> Built:
     return Built(ClusterSpec.load(FILES[name]))
 
 
-def _built(**settings: Any) -> Built:
-    return Built(ClusterSpec.model_validate({"retain": False, **settings}))
+def _built(locks: Path | None = None, **settings: Any) -> Built:
+    return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +96,17 @@ def shipped() -> Built:
 
 
 @pytest.fixture(scope="session")
-def otherwise() -> Built:
-    """Settings that no variant has, together in one synth: each costs a quarter of a second."""
+def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Settings that no variant has, and a lock of add-ons, together in one synth: each costs a quarter of a second."""
+    locks = tmp_path_factory.mktemp("locks")
+    versions = {"1.35": {"coredns": "v1.0.0-locked", "vpc-cni": "v2.0.0-locked"}, "1.34": {"kube-proxy": "v0.0.0-of-another"}}
+    (locks / "add-ons.json").write_text(json.dumps({"read": "2026-01-02", "source": "a test", "versions": versions}))
     return _built(
+        locks,
         tags={"cost-center": "42"},
         network={"nat_gateways": 2, "flow_log_days": 0},
         file_system={"infrequent_access_after_days": 0, "backup": True},
-        cluster={"log_days": 0},
+        cluster={"log_days": 0, "addons": {"vpc-cni": "v3.0.0-named"}},
         budget={"monthly_usd": 10, "emails": ["a@b.de"]},
     )
 

@@ -68,6 +68,13 @@ def test_a_version_of_an_addon_can_be_named(variant: Any) -> None:
     assert addon["AddonVersion"] == "v1.12.1-eksbuild.2"
 
 
+def test_locked_versions_are_taken_where_none_is_named(otherwise: Any) -> None:
+    versions = {addon["AddonName"]: addon.get("AddonVersion") for addon in otherwise.resources("AWS::EKS::Addon")}
+    assert versions["coredns"] == "v1.0.0-locked"
+    assert versions["vpc-cni"] == "v3.0.0-named"
+    assert versions["kube-proxy"] is None, "the lock knows it for another Kubernetes version"
+
+
 def test_the_oidc_provider_is_a_native_resource(variant: Any, shipped: Any) -> None:
     assert len(variant("self-managed").resources("AWS::IAM::OIDCProvider")) == 1
     assert shipped.resources("AWS::IAM::OIDCProvider") == []

@@ -1,0 +1,108 @@
+"""`lock add-ons`, and what the stacks make of its file.
+
+No emulator has the call: a small server plays EKS's answer over HTTP, in the shape of its reference, two pages an add-on.
+It knows no credentials, no throttling and no add-on but those the tests name.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from commands import Run
+
+from stacks.add_on_lock import locked_versions
+from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS
+from stacks.settings import SettingError
+
+CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
+
+
+class Eks(BaseHTTPRequestHandler):
+    """GET /addons/supported-versions."""
+
+    unnamed: frozenset[str] = frozenset()
+    """Add-ons without a default version."""
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        asked = {key: value[0] for key, value in parse_qs(address.query).items()}
+        assert address.path == "/addons/supported-versions", address.path
+        name, kubernetes = asked["addonName"], asked["kubernetesVersion"]
+        second = "nextToken" in asked
+        version = {
+            "addonVersion": f"v1.0.{kubernetes.partition('.')[2]}-eksbuild.{1 if second else 2}",
+            "compatibilities": [
+                {"clusterVersion": kubernetes, "defaultVersion": second and name not in self.unnamed},
+                {"clusterVersion": "1.0", "defaultVersion": True},
+            ],
+        }
+        answer: dict[str, Any] = {"addons": [{"addonName": name, "addonVersions": [version]}]}
+        if not second:
+            answer["nextToken"] = "more"
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def eks(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Eks]]:
+    kind = type("Eks", (Eks,), {})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_EKS", f"http://127.0.0.1:{server.server_port}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    yield kind
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+def test_the_default_of_each_add_on_and_version_is_read(run: Run, eks: type[Eks], tmp_path: Path) -> None:
+    out = tmp_path / "locks" / "add-ons.json"
+    done = run("lock", "add-ons", CONFIG, "--out", str(out))
+    assert (done.code, done.out) == (0, ""), done.err
+    assert done.err == f"{len(ADDONS) * len(KUBERNETES_VERSIONS)} versions are in {out}\n"
+    lock = json.loads(out.read_text())
+    assert (lock["region"], "DescribeAddonVersions" in lock["source"], len(lock["read"])) == ("us-west-2", True, 10)
+    for version in KUBERNETES_VERSIONS:
+        wanted = f"v1.0.{version.partition('.')[2]}-eksbuild.1"
+        assert locked_versions(out.parent, version) == dict.fromkeys(ADDONS, wanted)
+    assert locked_versions(out.parent, "1.99") == {}
+
+
+@pytest.mark.slow
+def test_what_has_no_default_is_left_out_and_named(run: Run, eks: type[Eks], tmp_path: Path) -> None:
+    eks.unnamed = frozenset({"coredns"})
+    out = tmp_path / "add-ons.json"
+    done = run("lock", "add-ons", CONFIG, "--out", str(out))
+    assert done.code == 0 and "EKS names no default of coredns for 1.34, coredns for 1.35" in done.err
+    assert "coredns" not in locked_versions(tmp_path, "1.35")
+    before = out.read_bytes()
+    eks.unnamed = frozenset(ADDONS)
+    done = run("lock", "add-ons", CONFIG, "--out", str(out))
+    assert (done.code, done.err) == (1, f"EKS in us-west-2 names no default version of any add-on: {out} stays as it is\n")
+    assert out.read_bytes() == before
+
+
+def test_without_a_lock_no_version_is_known(tmp_path: Path) -> None:
+    assert locked_versions(tmp_path, "1.35") == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"versions": []}', '{"versions": {"1.35": 7}}'])
+def test_a_broken_lock_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "add-ons.json").write_text(text)
+    with pytest.raises(SettingError, match="is no lock of add-ons: `paddle-aws lock add-ons` writes one"):
+        locked_versions(tmp_path, "1.35")
