@@ -13,6 +13,7 @@ from operations.screen import Context, Namespace, say
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
+    from operations.job_argument import Named
     from operations.volume_access import VolumeAccess
 
 
@@ -47,7 +48,7 @@ def logs(
         if volume is not None:
             if follow or of == "data":
                 raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
-            _of_volume(cluster, which.name, which.namespace, volume, log_stream.ranks(rank), tail)
+            _of_volume(cluster, which, volume, log_stream.ranks(rank), tail)
             return
         # A name that is mistyped is told at once.
         view(cluster, which.name, which.namespace)
@@ -60,17 +61,17 @@ def logs(
             show(line)
 
 
-def _of_volume(cluster: Cluster, job: str, namespace: str, log: str, ranks: frozenset[int] | None, tail: int | None) -> None:
+def _of_volume(cluster: Cluster, job: Named, log: str, ranks: frozenset[int] | None, tail: int | None) -> None:
     """One rank after the other: their lines have no common time."""
     from operations.log_stream import Line, printer
     from operations.volume_access import BLOCK, VolumeAccess
 
     show = printer()
-    with VolumeAccess(cluster, job, namespace, write=False, say=say) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=False, say=say, job_file=job.file) as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
         found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
         if not found:
-            raise BadInput(f"job {job} has no {log}.log on the volume: no pod of it has begun to train yet")
+            raise BadInput(f"job {job.name} has no {log}.log on the volume: no pod of it has begun to train yet")
         for rank, name in found:
             if ranks is not None and rank not in ranks:
                 continue

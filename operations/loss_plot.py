@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from operations.terminal_plot import chart
 from operations.training_metrics import Pass
+
+BESIDE = 100
+"""Columns from which both charts stand beside each other."""
 
 
 def png(passes: Sequence[Pass], title: str, file: Path) -> None:
@@ -36,7 +40,16 @@ def png(passes: Sequence[Pass], title: str, file: Path) -> None:
     figure.savefig(file, format="png")
 
 
-def bar(value: float, low: float, high: float, width: int = 12) -> str:
-    """A loss as a bar for the terminal: the longest for `high`, one cell for `low`."""
-    share = (value - low) / (high - low) if high > low else 1.0
-    return "█" * (1 + round(share * (width - 1)))
+def text(passes: Sequence[Pass], width: int, braille: bool) -> list[str]:
+    """The same two charts for a terminal, beside each other where both fit; nothing for fewer than two passes."""
+    by_pass = [(float(one.number), one.loss) for one in passes]
+    by_time = [((one.ended - passes[0].began) / 60, one.loss) for one in passes]
+    beside = width >= BESIDE
+    each = (width - 4) // 2 if beside else width
+    first = chart(by_pass, "loss by pass", each, braille=braille)
+    second = chart(by_time, "loss by minute since the first pass began", each, braille=braille)
+    if not first or not second:
+        return []
+    if not beside:
+        return [*first, "", *second]
+    return [f"{left:<{each}}    {right}".rstrip() for left, right in zip(first, second, strict=True)]

@@ -27,7 +27,12 @@ def manifests(
         bool, typer.Option("--diff", help="Write nothing: show what differs from the folder's; exit code 1 if anything does.")
     ] = False,
 ) -> None:
-    """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`."""
+    """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
+
+    Example: paddle-aws manifests job.yaml --out dist && kubectl apply --server-side -f dist
+
+    Example: paddle-aws manifests --diff
+    """
     # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
     from k8s_charts import documents, image
     from k8s_charts.outputs import ClusterOutputs

@@ -10,7 +10,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
-from operations.screen import Context, Json, Namespace, as_json, console, say, span, table
+from operations.screen import Context, Json, Namespace, as_json, console, has_braille, on_a_terminal, say, span, table
 
 if TYPE_CHECKING:
     from operations.training_metrics import Pass
@@ -30,7 +30,8 @@ def results(
     """Show a job's passes: which are complete, their loss and time; fetch one without SSH.
 
     A small pod with the job's image mounts the volume read-only and is gone afterwards. A download that was
-    interrupted goes on where it was, and every file is verified against the checksum that was saved with it.
+    interrupted goes on where it was, and every file is verified against the checksum that was saved with it. What goes
+    to S3 passes through this machine. A job that the cluster has forgotten needs its job file and outputs.json.
 
     Example: paddle-aws results quick-start --plot loss.png
 
@@ -42,7 +43,8 @@ def results(
         from operations.volume_access import VolumeAccess
 
         cluster = Cluster.connect(context, say)
-        with VolumeAccess(cluster, which.name, which.namespace, write=False, say=say) as volume:
+        reached = VolumeAccess(cluster, which.name, which.namespace, write=False, say=say, job_file=which.file)
+        with reached as volume:
             files = volume.files("output")
             rows = saved_passes(volume, files)
             measured = {one.number: one for one in _metrics(volume, files)}
@@ -105,22 +107,27 @@ def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
 def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass]) -> None:
     from rich.filesize import decimal
 
-    from operations.loss_plot import bar
+    from operations import loss_plot
 
     shown = _all(rows, measured)
     if not shown:
         say(f"job {name} has not finished a pass yet")
         return
-    losses = [one.loss for one in measured.values()] or [0.0]
     lines = []
     for row in shown:
         one = measured.get(row["pass"])
         saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
         facts = (f"{one.loss:.4f}", f"{one.records:,}", span(one.seconds)) if one else ("", "", "")
         size = decimal(row["bytes"]) if row["files"] else ""
-        lines.append((str(row["pass"]), saved, size, *facts, bar(one.loss, min(losses), max(losses)) if one else ""))
-    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME", "")
-    console().print(table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME")))
+        lines.append((str(row["pass"]), saved, size, *facts))
+    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
+    screen = console()
+    screen.print(table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME")))
+    # In a pipe the table alone: a picture is for eyes.
+    if on_a_terminal():
+        drawn = loss_plot.text([measured[number] for number in sorted(measured)], screen.width, has_braille())
+        for line in ["", *drawn] if drawn else []:
+            screen.print(line, soft_wrap=True)
 
 
 def _plot(name: str, passes: list[Pass], file: Path) -> None:

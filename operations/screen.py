@@ -41,9 +41,18 @@ def console(stderr: bool = False) -> Any:
     """A rich console: as wide as the terminal, or as wide as its lines in a pipe."""
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    width = None if on_a_terminal(stderr) else _PIPE_WIDTH
     return Console(stderr=stderr, highlight=False, width=width, emoji=False, markup=False)
+
+
+def on_a_terminal(stderr: bool = False) -> bool:
+    """Whether lines have a width that somebody sees."""
+    return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
+def has_braille() -> bool:
+    """Whether what reads stdout can show more than ASCII."""
+    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def say(text: str) -> None:

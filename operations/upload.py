@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from operations.errors import BadInput, explained
-from operations.job_argument import DEFAULT, named
+from operations.job_argument import DEFAULT, Named, named
 from operations.screen import Context, Namespace, say
 
 
@@ -38,7 +38,7 @@ def upload(
             if to is not None:
                 raise BadInput(f"--to is {to}: with --volume it goes to the job's folder, leave it out")
             which = named(job, namespace)
-            _to_volume(path, which.name, which.namespace, context)
+            _to_volume(path, which, context)
             return
         address = to or _place(named(job, namespace).name, outputs)
         from operations.aws import client
@@ -54,7 +54,7 @@ def _place(job: str, outputs: Path) -> str:
     return f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{job}"
 
 
-def _to_volume(path: Path, job: str, namespace: str, context: str | None) -> None:
+def _to_volume(path: Path, job: Named, context: str | None) -> None:
     from operations import bucket_upload
     from operations.cluster import Cluster
     from operations.transfer import bar
@@ -64,7 +64,7 @@ def _to_volume(path: Path, job: str, namespace: str, context: str | None) -> Non
     base = "" if path.is_file() else f"{path.resolve().name}/"
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        VolumeAccess(Cluster.connect(context, say), job, namespace, write=True, say=say) as there,
+        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, say=say, job_file=job.file) as there,
         bar(path.name, size) as progress,
     ):
         present = {entry["name"]: entry["bytes"] for entry in there.files(base.rstrip("/"))} if base else {}
@@ -83,4 +83,4 @@ def _to_volume(path: Path, job: str, namespace: str, context: str | None) -> Non
                     progress(len(block))
                     if last:
                         break
-    say(f"{path} is on the volume: {job}/{base or found[0][1]} ({len(found)} files)")
+    say(f"{path} is on the volume: {job.name}/{base or found[0][1]} ({len(found)} files)")

@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.job_objects import COMPONENT, INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
+from operations.job_objects import COMPONENT, INSTANCE, component, created, jobs, pods, selector
 from operations.job_view import operator_jobs
 from operations.pod_words import states
+
+if TYPE_CHECKING:
+    from operations.described_volume import DescribedVolume
 
 PORT = 8080
 READY = 300.0
@@ -39,16 +42,38 @@ class Missing(BadInput):
 class VolumeAccess:
     """Use as a context manager."""
 
-    def __init__(self, cluster: Cluster, job: str, namespace: str, *, write: bool, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        job: str,
+        namespace: str,
+        *,
+        write: bool,
+        say: Callable[[str], None],
+        job_file: Path | None = None,
+    ) -> None:
+        """`job_file` describes the volume where the cluster has forgotten the job; default: job.yaml."""
         self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, say
+        self._job_file = job_file
+        self._described: DescribedVolume | None = None
         self._token = secrets.token_urlsafe(24)
         self._name = f"{job[:40]}-volume-{secrets.token_hex(4)}"
 
     def __enter__(self) -> Self:
-        pod = reader(_template(self._cluster, self._job, self._namespace), self._job, self._name, self._token, self._write)
+        template = _template(self._cluster, self._job, self._namespace)
+        if template is None:
+            # Here: it reads the job file, and with it cdk8s, which a job on the cluster does not need.
+            from operations.described_volume import DescribedVolume
+
+            self._described = DescribedVolume.read(self._job, self._namespace, self._job_file)
+            template = self._described.template
+        pod = reader(template, self._job, self._name, self._token, self._write)
         pod["metadata"]["namespace"] = self._namespace
-        self._cluster.apply(pod)
         try:
+            if self._described is not None:
+                self._say(f"the cluster has no Job of {self._job} any more: its volume is mounted as the job file says")
+                self._described.bring(self._cluster)
+            self._cluster.apply(pod)
             self._until_ready()
         except BaseException:
             self._remove()
@@ -123,10 +148,13 @@ class VolumeAccess:
             self._cluster.delete(self._path)
         except OperationError:
             self._say(f"the helper pod {self._name} could not be deleted: it ends by itself within two minutes")
+            return
+        if self._described is not None:
+            self._described.remove(self._cluster)
 
 
-def _template(cluster: Cluster, job: str, namespace: str) -> Object:
-    """The pod template of the job's newest Job or PaddleJob on the cluster."""
+def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
+    """The pod template of the job's newest Job or PaddleJob on the cluster; None where none is left."""
     found = [d for d in cluster.items(jobs(namespace), selector(job)) if component(d) in ("trainer", "data")]
     if found:
         template: Object = max(found, key=created)["spec"]["template"]
@@ -134,10 +162,7 @@ def _template(cluster: Cluster, job: str, namespace: str) -> Object:
     for document in operator_jobs(cluster, namespace, job):
         worker: Object = document["spec"]["worker"]["template"]
         return worker
-    raise BadInput(
-        f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more, and with it nobody knows its image "
-        "and volume: submit it again, or `kubectl get pvc` and mount it by hand"
-    )
+    return None
 
 
 def reader(template: Object, job: str, name: str, token: str, write: bool) -> Object:

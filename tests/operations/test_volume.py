@@ -51,13 +51,15 @@ def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_pa
     assert done.code == 0, done.err
     rows = [line.split() for line in done.out.splitlines()]
     assert rows[0] == ["PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME"]
-    assert [row[:6] for row in rows[1:]] == [
+    assert [row[:6] for row in rows[1:5]] == [
         ["0", "complete", "100.3", "kB", "3.0000", "200"],
         ["1", "complete", "100.3", "kB", "2.0000", "200"],
         ["2", "complete", "100.3", "kB", "1.0000", "200"],
         ["3", "incomplete", "1", "byte"],
     ]
-    assert rows[1][-1] == "█" * 12 and rows[3][-1] == "█"
+    # Below the table the loss, by pass and by minute.
+    assert rows[6] == ["loss", "by", "pass"] and "loss by minute since the first pass began" in done.out
+    assert rows[7][0] == "3" and rows[7][1].startswith("│⠑")
     assert max(map(len, done.out.splitlines())) <= 70
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert helpers(api) == []
@@ -192,3 +194,26 @@ def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
     done = run("results")
     assert done.code == 1 and "image x:1 does not exist" in done.err
     assert helpers(api) == []
+
+
+def test_results_of_a_job_that_the_cluster_has_forgotten(
+    run: Run, api: KubernetesApi, job: JobFolder, folder: Path, tmp_path: Path
+) -> None:
+    # A Job goes by its ttlSecondsAfterFinished, its volume stays.
+    for document in api.all("jobs"):
+        api.remove("jobs", document["metadata"]["name"])
+    volumes = api.all("persistentvolumeclaims") + api.all("persistentvolumes")
+    done = run("results")
+    assert done.code == 0, done.err
+    assert "the cluster has no Job of words any more" in done.err and "complete" in done.out
+    assert api.all("persistentvolumeclaims") + api.all("persistentvolumes") == volumes
+    # `delete` takes the claim too: it is made for the look, and goes with it.
+    assert run("delete").code == 0
+    assert api.all("persistentvolumeclaims") == []
+    assert run("logs", "--volume", "train", "--rank", "1", "--tail", "1").out == "trainer 1 | line 2 of 1\n"
+    assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
+    assert helpers(api) == []
+    (folder / "job.yaml").unlink()
+    done = run("results", "words")
+    assert done.code == 2
+    assert done.err.startswith("job words has no Job or PaddleJob") and "name its job file instead" in done.err
