@@ -126,10 +126,17 @@ class Submission:
         if found is None or not ended({"kind": wanted["kind"], **found}):
             return False
         complete = any(c["type"] == "Complete" and c["status"] == "True" for c in found.get("status", {}).get("conditions", ()))
-        if unless_done and complete:
+        if unless_done and complete and not (which == "data" and self._split_since(cluster, found)):
             return False
         remove(cluster, path)
         return True
+
+    def _split_since(self, cluster: Cluster, ours: Object) -> bool:
+        """Whether another data Job of this job ended later: the shards on the volume are then no longer those of `ours`."""
+        found = cluster.items(jobs(self.job.namespace), selector(self.job.name))
+        others = [d for d in found if component(d) == "data" and d["metadata"]["name"] != ours["metadata"]["name"]]
+        # Times are whole seconds: of two in the same one nobody knows the later, and a split too many costs nothing.
+        return any(ended(other) and created(other) >= created(ours) for other in others)
 
 
 def wait_for_kind(cluster: Cluster, definition: Object) -> None:

@@ -52,6 +52,25 @@ def test_the_training_waits_for_the_split(run: Run, api: KubernetesApi, controll
     assert run("submit", "--wait").code == 0
 
 
+def test_a_split_that_another_one_has_overwritten_is_made_again(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    first = (folder / "job.yaml").read_text()
+    assert run("submit", "--wait").code == 0
+    (folder / "job.yaml").write_text(first + "passes: 2\n")
+    assert run("submit", "--wait").code == 0
+    before = {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.all("jobs")}
+    # Back to the first: its data Job is done, and its shards are gone.
+    (folder / "job.yaml").write_text(first.replace("trainers: 3", "trainers: 2"))
+    assert run("submit", "--wait").code == 0
+    run("cancel")
+    (folder / "job.yaml").write_text(first)
+    assert run("resume", "--wait").code == 0
+    after = {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.all("jobs")}
+    again = [name for name, uid in before.items() if "-data-" in name and after[name] != uid]
+    assert len(again) == 1
+
+
 def test_a_dry_run_needs_no_cluster_and_sends_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     done = run("submit", "--dry-run")
