@@ -1,0 +1,114 @@
+"""The lock file of the self-managed cluster's Kubernetes distribution: which files its machines run, where they lie here.
+
+Promises: a `DistributionLock` that was loaded names every file and image with its SHA-256 or reference as `paddle-aws lock
+distribution` read them at their source, and the files lie in the cache at their full size; anything else is one sentence.
+Nothing of 200 MB is hashed here: the machines that download a file check it. Imports no aws_cdk.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from stacks.settings import SettingError, Settings, read
+
+LOCK = Path("locks/distribution.json")
+CACHE = Path(".cache/distribution")
+COMMAND = "paddle-aws lock distribution"
+
+BINARY = "k3s"
+IMAGE_ARCHIVE = "k3s-airgap-images-amd64.tar.zst"
+FILES = (BINARY, IMAGE_ARCHIVE)
+IMAGES = ("efs-csi-driver", "node-driver-registrar", "liveness-probe")
+
+VERSION = r"^v1\.\d{1,3}\.\d{1,3}\+k3s\d{1,3}$"
+
+
+class LockedFile(Settings):
+    """A file of the release as its publisher lists it."""
+
+    url: str = Field(pattern=r"^https?://\S+$")
+    """Where it was read."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Its SHA-256 in the publisher's list."""
+    size: int = Field(gt=0)
+    """Its size in bytes."""
+
+
+class File(NamedTuple):
+    """A file that lies in the cache, ready for the bucket."""
+
+    name: str
+    path: Path
+    sha256: str
+    size: int
+
+
+class DistributionLock(Settings):
+    """locks/distribution.json."""
+
+    read: datetime.date
+    """The day on which it was read."""
+    source: str
+    """Where."""
+    distribution: Annotated[str, Field(pattern=r"^k3s$")]
+    """The distribution's name."""
+    version: str = Field(pattern=VERSION)
+    """Its version, such as v1.35.2+k3s1."""
+    files: dict[str, LockedFile]
+    """The release's files by name."""
+    images: dict[str, Annotated[str, Field(pattern=r"^[a-z0-9][\w./-]*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$")]]
+    """References of the images of the EFS driver's node part."""
+
+    @classmethod
+    def load(cls, path: Path = LOCK) -> DistributionLock:
+        """The lock at `path`; SettingError, one sentence, if there is none or it cannot be used."""
+        if not path.exists():
+            raise SettingError(
+                f"{path} is missing: the versions and hashes of a self-managed cluster are read at their source, run `{COMMAND}`"
+            )
+        lock = read(cls, path)
+        for kind, wanted, found in (("file", FILES, lock.files), ("image", IMAGES, lock.images)):
+            absent = [name for name in wanted if name not in found]
+            if absent:
+                raise SettingError(f"{path} has no {kind} {', '.join(absent)}: run `{COMMAND}` again")
+        return lock
+
+    @property
+    def kubernetes(self) -> str:
+        """The Kubernetes version, such as "1.35"."""
+        return ".".join(self.version.removeprefix("v").split(".")[:2])
+
+    @property
+    def sha256(self) -> str:
+        """One hash for all that the lock names: it changes when any file or image does."""
+        content = self.model_dump_json(include={"version", "files", "images"})
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def check_version(self, wanted: str, path: Path = LOCK) -> None:
+        """SettingError if the lock is for another Kubernetes version than `wanted`, such as "1.35"."""
+        if self.kubernetes != wanted:
+            raise SettingError(
+                f'cluster.version is "{wanted}", but {path} holds {self.version}: '
+                f'run `{COMMAND}`, or set the version to "{self.kubernetes}"'
+            )
+
+    def folder(self, cache: Path = CACHE) -> Path:
+        """Where this version's files lie in the cache."""
+        return cache / self.version
+
+    def cached(self, cache: Path = CACHE) -> tuple[File, ...]:
+        """The files in the cache, absolute; SettingError if one is not there in full."""
+        found = []
+        for name in FILES:
+            locked, path = self.files[name], (self.folder(cache) / name).absolute()
+            size = path.stat().st_size if path.is_file() else None
+            if size != locked.size:
+                state = "is not on this machine" if size is None else f"has {size:,} bytes instead of {locked.size:,}"
+                raise SettingError(f"{self.folder(cache) / name} {state}: run `{COMMAND} --fetch-only`")
+            found.append(File(name, path, locked.sha256, locked.size))
+        return tuple(found)
