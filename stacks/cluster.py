@@ -93,7 +93,7 @@ class ClusterStack(Stack):
             version=settings.version,
             encryption_key=key,
             public_access_from=settings.public_access_from,
-            service_ipv4_cidr=settings.service_cidr,
+            service_ipv4_cidr=settings.services,
             log_days=settings.log_days,
             addon_versions=addon_versions,
             oidc_provider=settings.oidc_provider,

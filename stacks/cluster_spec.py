@@ -7,6 +7,7 @@ anything else is refused by `ClusterSpec.load` with one sentence. Imports no aws
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -93,6 +94,9 @@ class ClusterSpec(Settings):
     def _zones(self) -> Self:
         field = "network.existing.private_subnets" if self.network.existing else "network.availability_zones"
         zones = self.network.zones
+        if len(zones) < 2 and not self.cluster.self_managed:
+            allowed = "EKS wants two at least; to keep nodes in one zone, set nodes.<group>.availability_zones"
+            raise Refused(field, ", ".join(zones), allowed)
         for zone in zones:
             if not re.fullmatch(re.escape(self.region) + "[a-z]", zone):
                 raise Refused(field, zone, f"allowed are zones of region {self.region}, such as {self.region}a")
@@ -109,8 +113,12 @@ class ClusterSpec(Settings):
     def _addresses(self) -> Self:
         vpc = self.network.range
         field = "network.existing.cidr" if self.network.existing else "network.cidr"
-        if vpc.overlaps(ip_range := ip_network(self.cluster.service_cidr)):
-            raise Refused("cluster.service_cidr", str(ip_range), f"it overlaps {field} ({vpc}): take a range apart from it")
+        services = ip_network(self.cluster.services)
+        if vpc.overlaps(services):
+            raise Refused("cluster.service_cidr", str(services), f"it overlaps {field} ({vpc}): take a range apart from it")
+        if self.cluster.self_managed:
+            self._pod_addresses(vpc, field, services)
+            return self
         has = self.network.private_addresses_per_zone
         if has is not None:
             for zone in self.network.zones:
@@ -124,12 +132,64 @@ class ClusterSpec(Settings):
                     raise Refused(field, str(vpc), allowed)
         return self
 
+    def _pod_addresses(self, vpc: IPv4Network, field: str, services: IPv4Network) -> None:
+        pods = ip_network(self.cluster.pod_cidr)
+        for other, setting in ((vpc, field), (services, "cluster.service_cidr")):
+            if pods.overlaps(other):
+                raise Refused("cluster.pod_cidr", str(pods), f"it overlaps {setting} ({other}): take a range apart from it")
+        machines, has = sum(group.max for group in self.nodes.values()) + 1, 2 ** (24 - pods.prefixlen)
+        if machines > has:
+            allowed = f"each machine takes a /24 of it, which makes {has}, and there may be {machines}: take a wider range"
+            raise Refused("cluster.pod_cidr", str(pods), allowed)
+
+    @model_validator(mode="after")
+    def _self_managed(self) -> Self:
+        if not self.cluster.self_managed:
+            return self
+        for name, group in self.nodes.items():
+            for setting, found in (
+                ("kind", group.kind == "managed" and "kind" in group.model_fields_set and "managed"),
+                ("gpu", group.gpu),
+                ("efa", group.efa),
+                ("auto_repair", group.auto_repair),
+            ):
+                if found:
+                    allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
+                    raise Refused(f"nodes.{name}.{setting}", found, allowed)
+        if self.logs.days:
+            allowed = "container logs go to CloudWatch with cluster.kind eks only: set it 0 (docs/self-managed.md)"
+            raise Refused("logs.days", self.logs.days, allowed)
+        zone, zones = self.control_plane_zone, self.network.zones
+        if zone not in zones:
+            raise Refused("cluster.availability_zone", zone, f"allowed is one of the network's zones ({', '.join(zones)})")
+        if self.cluster.elastic_ip and zone not in self.network.public_zones:
+            allowed = f"there is no public subnet in {zone} (network.nat_gateways 0, or none named in network.existing)"
+            raise Refused("cluster.elastic_ip", True, allowed)
+        if address := self.cluster.private_address:
+            self._check_address(address, zone)
+        return self
+
+    def _check_address(self, address: str, zone: str) -> None:
+        subnet = self.network.subnet(zone, public=self.cluster.elastic_ip)
+        inside = subnet or self.network.range
+        try:
+            found = IPv4Address(address)
+        except ValueError:
+            raise Refused("cluster.private_address", address, f"allowed is an address in {inside}") from None
+        place = int(found) - int(inside.network_address)
+        # AWS keeps the first four addresses of each subnet, and its last.
+        if found not in inside or (subnet and (place < 4 or place == subnet.num_addresses - 1)):
+            kind = "public" if self.cluster.elastic_ip else "private"
+            what = f"the {kind} subnet of {zone}, but for its first four and its last" if subnet else "the VPC"
+            raise Refused("cluster.private_address", address, f"allowed is an address in {inside} ({what})")
+
     @model_validator(mode="after")
     def _untainted(self) -> Self:
         # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
-        # fails after twenty minutes. An existing cluster may have other nodes for them.
+        # fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them beside its
+        # control plane.
         blocked = [name for name, group in self.nodes.items() if group.repels]
-        if blocked and len(blocked) == len(self.nodes) and not self.cluster.existing:
+        if blocked and len(blocked) == len(self.nodes) and not (self.cluster.existing or self.cluster.self_managed):
             allowed = (
                 "every group is tainted (gpu adds a taint too), and coredns and the EFS driver would never start: "
                 "add a group without gpu and taints"
@@ -152,3 +212,21 @@ class ClusterSpec(Settings):
     def backup(self) -> bool:
         """Whether the file system is backed up."""
         return self.retain if self.file_system.backup is None else self.file_system.backup
+
+    @property
+    def control_plane_zone(self) -> str:
+        """Where a self-managed control plane and its volume are."""
+        return self.cluster.availability_zone or self.network.zones[0]
+
+    @property
+    def control_plane_address(self) -> str | None:
+        """The fixed private address of a self-managed control plane; None: AWS picks one (somebody else's subnets)."""
+        if self.cluster.private_address:
+            return self.cluster.private_address
+        subnet = self.network.subnet(self.control_plane_zone, public=self.cluster.elastic_ip)
+        return str(subnet[9]) if subnet else None
+
+    @property
+    def own_groups(self) -> dict[str, NodeGroup]:
+        """The node groups that are Auto Scaling groups of one's own."""
+        return {name: group for name, group in self.nodes.items() if self.cluster.self_managed or group.kind == "self-managed"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+import re
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from stacks.network_settings import ip_network, log_days
+from stacks.node_settings import ARM_TYPE
+from stacks.self_managed_settings import ClusterSsh, Distribution, Snapshots
 from stacks.settings import Refused, Settings
 
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
@@ -22,6 +25,21 @@ ADDONS = (
     "eks-node-monitoring-agent",
 )
 """Add-ons that this project installs, some of them only where a setting asks for them."""
+
+EKS_ALONE = ("administrators", "deployers", "readers", "log_days", "addons", "oidc_provider", "existing")
+SELF_MANAGED_ALONE = (
+    "distribution",
+    "pod_cidr",
+    "instance_type",
+    "availability_zone",
+    "private_address",
+    "elastic_ip",
+    "volume_gib",
+    "volume_snapshot",
+    "snapshots",
+    "ssh",
+)
+"""Settings of one kind, refused with the other."""
 
 Principal = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$")]
 
@@ -40,12 +58,14 @@ class ExistingCluster(Settings):
 
 
 class ControlPlane(Settings):
-    """The EKS control plane."""
+    """The Kubernetes control plane."""
 
+    kind: Literal["eks", "self-managed"] = "eks"
+    """eks: AWS runs the control plane. self-managed: k3s on an EC2 machine of your own (docs/self-managed.md)."""
     version: str = "1.35"
-    """Kubernetes version."""
-    service_cidr: str = "172.20.0.0/16"
-    """Addresses of Kubernetes services: /12 to /24, apart from the VPC's."""
+    """Kubernetes version; kind self-managed: unset, the lock's own, and if set it must be the lock's."""
+    service_cidr: str | None = None
+    """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16, kind self-managed 10.43.0.0/16."""
     public_access_from: list[str] = Field(default=[])
     """CIDRs that may reach the API endpoint from the internet; empty: it is private (docs/aws.md has the port forward)."""
     administrators: list[Principal] = Field(default=[])
@@ -62,20 +82,50 @@ class ControlPlane(Settings):
     """An IAM OIDC provider for the cluster, for tools that still use IAM roles for service accounts; ours use Pod Identity."""
     existing: ExistingCluster | None = None
     """A cluster that is there already, instead of a new one. It must have the daemons that a new one gets (docs/aws.md)."""
-
-    @field_validator("version")
-    @classmethod
-    def _version(cls, value: str) -> str:
-        if value not in KUBERNETES_VERSIONS:
-            raise Refused("", value, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
-        return value
+    distribution: Distribution = Distribution()
+    """Kind self-managed: the files that the machines run."""
+    pod_cidr: str = "10.42.0.0/16"
+    """Kind self-managed: addresses of pods, /12 to /22, apart from the VPC's and the services'; each machine takes a /24 of it."""
+    instance_type: str = "t3.medium"
+    """Kind self-managed: EC2 type of the control plane, a Nitro one."""
+    availability_zone: str | None = None
+    """Kind self-managed: zone of the control plane and its volume, which never moves; unset: the first one."""
+    private_address: str | None = None
+    """Kind self-managed: the control plane's fixed address; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
+    elastic_ip: bool = False
+    """Kind self-managed: a public address that stays, in the public subnet; false: private subnet, reached from within the VPC."""
+    volume_gib: int = Field(default=20, ge=10, le=16384)
+    """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
+    volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$")
+    """Kind self-managed: an EBS snapshot that the volume begins with, such as the one that `retain: true` left."""
+    snapshots: Snapshots = Snapshots()
+    """Kind self-managed: etcd's snapshots."""
+    ssh: ClusterSsh | None = None
+    """Kind self-managed: SSH, beside Session Manager; unset: none."""
 
     @field_validator("service_cidr")
     @classmethod
-    def _service_cidr(cls, value: str) -> str:
+    def _service_cidr(cls, value: str | None) -> str | None:
+        if value is None:
+            return value
         network = ip_network(value)
         if not 12 <= network.prefixlen <= 24 or not network.is_private:
             raise Refused("", value, "allowed is a private IPv4 range from /12 to /24, such as 172.20.0.0/16")
+        return value
+
+    @field_validator("pod_cidr")
+    @classmethod
+    def _pod_cidr(cls, value: str) -> str:
+        network = ip_network(value)
+        if not 12 <= network.prefixlen <= 22 or not network.is_private:
+            raise Refused("", value, "allowed is a private IPv4 range from /12 to /22, such as 10.42.0.0/16")
+        return value
+
+    @field_validator("instance_type")
+    @classmethod
+    def _type(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", value) or ARM_TYPE.fullmatch(value):
+            raise Refused("", value, "allowed is an x86-64 EC2 instance type such as t3.medium")
         return value
 
     @field_validator("public_access_from")
@@ -100,6 +150,28 @@ class ControlPlane(Settings):
         return versions
 
     @model_validator(mode="after")
+    def _version(self) -> Self:
+        if self.kind == "eks" and self.version not in KUBERNETES_VERSIONS:
+            raise Refused("version", self.version, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
+        if not re.fullmatch(r"1\.\d{2,3}", self.version):
+            raise Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
+        return self
+
+    @model_validator(mode="after")
+    def _of_this_kind(self) -> Self:
+        for other, fields in (("self-managed", EKS_ALONE), ("eks", SELF_MANAGED_ALONE)):
+            for field in fields:
+                # An empty list is what the shipped file has, and asks for nothing.
+                if self.kind == other and field in self.model_fields_set and (value := getattr(self, field)):
+                    alone = "eks" if other == "self-managed" else "self-managed"
+                    found = "set" if isinstance(value, Settings) else value
+                    raise Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
+        if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
+            allowed = "the control plane has no public address: set {here}elastic_ip true, or leave it empty"
+            raise Refused("public_access_from", ", ".join(self.public_access_from), allowed)
+        return self
+
+    @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
         if self.existing is not None:
             for field in ("public_access_from", "log_days", "oidc_provider"):
@@ -112,3 +184,13 @@ class ControlPlane(Settings):
                 allowed = "EKS takes one access entry for each: name it once among {here}administrators, deployers and readers"
                 raise Refused("administrators", arn, allowed)
         return self
+
+    @property
+    def self_managed(self) -> bool:
+        """Whether the control plane is a machine of one's own."""
+        return self.kind == "self-managed"
+
+    @property
+    def services(self) -> str:
+        """Addresses of Kubernetes services."""
+        return self.service_cidr or ("10.43.0.0/16" if self.self_managed else "172.20.0.0/16")

@@ -29,7 +29,7 @@ class ExistingVpc(Settings):
     """Its id."""
     cidr: str
     """Its address range."""
-    private_subnets: Annotated[dict[str, str], Field(min_length=2)]
+    private_subnets: Annotated[dict[str, str], Field(min_length=1)]
     """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
     public_subnets: dict[str, str] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
@@ -55,7 +55,7 @@ class Network(Settings):
     cidr: str = DEFAULT_CIDR
     """Address range of the VPC: /16 to /24, private."""
     availability_zones: list[str] = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
-    """Zones with subnets. EKS wants two at least; nodes may be pinned to one of them (nodes.<group>.availability_zones)."""
+    """Zones with subnets. EKS wants two at least (a self-managed cluster is content with one); nodes may be pinned to one of them (nodes.<group>.availability_zones)."""
     nat_gateways: int = Field(default=1, ge=0)
     """NAT gateways for the private subnets: 0, 1, or one for each zone. 0 needs interface_endpoints."""
     interface_endpoints: bool = False
@@ -76,9 +76,6 @@ class Network(Settings):
     @field_validator("availability_zones")
     @classmethod
     def _zones(cls, zones: list[str]) -> list[str]:
-        if len(zones) < 2:
-            allowed = "EKS wants two at least; to keep nodes in one zone, set nodes.<group>.availability_zones"
-            raise Refused("", ", ".join(zones), allowed)
         if len(set(zones)) < len(zones):
             raise Refused("", ", ".join(zones), "each availability zone may stand once")
         return zones
@@ -111,9 +108,32 @@ class Network(Settings):
         return list(self.existing.private_subnets) if self.existing else self.availability_zones
 
     @property
+    def public_zones(self) -> list[str]:
+        """The zones that have a public subnet we can name: with an existing VPC all zones or none, as the CDK takes them."""
+        if self.existing:
+            zones = list(self.existing.private_subnets)
+            return zones if all(zone in self.existing.public_subnets for zone in zones) else []
+        return self.availability_zones if self.nat_gateways else []
+
+    @property
     def range(self) -> ipaddress.IPv4Network:
         """The VPC's addresses."""
         return ip_network(self.existing.cidr if self.existing else self.cidr)
+
+    def subnet(self, zone: str, *, public: bool) -> ipaddress.IPv4Network | None:
+        """The subnet of `zone` as the CDK lays it out; None where there is none or it is not ours to know."""
+        if self.existing or (public and not self.nat_gateways):
+            return None
+        zones, vpc = self.availability_zones, self.range
+        wide = public_prefix(vpc.prefixlen)
+        begin = int(vpc.network_address)
+        if not public:
+            used = len(zones) * 2 ** (32 - wide) if self.nat_gateways else 0
+            # The CDK: the widest prefix that fits once for each zone, beginning at its own next boundary.
+            wide = 32 - (((vpc.num_addresses - used) // len(zones)).bit_length() - 1)
+            size = 2 ** (32 - wide)
+            begin = -(-(begin + used) // size) * size
+        return ipaddress.IPv4Network((begin + zones.index(zone) * 2 ** (32 - wide), wide))
 
     @property
     def private_addresses_per_zone(self) -> int | None:

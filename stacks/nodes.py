@@ -94,7 +94,7 @@ class NodesStack(Stack):
             cluster=self._cluster,
             vpc=self._vpc,
             kubernetes_version=self._spec.cluster.version,
-            service_ipv4_cidr=self._spec.cluster.service_cidr,
+            service_ipv4_cidr=self._spec.cluster.services,
             shape=shape,
             min_size=group.min,
             desired_size=group.desired,
