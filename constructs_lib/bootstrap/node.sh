@@ -1,0 +1,72 @@
+#!/bin/bash
+# A node's boot, each time: the distribution's files, the control plane's CA, k3s agent.
+#
+# Promises: a node gives its token only to the control plane whose CA the cluster's own parameter names.
+set -euo pipefail
+# shellcheck source=shared.sh
+. "$(dirname "$0")/shared.sh"
+
+read_ca_hash() {
+  while :; do
+    CA_HASH=$(aws ssm get-parameter --name "$CA_HASH_PARAMETER" --query Parameter.Value --output text 2>"$SECRETS/error") || CA_HASH=
+    [[ "$CA_HASH" =~ ^[0-9a-f]{64}$ ]] && return 0
+    again "$CA_HASH_PARAMETER holds no CA hash after $DEADLINE_SECONDS s (\"$CA_HASH\" $(tail -n 1 "$SECRETS/error")): the control plane has not come up"
+  done
+}
+
+# k3s checks the same by the token's first part; here it is said in a sentence, before any token is sent.
+check_ca() {
+  local shown
+  # -k: the certificate is not trusted yet, its hash is what this is about.
+  until curl -skf --max-time 10 "$SERVER_URL/cacerts" -o "$SECRETS/cacerts"; do
+    again "the control plane at $SERVER_URL did not answer within $DEADLINE_SECONDS s: it is down, or a security group closes its port"
+  done
+  shown=$(sha256 "$SECRETS/cacerts")
+  [ "$shown" = "$CA_HASH" ] ||
+    fail "the control plane at $SERVER_URL shows a CA with hash $shown, but $CA_HASH_PARAMETER names $CA_HASH: not joined"
+}
+
+configure() {
+  local labels taints
+  read -r -a labels <<<"${NODE_LABELS:-}"
+  read -r -a taints <<<"${NODE_TAINTS:-}"
+  labels+=("topology.kubernetes.io/region=$AWS_REGION" "topology.kubernetes.io/zone=$ZONE" "node.kubernetes.io/instance-type=$INSTANCE_TYPE")
+  {
+    cat <<END
+server: $SERVER_URL
+token-file: $SECRETS/join-token
+node-name: $INSTANCE
+protect-kernel-defaults: true
+END
+    list node-label "${labels[@]}"
+    list node-taint "${taints[@]}"
+  } | write /etc/rancher/k3s/config.yaml 600
+}
+
+# Volumes of kind `nfs` are mounted by the machine itself; the EFS driver brings its own client.
+install_nfs() {
+  command -v mount.nfs4 >/dev/null || timeout 120 dnf install -q -y nfs-utils >&2 ||
+    say "nfs-utils could not be installed: volumes of kind nfs cannot be mounted here, EFS volumes by their driver can"
+}
+
+ready() {
+  [ "$("$K3S" kubectl --kubeconfig "$AGENT/kubelet.kubeconfig" get node "$INSTANCE" \
+    -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
+}
+
+only_one
+know_thyself
+need_tools aws curl flock modprobe python3 sysctl systemctl
+prepare_kernel
+install_nfs
+install_distribution
+read_ca_hash
+check_ca
+read_token "$NODE_TOKEN_SECRET" node-token
+{ printf 'K10%s::node:' "$CA_HASH"; cat "$SECRETS/node-token"; } | write "$SECRETS/join-token" 600
+rm -f "$SECRETS/node-token"
+configure
+install_service k3s-agent.service agent
+start k3s-agent.service "the node $INSTANCE" ready
+signal SUCCESS
+say "$INSTANCE is a node of $CLUSTER_NAME ($DISTRIBUTION_VERSION)"
