@@ -58,14 +58,14 @@ class ExistingCluster(Settings):
 
 
 class ControlPlane(Settings):
-    """The Kubernetes control plane."""
+    """The Kubernetes control plane, run by AWS or a machine of your own."""
 
     kind: Literal["eks", "self-managed"] = "eks"
     """eks: AWS runs the control plane. self-managed: k3s on an EC2 machine of your own (docs/self-managed.md)."""
     version: str = "1.35"
     """Kubernetes version; kind self-managed: unset, the lock's own, and if set it must be the lock's."""
     service_cidr: str | None = None
-    """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16, kind self-managed 10.43.0.0/16."""
+    """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
     public_access_from: list[str] = Field(default=[])
     """CIDRs that may reach the API endpoint from the internet; empty: it is private (docs/aws.md has the port forward)."""
     administrators: list[Principal] = Field(default=[])
@@ -85,7 +85,7 @@ class ControlPlane(Settings):
     distribution: Distribution = Distribution()
     """Kind self-managed: the files that the machines run."""
     pod_cidr: str = "10.42.0.0/16"
-    """Kind self-managed: addresses of pods, /12 to /22, apart from the VPC's and the services'; each machine takes a /24 of it."""
+    """Kind self-managed: addresses of pods, /12 to /22, apart from the VPC and the services; each machine takes a /24 of it."""
     instance_type: str = "t3.medium"
     """Kind self-managed: EC2 type of the control plane, a Nitro one."""
     availability_zone: str | None = None
@@ -93,7 +93,7 @@ class ControlPlane(Settings):
     private_address: str | None = None
     """Kind self-managed: the control plane's fixed address; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
     elastic_ip: bool = False
-    """Kind self-managed: a public address that stays, in the public subnet; false: private subnet, reached from within the VPC."""
+    """Kind self-managed: a public address that stays, in the public subnet; false: private subnet, reached inside the VPC."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
     """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
     volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$")

@@ -55,7 +55,7 @@ class Network(Settings):
     cidr: str = DEFAULT_CIDR
     """Address range of the VPC: /16 to /24, private."""
     availability_zones: list[str] = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
-    """Zones with subnets. EKS wants two at least (a self-managed cluster is content with one); nodes may be pinned to one of them (nodes.<group>.availability_zones)."""
+    """Zones with subnets. EKS wants two at least, a self-managed cluster one; nodes.<group>.availability_zones pins nodes."""
     nat_gateways: int = Field(default=1, ge=0)
     """NAT gateways for the private subnets: 0, 1, or one for each zone. 0 needs interface_endpoints."""
     interface_endpoints: bool = False

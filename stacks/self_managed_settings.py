@@ -1,4 +1,4 @@
-"""cluster.yaml's `cluster`, where its kind is self-managed: a control plane of your own on one EC2 machine. Imports no aws_cdk."""
+"""cluster.yaml's `cluster`, of kind self-managed: a control plane of your own on one EC2 machine. Imports no aws_cdk."""
 
 from __future__ import annotations
 
