@@ -1,5 +1,5 @@
 #!/bin/bash
-# The control plane's boot, each time: state volume and fixed interface, k3s server, what the nodes and people need of it.
+# The control plane's boot, each time: the state volume, k3s server, what the nodes and people need of it.
 #
 # Promises: state is never formatted over and never opened by an older k3s; k3s never starts without its volume, so that an
 # empty cluster cannot take the place of the real one; a machine that replaces another goes on where that one ended.
@@ -11,46 +11,35 @@ STATE=/var/lib/rancher/k3s/server
 LABEL=paddle-state
 DEVICE="/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_${STATE_VOLUME/-/}"
 
-# attach KIND ID DESCRIBE ATTACH...: waits until what is described (state, then the machine that has it) is ours.
-attach() {
-  local kind=$1 id=$2 describe=$3 found state holder problem=
-  shift 3
+# Waits until the volume is this machine's: EC2 lets the one that is being replaced go first.
+attach_volume() {
+  local found state holder problem=
   while :; do
-    found=$("$describe" 2>"$SECRETS/error") || found=
+    found=$(aws ec2 describe-volumes --volume-ids "$STATE_VOLUME" --output text \
+      --query 'Volumes[0].[State, Attachments[0].InstanceId]' 2>"$SECRETS/error") || found=
     read -r state holder <<<"$found"
     if [ -z "$state" ]; then
-      problem="the $kind $id cannot be looked up: $(tail -n 1 "$SECRETS/error")"
+      problem="the state volume $STATE_VOLUME cannot be looked up: $(tail -n 1 "$SECRETS/error")"
     elif [ "$holder" = "$INSTANCE" ]; then
       return 0
     elif [ "$holder" != None ]; then
       # Never by force: the other machine may still be writing.
-      problem="the $kind $id is still attached to $holder: stop or terminate that machine"
+      problem="the state volume $STATE_VOLUME is still attached to $holder: stop or terminate that machine"
     elif [ "$state" != available ]; then
-      problem="the $kind $id is $state, not available"
-    elif "$@" >/dev/null 2>"$SECRETS/error"; then
+      problem="the state volume $STATE_VOLUME is $state, not available"
+    elif aws ec2 attach-volume --volume-id "$STATE_VOLUME" --instance-id "$INSTANCE" --device /dev/sdf >/dev/null 2>"$SECRETS/error"; then
       return 0
     else
-      problem="the $kind $id could not be attached: $(tail -n 1 "$SECRETS/error")"
+      problem="the state volume $STATE_VOLUME could not be attached: $(tail -n 1 "$SECRETS/error")"
     fi
     again "$problem (waited $DEADLINE_SECONDS s)"
   done
 }
 
-describe_volume() {
-  aws ec2 describe-volumes --volume-ids "$STATE_VOLUME" --output text \
-    --query 'Volumes[0].[State, Attachments[0].InstanceId]'
-}
-
-describe_interface() {
-  aws ec2 describe-network-interfaces --network-interface-ids "$STATE_INTERFACE" --output text \
-    --query 'NetworkInterfaces[0].[Status, Attachment.InstanceId]'
-}
-
 mount_state() {
   local found=0 kind label uuid
   if mountpoint -q "$STATE"; then return 0; fi
-  attach 'state volume' "$STATE_VOLUME" describe_volume \
-    aws ec2 attach-volume --volume-id "$STATE_VOLUME" --instance-id "$INSTANCE" --device /dev/sdf
+  attach_volume
   until [ -b "$DEVICE" ]; do
     again "the state volume $STATE_VOLUME is attached, but $DEVICE did not appear within $DEADLINE_SECONDS s: only Nitro instance types name it so"
   done
@@ -90,6 +79,9 @@ check_state() {
   [ -e "$STATE/cluster-name" ] || echo "$CLUSTER_NAME" >"$STATE/cluster-name"
   [ "$(cat "$STATE/cluster-name")" = "$CLUSTER_NAME" ] ||
     fail "the state volume $STATE_VOLUME belongs to the cluster $(cat "$STATE/cluster-name"), not to $CLUSTER_NAME: not touched"
+  [ -e "$STATE/private-address" ] || echo "$PRIVATE_ADDRESS" >"$STATE/private-address"
+  [ "$(cat "$STATE/private-address")" = "$PRIVATE_ADDRESS" ] ||
+    fail "the state was made at $(cat "$STATE/private-address"), which etcd and every certificate know: set the private address back from $PRIVATE_ADDRESS"
   if [ -e "$STATE/distribution-version" ]; then
     before=$(cat "$STATE/distribution-version")
     if [ "$(minor "$DISTRIBUTION_VERSION")" -lt "$(minor "$before")" ]; then
@@ -101,13 +93,12 @@ check_state() {
   fi
 }
 
-attach_interface() {
-  attach 'network interface' "$STATE_INTERFACE" describe_interface \
-    aws ec2 attach-network-interface --network-interface-id "$STATE_INTERFACE" --instance-id "$INSTANCE" --device-index 1
-  # Amazon Linux configures it, routes by source address included.
-  until INTERFACE=$(ip -o -4 address show to "$PRIVATE_ADDRESS/32" | awk '{print $2; exit}') && [ -n "$INTERFACE" ]; do
-    again "the network interface $STATE_INTERFACE is attached, but no device has $PRIVATE_ADDRESS after $DEADLINE_SECONDS s"
-  done
+# The address is the interface's, which EC2 gave this machine at launch; etcd knows itself by it.
+check_address() {
+  local own
+  own=$(metadata local-ipv4) || fail 'the instance metadata does not name this machine'"'"'s address'
+  [ "$own" = "$PRIVATE_ADDRESS" ] ||
+    fail "this machine has the address $own, but the control plane's is $PRIVATE_ADDRESS: the launch template has to name its network interface"
 }
 
 configure() {
@@ -122,7 +113,6 @@ node-name: control-plane
 node-ip: $PRIVATE_ADDRESS
 advertise-address: $PRIVATE_ADDRESS
 flannel-backend: vxlan
-flannel-iface: $INTERFACE
 cluster-cidr: $POD_CIDR
 service-cidr: $SERVICE_CIDR
 token-file: $SECRETS/server-token
@@ -153,15 +143,17 @@ END
   ln -sfn "$STATE/node" /etc/rancher/node
 }
 
-place_manifests() {
+# place_manifest NAME: of FILES, into the folder that k3s applies, with IMAGES and the jobs' namespace filled in.
+place_manifest() {
   local name reference text
-  fetch efs-csi-driver.yaml "$HERE/efs-csi-driver.yaml" 644
-  text=$(cat "$HERE/efs-csi-driver.yaml")
+  fetch "$1" "$HERE/$1" 644
+  text=$(cat "$HERE/$1")
   while read -r name reference; do
     text=${text//"{{$name}}"/$reference}
-  done <<<"$IMAGES"
-  case "$text" in *'{{'*) fail "IMAGES lacks an image that efs-csi-driver.yaml names: the stack and its files are of different versions" ;; esac
-  echo "$text" | write "$STATE/manifests/paddle-efs-csi-driver.yaml" 600
+  done <<<"$IMAGES
+jobs-namespace $JOBS_NAMESPACE"
+  case "$text" in *'{{'*) fail "IMAGES lacks an image that $1 names: the stack and its files are of different versions" ;; esac
+  echo "$text" | write "$STATE/manifests/paddle-$1" 600
 }
 
 # Nodes whose machine is gone are forgotten: k3s has nobody who asks EC2, and a lost node's pods would stay for ever.
@@ -196,36 +188,58 @@ ready() {
     [ "$("$K3S" kubectl get node control-plane -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
 }
 
+# put SECRET FILE: the file's text as the secret's value, if it is another. Each write makes a version; no value yet is no error.
+put() {
+  local now="$2.now"
+  (umask 077 && aws secretsmanager get-secret-value --secret-id "$1" --query SecretString --output text >"$now" 2>/dev/null) || true
+  # The answer ends with a line break of its own.
+  if ! cmp -s <(cat "$2" && echo) "$now"; then
+    aws secretsmanager put-secret-value --secret-id "$1" --secret-string "file://$2" >/dev/null
+  fi
+  rm -f "$2" "$now"
+}
+
+# kubeconfig_of ACCOUNT SECRET: what a team's people use: the administrator's file with a service account's token in it.
+kubeconfig_of() {
+  local file="$SECRETS/kubeconfig-$1" get=("$K3S" kubectl -n kube-system get secret "paddle-$1" -o)
+  until "${get[@]}" 'go-template={{.data.token | base64decode}}' 2>/dev/null | (umask 077 && cat >"$file.token") && [ -s "$file.token" ]; do
+    again "Kubernetes made no token for paddle-$1 within $DEADLINE_SECONDS s"
+  done
+  {
+    sed '/^users:/,$d' "$SECRETS/kubeconfig"
+    printf 'users:\n- name: default\n  user:\n    token: '
+    cat "$file.token"
+    echo
+  } | write "$file" 600
+  rm -f "$file.token"
+  put "$2" "$file"
+}
+
 publish() {
-  local hash now
   # The file's token begins with the hash of the CA, reckoned as k3s does: only that part leaves the file.
-  hash=$(sed -n 's/^K10\([0-9a-f]\{64\}\)::.*/\1/p' "$STATE/token")
-  [ -n "$hash" ] || fail "$STATE/token has no CA hash in it: this k3s writes its token in another form"
-  now=$(aws ssm get-parameter --name "$CA_HASH_PARAMETER" --query Parameter.Value --output text)
-  [ "$now" = "$hash" ] || aws ssm put-parameter --name "$CA_HASH_PARAMETER" --value "$hash" --type String --overwrite >/dev/null
+  sed -n 's/^K10\([0-9a-f]\{64\}\)::.*/\1/p' "$STATE/token" | tr -d '\n' | write "$SECRETS/ca-hash" 600
+  [ -s "$SECRETS/ca-hash" ] || fail "$STATE/token has no CA hash in it: this k3s writes its token in another form"
+  put "$CA_HASH_SECRET" "$SECRETS/ca-hash"
 
   sed "s#^\( *server: \).*#\1$ENDPOINT#" /etc/rancher/k3s/k3s.yaml | write "$SECRETS/kubeconfig" 600
-  # Each write makes a version: only when there is something new. A secret without a value yet is no error.
-  (umask 077 && aws secretsmanager get-secret-value --secret-id "$KUBECONFIG_SECRET" --query SecretString --output text \
-    >"$SECRETS/kubeconfig.now" 2>/dev/null) || true
-  if [ "$(sha256 "$SECRETS/kubeconfig")" != "$(sed '/^$/d' "$SECRETS/kubeconfig.now" | sha256sum | cut -d ' ' -f 1)" ]; then
-    aws secretsmanager put-secret-value --secret-id "$KUBECONFIG_SECRET" --secret-string "file://$SECRETS/kubeconfig" >/dev/null
-  fi
-  rm -f "$SECRETS/kubeconfig" "$SECRETS/kubeconfig.now"
+  [ -z "${TRAINER_KUBECONFIG_SECRET:-}" ] || kubeconfig_of trainer "$TRAINER_KUBECONFIG_SECRET"
+  [ -z "${READER_KUBECONFIG_SECRET:-}" ] || kubeconfig_of reader "$READER_KUBECONFIG_SECRET"
+  put "$KUBECONFIG_SECRET" "$SECRETS/kubeconfig"
 }
 
 only_one
 know_thyself
-need_tools aws blkid cmp curl e2fsck flock ip mkfs.ext4 modprobe mount python3 resize2fs sysctl systemctl
+need_tools aws blkid cmp curl e2fsck flock mkfs.ext4 modprobe mount python3 resize2fs sysctl systemctl
 mount_state
 check_state
-attach_interface
+check_address
 prepare_kernel
 install_distribution
 read_token "$SERVER_TOKEN_SECRET" server-token
 read_token "$NODE_TOKEN_SECRET" node-token
 configure
-place_manifests
+place_manifest efs-csi-driver.yaml
+place_manifest people.yaml
 install_service k3s.service server "RequiresMountsFor=$STATE
 AssertPathIsMountPoint=$STATE"
 start k3s.service 'the control plane' ready

@@ -1,16 +1,16 @@
 #!/bin/bash
 # A node's boot, each time: the distribution's files, the control plane's CA, k3s agent.
 #
-# Promises: a node gives its token only to the control plane whose CA the cluster's own parameter names.
+# Promises: a node gives its token only to the control plane whose CA the cluster's own secret names.
 set -euo pipefail
 # shellcheck source=shared.sh
 . "$(dirname "$0")/shared.sh"
 
 read_ca_hash() {
   while :; do
-    CA_HASH=$(aws ssm get-parameter --name "$CA_HASH_PARAMETER" --query Parameter.Value --output text 2>"$SECRETS/error") || CA_HASH=
+    CA_HASH=$(aws secretsmanager get-secret-value --secret-id "$CA_HASH_SECRET" --query SecretString --output text 2>"$SECRETS/error") || CA_HASH=
     [[ "$CA_HASH" =~ ^[0-9a-f]{64}$ ]] && return 0
-    again "$CA_HASH_PARAMETER holds no CA hash after $DEADLINE_SECONDS s (\"$CA_HASH\" $(tail -n 1 "$SECRETS/error")): the control plane has not come up"
+    again "$CA_HASH_SECRET holds no CA hash after $DEADLINE_SECONDS s: the control plane has not come up ($(tail -n 1 "$SECRETS/error"))"
   done
 }
 
@@ -23,7 +23,7 @@ check_ca() {
   done
   shown=$(sha256 "$SECRETS/cacerts")
   [ "$shown" = "$CA_HASH" ] ||
-    fail "the control plane at $SERVER_URL shows a CA with hash $shown, but $CA_HASH_PARAMETER names $CA_HASH: not joined"
+    fail "the control plane at $SERVER_URL shows a CA with hash $shown, but $CA_HASH_SECRET holds $CA_HASH: not joined"
 }
 
 configure() {
