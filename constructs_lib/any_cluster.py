@@ -9,14 +9,19 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class AnyCluster(Protocol):
-    """An EKS cluster, whoever made it."""
+class NodesCluster(Protocol):
+    """What a node's machine needs of its cluster, EKS or self-managed."""
 
     @property
     def cluster_name(self) -> str: ...
     @property
+    def cluster_security_group_id(self) -> str: ...
+
+
+class AnyCluster(NodesCluster, Protocol):
+    """An EKS cluster, whoever made it."""
+
+    @property
     def cluster_endpoint(self) -> str: ...
     @property
     def cluster_certificate_authority_data(self) -> str: ...
-    @property
-    def cluster_security_group_id(self) -> str: ...

@@ -1,7 +1,7 @@
 """The launch template of a group of nodes.
 
-Promises: an encrypted disk that goes with its node; IMDSv2 only, one hop, so that no pod takes the node's role; the
-cluster's security group and those it is given, and no more; tags on the machine and its disk.
+Promises: an encrypted disk that goes with its node; IMDSv2 only, one hop unless told otherwise, so that no pod takes the
+node's role; the cluster's security group and those it is given, and no more; tags on the machine and its disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.any_cluster import AnyCluster
+from constructs_lib.any_cluster import NodesCluster
 from constructs_lib.node_shape import NodeShape
 
 
@@ -32,9 +32,9 @@ class NodeTemplate(Construct):
         encryption_key: KMS key of the disk (its policy must let Auto Scaling use it, as EncryptionKey's does); None: the
             account's default key for EBS.
         role: instance role; None where EKS gives it (managed groups).
-        machine_image: None where EKS chooses it (managed groups).
+        image_id: None where EKS chooses it (managed groups).
         user_data: None where EKS writes it (managed groups).
-        instance_type: None where the group says it.
+        metadata_hops: how far the machine's metadata, and with them its role, reach: 1 ends at the machine, 2 at its pods.
 
     Attributes:
         template: the launch template.
@@ -46,7 +46,7 @@ class NodeTemplate(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: NodesCluster,
         vpc: ec2.IVpc,
         shape: NodeShape,
         security_groups: Sequence[ec2.ISecurityGroup] = (),
@@ -54,6 +54,7 @@ class NodeTemplate(Construct):
         role: iam.IRole | None = None,
         image_id: str | None = None,
         user_data: ec2.UserData | None = None,
+        metadata_hops: int = 1,
     ) -> None:
         super().__init__(scope, id)
         groups = [
@@ -82,8 +83,7 @@ class NodeTemplate(Construct):
             ],
             http_endpoint=True,
             http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
-            # One hop ends at the node itself.
-            http_put_response_hop_limit=1,
+            http_put_response_hop_limit=metadata_hops,
             key_pair=ec2.KeyPair.from_key_pair_name(self, "KeyPair", shape.key_pair) if shape.key_pair else None,
             role=role,
             user_data=user_data,

@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from aws_cdk import CfnAutoScalingRollingUpdate, CfnUpdatePolicy, Tags
-from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
-from constructs_lib.acknowledged import acknowledge
 from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.node_role import node_role
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
+from constructs_lib.scaling_group import scaling_group
 from constructs_lib.subnets import subnet_ids
 
 
@@ -105,52 +104,18 @@ class SelfManagedNodes(Construct):
             ),
             user_data=_user_data(cluster, service_ipv4_cidr, shape),
         ).template
-        self.resource = autoscaling.CfnAutoScalingGroup(
+        self.resource = scaling_group(
             self,
             "Resource",
-            min_size=str(min_size),
-            desired_capacity=str(desired_size),
-            max_size=str(max_size),
-            vpc_zone_identifier=list(subnet_ids(vpc, vpc_subnets)),
-            capacity_rebalance=shape.spot,
-            health_check_type="EC2",
-            health_check_grace_period=300,
-            mixed_instances_policy=autoscaling.CfnAutoScalingGroup.MixedInstancesPolicyProperty(
-                instances_distribution=autoscaling.CfnAutoScalingGroup.InstancesDistributionProperty(
-                    on_demand_base_capacity=0,
-                    on_demand_percentage_above_base_capacity=0 if shape.spot else 100,
-                    on_demand_allocation_strategy="prioritized",
-                    spot_allocation_strategy="price-capacity-optimized",
-                ),
-                launch_template=autoscaling.CfnAutoScalingGroup.LaunchTemplateProperty(
-                    launch_template_specification=autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
-                        launch_template_id=template.launch_template_id, version=template.latest_version_number
-                    ),
-                    overrides=[
-                        autoscaling.CfnAutoScalingGroup.LaunchTemplateOverridesProperty(instance_type=each)
-                        for each in shape.instance_types
-                    ],
-                ),
-            ),
-        )
-        self.resource.cfn_options.update_policy = CfnUpdatePolicy(
-            auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
-                max_batch_size=1,
-                min_instances_in_service=max(0, min(min_size, max_size - 1)),
-                pause_time="PT3M",
-                suspend_processes=["AZRebalance", "AlarmNotification", "ScheduledActions"],
-            )
+            template=template,
+            instance_types=shape.instance_types,
+            spot=shape.spot,
+            sizes=(min_size, desired_size, max_size),
+            subnet_ids=subnet_ids(vpc, vpc_subnets),
         )
         # By this tag the cluster's controllers know their machines; its key holds the name, so Tags.of would not do for a token.
         Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
         Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
-        acknowledge(
-            self.resource,
-            "disks and IMDSv2 are settled in the launch template, which the rules do not follow into a mixed-instances policy",
-            "AwsSolutions-EC26",
-            "NIST.800.53.R5-EC2IMDSv2Enabled",
-        )
-        acknowledge(self.resource, "nodes that come and go are seen on the dashboard, not by mail", "AwsSolutions-AS3")
         self.resource.node.add_dependency(joining, *depends_on)
         self.group_name = self.resource.ref
 

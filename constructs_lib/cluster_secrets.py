@@ -1,0 +1,86 @@
+"""The secrets of a self-managed cluster, in Secrets Manager.
+
+Promises: the two join tokens are made by AWS at deploy and are in no template, no user data and no log of ours; what the
+control plane alone can know (the hash of its CA, the kubeconfigs) has an empty secret that it fills, so that no later deploy
+writes over it.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge
+
+
+class ClusterSecrets(Construct):
+    """Tokens, CA hash and kubeconfigs of one cluster.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        cluster_name: first part of the secrets' names.
+        encryption_key: KMS key; None: a key that AWS manages (aws/secretsmanager).
+
+    Attributes:
+        server_token: ARN of the token by which a control plane opens its own state.
+        node_token: ARN of the token by which a node joins.
+        ca_hash: ARN of the hash of the CA, by which a node knows whom it joins; empty until the control plane has started.
+        kubeconfigs: team (operator, trainer, reader): ARN of its kubeconfig; empty until then.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, cluster_name: str, encryption_key: kms.IKey | None = None) -> None:
+        super().__init__(scope, id)
+        self._cluster_name, self._key = cluster_name, encryption_key
+        self.server_token = self._secret("ServerToken", "server-token", "by which the control plane opens its state", made=True)
+        self.node_token = self._secret("NodeToken", "node-token", "by which nodes join", made=True)
+        self.ca_hash = self._secret("CaHash", "ca-hash", "of the CA, by which nodes know whom they join", made=False)
+        self.kubeconfigs = {
+            team: self._secret(f"{team.capitalize()}Kubeconfig", f"kubeconfig/{team}", f"of the {team}", made=False)
+            for team in ("operator", "trainer", "reader")
+        }
+
+    def _secret(self, id: str, name: str, what: str, *, made: bool) -> str:
+        # Empty ones need the CloudFormation resource itself: the CDK's own would generate a value.
+        secret = secretsmanager.CfnSecret(
+            self,
+            id,
+            name=f"{self._cluster_name}/{name}",
+            description=f"{self._cluster_name}: {name.partition('/')[0]} {what}",
+            kms_key_id=self._key.key_arn if self._key else None,
+            generate_secret_string=secretsmanager.CfnSecret.GenerateSecretStringProperty(
+                password_length=48, exclude_punctuation=True
+            )
+            if made
+            else None,
+        )
+        acknowledge(
+            secret,
+            "a join token changes with the cluster's state and a kubeconfig with its CA: the control plane writes them anew, no "
+            "schedule does (docs/self-managed.md)",
+            "AwsSolutions-SMG4",
+            "NIST.800.53.R5-SecretsManagerRotationEnabled",
+        )
+        return secret.ref
+
+    def may_read(self, sid: str, *secrets: str) -> iam.PolicyStatement:
+        """Leave to read some of the secrets."""
+        return iam.PolicyStatement(sid=sid, actions=["secretsmanager:GetSecretValue"], resources=list(secrets))
+
+    def may_open(self) -> list[iam.PolicyStatement]:
+        """Leave to open what the key seals, for Secrets Manager and S3 alone."""
+        if self._key is None:
+            return []
+        stack = Stack.of(self)
+        through = [f"{service}.{stack.region}.{stack.url_suffix}" for service in ("secretsmanager", "s3")]
+        return [
+            iam.PolicyStatement(
+                sid="Open",
+                actions=["kms:Decrypt"],
+                resources=[self._key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": through}},
+            )
+        ]

@@ -1,0 +1,91 @@
+"""The volume of a control plane's state: it outlives the machine, and waits for the next one.
+
+Promises: encrypted, in one zone, never replaced by CloudFormation in silence (it refuses to move or re-encrypt one); with its
+stack it goes, and leaves a snapshot of itself where it is told to.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge
+
+
+class StateVolume(Construct):
+    """An EBS volume, attached by the machine that needs it.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        availability_zone: where it is, and where its machines must be.
+        size_gib: GiB; it can grow.
+        encryption_key: KMS key; None: the account's default key for EBS.
+        snapshot_id: an EBS snapshot to begin with; None: an empty volume.
+        name: value of the Name tag.
+        removal_policy: SNAPSHOT leaves a snapshot, DESTROY nothing, RETAIN the volume itself.
+
+    Attributes:
+        volume_id: its id.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        availability_zone: str,
+        size_gib: int = 20,
+        encryption_key: kms.IKey | None = None,
+        snapshot_id: str | None = None,
+        name: str | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.SNAPSHOT,
+    ) -> None:
+        super().__init__(scope, id)
+        self._key = encryption_key
+        resource = ec2.CfnVolume(
+            self,
+            "Resource",
+            availability_zone=availability_zone,
+            size=size_gib,
+            encrypted=True,
+            kms_key_id=encryption_key.key_arn if encryption_key else None,
+            snapshot_id=snapshot_id,
+            volume_type="gp3",
+        )
+        resource.apply_removal_policy(removal_policy)
+        if name:
+            Tags.of(resource).add("Name", name)
+        acknowledge(
+            resource,
+            "etcd's own snapshots go to the bucket every few hours, and are what a restore begins with",
+            "NIST.800.53.R5-EC2EBSInBackupPlan",
+        )
+        self.volume_id = resource.ref
+
+    def may_attach(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:
+        """Leave to attach it, to a machine that carries `tag` and no other."""
+        stack, (key, value) = Stack.of(self), tag
+        ours = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"
+        statements = [
+            iam.PolicyStatement(sid="AttachVolume", actions=["ec2:AttachVolume"], resources=[f"{ours}volume/{self.volume_id}"]),
+            iam.PolicyStatement(
+                sid="AttachToItself",
+                actions=["ec2:AttachVolume"],
+                resources=[f"{ours}instance/*"],
+                conditions={"StringEquals": {f"aws:ResourceTag/{key}": value}},
+            ),
+        ]
+        if self._key:
+            statements.append(
+                iam.PolicyStatement(
+                    sid="UseVolume",
+                    actions=["kms:CreateGrant"],
+                    resources=[self._key.key_arn],
+                    conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+                )
+            )
+        return statements
