@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from kubernetes_api import KubernetesApi
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
+# Asked for by `make test-cluster` alone: whoever has a KUBECONFIG must not find our tests on that cluster by surprise.
+collect_ignore = [] if "TEST_CLUSTER" in os.environ else ["test_real_cluster.py"]
 OUTPUTS = {
     "paddle-storage": {
         "FileSystemId": "fs-0123456789abcdef0",
@@ -34,6 +37,10 @@ name: words
 trainers: 3
 data: {source: "s3://corpus/words"}
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cluster: a real Kubernetes API server; `make test-cluster` with KUBECONFIG")
 
 
 @pytest.fixture

@@ -1,0 +1,343 @@
+"""The manifests and the commands against a real Kubernetes API server: `make test-cluster`, with KUBECONFIG.
+
+What is real: the API server with its validation, Pod Security, field managers and RBAC, and whatever controllers the
+cluster has. All of it happens in one namespace, made for it and removed after it; the one object outside is the PaddleJob
+definition, where the cluster has none.
+
+Limits: no container of ours runs (a cluster of somebody else has neither our image nor our file system): a node selector
+that fits no node keeps the pods pending, and the tests write the pods' statuses that a kubelet would write.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import Run
+
+from operations import submit
+from operations.cluster import ApiError, Cluster, NotInstalled, Object
+
+pytestmark = pytest.mark.cluster
+
+PROJECT = Path(__file__).parents[2]
+GOLDEN = sorted((PROJECT / "tests" / "charts" / "golden").glob("*.yaml"))
+FOREIGN = {"PodGroup"}
+"""Kinds of operators that are not ours: checked where the cluster has them."""
+NOWHERE = {"paddle-aws/test": "nowhere"}
+Soon = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return Cluster.connect(say=print)
+
+
+def golden(file: Path) -> list[Object]:
+    return [document for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace as the charts make it, Pod Security's `restricted` and service accounts included."""
+    name = f"paddle-test-{secrets.token_hex(3)}"
+    made = [d for d in golden(PROJECT / "tests/charts/golden/job.yaml") if d["kind"] in ("Namespace", "ServiceAccount")]
+    for document in made:
+        cluster.apply(moved(document, name))
+    yield name
+    cluster.delete(f"/api/v1/namespaces/{name}")
+    for volume in cluster.items("/api/v1/persistentvolumes", "app.kubernetes.io/part-of=paddle-aws"):
+        if volume["spec"].get("claimRef", {}).get("namespace") == name:
+            cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+    deadline = time.monotonic() + 60
+    while cluster.find(f"/api/v1/namespaces/{name}") and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
+    """The definition of PaddleJob, where the cluster has none of its own."""
+    definition = next(d for file in GOLDEN for d in golden(file) if d["kind"] == "CustomResourceDefinition")
+    path = cluster.path(definition)
+    if cluster.find(path) is not None:
+        yield
+        return
+    from operations.submission import wait_for_kind
+
+    cluster.apply(definition)
+    wait_for_kind(cluster, definition["spec"])
+    yield
+    cluster.delete(path)
+
+
+def moved(document: Object, namespace: str) -> Object:
+    """The document in the tests' own namespace."""
+    found = copy.deepcopy(document)
+    if found["kind"] == "Namespace":
+        found["metadata"]["name"] = namespace
+    elif "namespace" in found["metadata"]:
+        found["metadata"]["namespace"] = namespace
+    if "claimRef" in (found.get("spec") or {}):
+        found["spec"]["claimRef"]["namespace"] = namespace
+    for subject in found.get("subjects", ()):
+        subject["namespace"] = namespace
+    return found
+
+
+def dry_run(cluster: Cluster, document: Object) -> Object:
+    """What the server would make of it."""
+    query = {"fieldManager": "test", "fieldValidation": "Strict", "dryRun": "All", "force": "true"}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    path, body = cluster.path(document), json.dumps(document).encode()
+    answer: Object = json.loads(cluster.request("PATCH", path, query=query, headers=headers, body=body))
+    return answer
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_the_server_takes_every_manifest(cluster: Cluster, namespace: str, paddle_job_kind: None, file: Path) -> None:
+    unknown = set()
+    for document in golden(file):
+        try:
+            answer = dry_run(cluster, moved(document, namespace))
+        except NotInstalled:
+            unknown.add(document["kind"])
+            continue
+        assert answer["kind"] == document["kind"]
+    assert unknown <= FOREIGN
+
+
+def templates(document: Object) -> list[Object]:
+    spec = document.get("spec") or {}
+    if document["kind"] == "PaddleJob":
+        return [spec[part]["template"] for part in ("ps", "worker") if part in spec]
+    return [spec["template"]] if document["kind"] == "Job" else []
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_pod_security_lets_every_pod_in(cluster: Cluster, namespace: str, file: Path) -> None:
+    """A Job is admitted whatever its pods are: only a pod shows what Pod Security makes of it."""
+    documents = golden(file)
+    privileged = any(
+        d["metadata"].get("labels", {}).get("pod-security.kubernetes.io/enforce") not in (None, "restricted")
+        for d in documents
+        if d["kind"] == "Namespace"
+    )
+    if privileged:
+        pytest.skip("its pods use the host's network: the namespace that they need is privileged")
+    for document in documents:
+        for number, template in enumerate(templates(document)):
+            metadata = {"name": f"a-pod-{number}", "namespace": namespace, "labels": template["metadata"].get("labels", {})}
+            # Classes and accounts belong to a cluster that has them.
+            spec = {k: v for k, v in template["spec"].items() if k not in ("priorityClassName", "serviceAccountName")}
+            dry_run(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+@pytest.fixture
+def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job of two trainers whose pods no node takes."""
+    monkeypatch.setattr(submit, "LOOK", 10.0)
+    job = {
+        "name": f"words-{secrets.token_hex(2)}",
+        "namespace": namespace,
+        "trainers": 2,
+        "data": {"source": "s3://corpus/words"},
+        "scheduling": {"node_selector": NOWHERE},
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    return folder
+
+
+@pytest.fixture
+def kubelet(cluster: Cluster, namespace: str) -> Iterator[Callable[[str, int], None]]:
+    """Ends the pods of a component with a code, as they come, until the test is over."""
+    codes: dict[str, int] = {}
+    closed = threading.Event()
+
+    def play() -> None:
+        while not closed.wait(0.3):
+            for pod in cluster.items(f"/api/v1/namespaces/{namespace}/pods", "app.kubernetes.io/part-of=paddle-aws"):
+                code = codes.get(pod["metadata"]["labels"]["app.kubernetes.io/component"])
+                if code is not None and pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]:
+                    end(cluster, pod, code)
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    yield codes.__setitem__
+    closed.set()
+    thread.join(10)
+
+
+def end(cluster: Cluster, pod: Object, code: int) -> None:
+    """Writes the status of a pod whose container has ended."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    terminated = {
+        "exitCode": code,
+        "reason": "Error" if code else "Completed",
+        "message": "its last line" if code else "",
+        "startedAt": moment,
+        "finishedAt": moment,
+    }
+    containers = [
+        {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "sha256:0",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": terminated},
+        }
+        for container in pod["spec"]["containers"]
+    ]
+    status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
+    headers = {"Content-Type": "application/merge-patch+json"}
+    try:
+        cluster.request("PATCH", path, headers=headers, body=json.dumps({"status": status}).encode())
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+def state(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("status", "--json").out)
+    return found
+
+
+def background(*arguments: str) -> subprocess.Popen[str]:
+    """A command in a process of its own, as two of them at once need it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "operations.main", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+    )
+
+
+def test_a_job_from_its_submission_to_its_end(
+    run: Run, cluster: Cluster, words: Path, kubelet: Callable[[str, int], None], soon: Soon
+) -> None:
+    submitting = background("submit", "--wait")
+    # The data job first: what keeps its pod, in words.
+    soon(lambda: run("status").code == 0, 30)
+    held = soon(lambda: (found := state(run))["state"] == "splitting" and found["reason"] and found, 30)
+    assert held["training"] is None
+    assert "no node" in held["reason"]
+    assert run("logs", "--of", "data").code == 0
+    kubelet("data", 0)
+    soon(lambda: (found := state(run))["state"] == "waiting" and found["reason"], 60)
+    found = state(run)
+    assert (found["state"], found["data"]["state"], found["training"]["wanted"]) == ("waiting", "done", 2)
+    assert [job["state"] for job in json.loads(run("list", "-n", found["namespace"], "--json").out)] == ["waiting"]
+
+    assert "runs already" in run("submit").err
+    done = run("wait", "--timeout", "0.02")
+    assert done.code == 1 and "it runs on" in done.err
+    assert run("delete").code == 2
+
+    kubelet("trainer", 0)
+    _, errors = submitting.communicate(timeout=60)
+    assert submitting.returncode == 0, errors
+    assert "trainer 0-1 waiting: " in errors and "is done: 2 of 2 pods succeeded" in errors
+    assert run("wait").code == 0
+    assert "has run already" in run("submit").err
+    done = run("delete")
+    assert done.code == 0, done.err
+    name = found["job"]
+    for path in (
+        f"/apis/batch/v1/namespaces/{found['namespace']}/jobs",
+        f"/api/v1/namespaces/{found['namespace']}/pods",
+        f"/apis/networking.k8s.io/v1/namespaces/{found['namespace']}/networkpolicies",
+        "/api/v1/persistentvolumes",
+    ):
+        soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={name}"), 30)
+
+
+def test_a_job_that_fails(run: Run, words: Path, kubelet: Callable[[str, int], None]) -> None:
+    kubelet("data", 0)
+    kubelet("trainer", 2)
+    done = run("submit", "--wait")
+    assert done.code == 1
+    assert "a pod ended with a code that no retry can heal" in done.err
+    assert "code 2 (bad setting): its last line" in done.err
+    assert run("delete").code == 0
+
+
+def test_cancel_and_resume(run: Run, words: Path, kubelet: Callable[[str, int], None], soon: Soon) -> None:
+    kubelet("data", 0)
+    assert run("submit").code == 0
+    done = run("cancel")
+    assert done.code == 0 and "is ended" in done.err
+    assert state(run)["training"] is None
+    assert run("resume").code == 0
+    assert run("delete", "--force").code == 0
+
+
+def test_ctrl_c_leaves_the_job(run: Run, words: Path, kubelet: Callable[[str, int], None]) -> None:
+    kubelet("data", 0)
+    assert run("submit").code == 0
+    process = background("wait")
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "runs on" in errors
+    assert state(run)["state"] == "waiting"
+    assert run("delete", "--force").code == 0
+
+
+def test_somebody_elses_change_is_not_overwritten(
+    run: Run, cluster: Cluster, words: Path, kubelet: Callable[[str, int], None]
+) -> None:
+    kubelet("data", 65)
+    assert run("submit").code == 1
+    name = state(run)["job"]
+    path = f"/apis/networking.k8s.io/v1/namespaces/{state(run)['namespace']}/networkpolicies/{name}-data"
+    patch = {"spec": {"policyTypes": ["Ingress"]}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    cluster.request("PATCH", path, query={"fieldManager": "a-person"}, headers=headers, body=json.dumps(patch).encode())
+    done = run("submit")
+    assert done.code == 2, done.err
+    assert "was changed by somebody else" in done.err and "a-person" in done.err
+    assert run("delete").code == 0
+
+
+def test_the_volumes_helper_pod(run: Run, words: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster, soon: Soon) -> None:
+    """It comes as restricted as Pod Security wants it, says why it waits, and goes; so does what it had to make."""
+    from operations import volume_access
+
+    monkeypatch.setattr(volume_access, "READY", 3.0)
+    done = run("results")
+    assert done.code == 1, done.err
+    assert "the helper pod does not start within 3 s" in done.err
+    name = yaml.safe_load((words / "job.yaml").read_text())["name"]
+    soon(lambda: not cluster.items("/api/v1/persistentvolumes", f"app.kubernetes.io/instance={name}"), 30)
+
+
+def test_who_may_not(run: Run, cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real token of somebody without rights, and one that nobody gave."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    headers = {"Content-Type": "application/json"}
+    token = json.loads(cluster.request("POST", path, headers=headers, body=json.dumps(request).encode()))["status"]["token"]
+    config = yaml.safe_load(Path(os.environ["KUBECONFIG"].split(":")[0]).read_text())
+    for given, words in ((token, "refuses (403)"), ("nobody-gave-this", "does not know you (401)")):
+        for user in config["users"]:
+            user["user"] = {"token": given}
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        done = run("list", "--namespace", namespace)
+        assert done.code == 3 and words in done.err
+        assert given not in done.out + done.err
