@@ -251,7 +251,8 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         print(error.sentence, file=sys.stderr)
         leave(error.code)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        print(f"the volume is full: {error}", file=sys.stderr)
+        volume = os.environ.get(Variable.JOB_PATH) or contract.VOLUME_MOUNT
+        print(f"the volume at {volume} is full: {error}; make room, or lower {Variable.KEEP_PASSES}", file=sys.stderr)
         leave(ExitCode.VOLUME_FULL)
     if isinstance(error, AttemptEnded):
         print(f"this attempt is over: {error}", file=sys.stderr)

@@ -136,11 +136,15 @@ def write_whole(file: Path, text: str) -> None:
     """Writes a small file so that a reader sees all of it or nothing, even after a loss of power."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}")
-    with part.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(file)
+    try:
+        with part.open("w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     _flush(file.parent)
 
 

@@ -8,6 +8,7 @@ the records fall: one with a step more would wait for the others for ever.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddle_node import interruption, passes
@@ -139,11 +141,12 @@ class Training:
         if self._first:
             directory = self._folder.pass_dir(number)
             shutil.rmtree(directory, ignore_errors=True)
-            directory.mkdir(parents=True)
-            self._engine.save(directory)
-            self._job.keep_beside(directory)
-            facts = {"attempt": self._session.attempt, "run": node.run_id, "trainers": [asdict(each) for each in positions]}
-            passes.seal(self._folder, number, facts)
+            with _whole_or_gone(directory):
+                directory.mkdir(parents=True)
+                self._engine.save(directory)
+                self._job.keep_beside(directory)
+                facts = {"attempt": self._session.attempt, "run": node.run_id, "trainers": [asdict(each) for each in positions]}
+                passes.seal(self._folder, number, facts)
             interruption.discard(self._folder)
             passes.keep_newest(self._folder, node.keep_passes)
         self._session.barrier(f"pass {number} saved")
@@ -153,11 +156,12 @@ class Training:
         if self._first and any(position.read for position in positions):
             interruption.discard(self._folder)
             directory = interruption.directory(self._folder)
-            directory.mkdir(parents=True)
-            self._engine.save(directory)
-            self._job.keep_beside(directory)
-            order = interruption.order(self._folder, self._job.node.seed, self._session.trainers)
-            interruption.write(self._folder, Interruption(number, order, positions))
+            with _whole_or_gone(directory):
+                directory.mkdir(parents=True)
+                self._engine.save(directory)
+                self._job.keep_beside(directory)
+                order = interruption.order(self._folder, self._job.node.seed, self._session.trainers)
+                interruption.write(self._folder, Interruption(number, order, positions))
         self._session.barrier(f"pass {number} interrupted")
         read = positions[self._session.trainer_id].read
         print(f"told to stop: pass {number} is kept behind {read} records of this shard", flush=True)
@@ -201,3 +205,13 @@ class Training:
         final = self._folder.output / "inference"
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
+
+
+@contextlib.contextmanager
+def _whole_or_gone(directory: Path) -> Iterator[None]:
+    """A save that fails takes its files along: on a full volume, the attempt's end needs the room to be written down."""
+    try:
+        yield
+    except (OSError, Failure):
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
