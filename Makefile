@@ -20,9 +20,9 @@ CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
 PYTEST := $(RUN) $(BIN)/pytest
 
-.PHONY: help setup rehearse test quick lint manifests image push bench lock clean
+.PHONY: help setup rehearse test test-cluster quick lint manifests image push bench lock clean
 help:  ## what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready  ## the project's environment with Node and the CDK command line, all pinned
 
@@ -34,6 +34,10 @@ test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, th
 
 quick: environments  ## the tests of an edit round: under 15 seconds
 	@$(PYTEST) -q -m "not slow and not container" -n 2
+
+test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
+	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is unset: name the configuration of a cluster in which you may make namespaces: make test-cluster KUBECONFIG=/path/to/config" >&2; exit 2; }
+	@TEST_CLUSTER=yes $(PYTEST) -m cluster tests/operations
 
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
