@@ -36,10 +36,15 @@ class TrainingJob:
         self._network = f"127.{30 + number // 250 % 150}.{number % 250 + 1}"
         self.port = 10_000 + number % 20_000 // 10 * 10
         self._hosts = place / "hosts.json"
-        self._hosts.write_text(json.dumps({f"job-{i}.job": f"{self._network}.{i + 1}" for i in range(pods)}))
+        self.add_pods(pods)
         self._runs = itertools.count()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.logs: list[Path] = []
+
+    def add_pods(self, pods: int) -> None:
+        """DNS knows as many from now on, and so many are started."""
+        self.pods = pods
+        self._hosts.write_text(json.dumps({f"job-{i}.job": f"{self._network}.{i + 1}" for i in range(pods)}))
 
     def make_sample(self, *arguments: str) -> Path:
         file = self.place / "sample"
