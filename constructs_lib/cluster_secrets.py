@@ -26,6 +26,7 @@ class ClusterSecrets(Construct):
         encryption_key: KMS key; None: a key that AWS manages (aws/secretsmanager).
 
     Attributes:
+        encryption_key: as given.
         server_token: ARN of the token by which a control plane opens its own state.
         node_token: ARN of the token by which a node joins.
         ca_hash: ARN of the hash of the CA, by which a node knows whom it joins; empty until the control plane has started.
@@ -34,7 +35,7 @@ class ClusterSecrets(Construct):
 
     def __init__(self, scope: Construct, id: str, *, cluster_name: str, encryption_key: kms.IKey | None = None) -> None:
         super().__init__(scope, id)
-        self._cluster_name, self._key = cluster_name, encryption_key
+        self._cluster_name, self.encryption_key = cluster_name, encryption_key
         self.server_token = self._secret("ServerToken", "server-token", "by which the control plane opens its state", made=True)
         self.node_token = self._secret("NodeToken", "node-token", "by which nodes join", made=True)
         self.ca_hash = self._secret("CaHash", "ca-hash", "of the CA, by which nodes know whom they join", made=False)
@@ -50,7 +51,7 @@ class ClusterSecrets(Construct):
             id,
             name=f"{self._cluster_name}/{name}",
             description=f"{self._cluster_name}: {name.partition('/')[0]} {what}",
-            kms_key_id=self._key.key_arn if self._key else None,
+            kms_key_id=self.encryption_key.key_arn if self.encryption_key else None,
             generate_secret_string=secretsmanager.CfnSecret.GenerateSecretStringProperty(
                 password_length=48, exclude_punctuation=True
             )
@@ -72,7 +73,7 @@ class ClusterSecrets(Construct):
 
     def may_open(self) -> list[iam.PolicyStatement]:
         """Leave to open what the key seals, for Secrets Manager and S3 alone."""
-        if self._key is None:
+        if self.encryption_key is None:
             return []
         stack = Stack.of(self)
         through = [f"{service}.{stack.region}.{stack.url_suffix}" for service in ("secretsmanager", "s3")]
@@ -80,7 +81,7 @@ class ClusterSecrets(Construct):
             iam.PolicyStatement(
                 sid="Open",
                 actions=["kms:Decrypt"],
-                resources=[self._key.key_arn],
+                resources=[self.encryption_key.key_arn],
                 conditions={"StringEquals": {"kms:ViaService": through}},
             )
         ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Aws, FileAssetPackaging, FileAssetSource, Stack
+from aws_cdk import Aws, FileAssetPackaging, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -56,12 +56,10 @@ class MachineFiles(Construct):
         lines, self._arns = [], []
         for file in files:
             place = Stack.of(self).synthesizer.add_file_asset(
-                FileAssetSource(
-                    # The checksum names the object: the same file is uploaded once, for however many stacks.
-                    source_hash=file.sha256,
-                    file_name=str(file.path.absolute()),
-                    packaging=FileAssetPackaging.FILE,
-                )
+                # The checksum names the object: the same file is uploaded once, for however many stacks.
+                source_hash=file.sha256,
+                file_name=str(file.path.absolute()),
+                packaging=FileAssetPackaging.FILE,
             )
             lines.append(f"{file.name} s3://{place.bucket_name}/{place.object_key} {file.sha256}")
             self._arns.append(f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{place.object_key}")

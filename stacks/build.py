@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aws_cdk import Environment, Stack, Tags
 from constructs import Construct
@@ -20,6 +21,10 @@ from stacks.network import NetworkStack
 from stacks.nodes import NodesStack
 from stacks.storage import StorageStack
 
+if TYPE_CHECKING:
+    from stacks.own_cluster import OwnClusterStack
+    from stacks.own_nodes import OwnNodesStack
+
 
 @dataclass(frozen=True)
 class Stacks:
@@ -28,8 +33,8 @@ class Stacks:
     access: AccessStack
     network: NetworkStack
     storage: StorageStack
-    cluster: ClusterStack
-    nodes: NodesStack
+    cluster: ClusterStack | OwnClusterStack
+    nodes: NodesStack | OwnNodesStack
     watch: Stack | None
 
 
@@ -43,30 +48,65 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     network = NetworkStack(scope, f"{spec.name}-network", spec=spec, key=key, env=env)
     vpc = network.vpc
     storage = StorageStack(scope, f"{spec.name}-storage", spec=spec, key=key, vpc=vpc, env=env)
-    cluster = ClusterStack(
-        scope,
-        f"{spec.name}-cluster",
-        spec=spec,
-        key=key,
-        vpc=vpc,
-        zone=network.zone,
-        bucket=storage.bucket,
-        people=access.people,
-        addon_versions=addon_versions,
-        env=env,
-    )
-    nodes = NodesStack(
-        scope,
-        f"{spec.name}-nodes",
-        spec=spec,
-        cluster=cluster.cluster,
-        vpc=vpc,
-        file_system=storage.file_system,
-        key=key,
-        node_volume_key=access.node_volume_key,
-        addon_versions=addon_versions,
-        env=env,
-    )
+    cluster: ClusterStack | OwnClusterStack
+    nodes: NodesStack | OwnNodesStack
+    if spec.cluster.self_managed:
+        # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
+        from stacks.own_cluster import OwnClusterStack, release
+        from stacks.own_nodes import OwnNodesStack
+
+        # Before anything is made: without a lock there is one sentence and no template.
+        runs = release(spec)
+        cluster = OwnClusterStack(
+            scope,
+            f"{spec.name}-cluster",
+            spec=spec,
+            release=runs,
+            key=key,
+            node_volume_key=access.node_volume_key,
+            vpc=vpc,
+            zone=network.zone,
+            bucket=storage.bucket,
+            people=access.people,
+            env=env,
+        )
+        nodes = OwnNodesStack(
+            scope,
+            f"{spec.name}-nodes",
+            spec=spec,
+            release=runs,
+            home=cluster,
+            vpc=vpc,
+            file_system=storage.file_system,
+            bucket=storage.bucket,
+            node_volume_key=access.node_volume_key,
+            env=env,
+        )
+    else:
+        cluster = ClusterStack(
+            scope,
+            f"{spec.name}-cluster",
+            spec=spec,
+            key=key,
+            vpc=vpc,
+            zone=network.zone,
+            bucket=storage.bucket,
+            people=access.people,
+            addon_versions=addon_versions,
+            env=env,
+        )
+        nodes = NodesStack(
+            scope,
+            f"{spec.name}-nodes",
+            spec=spec,
+            cluster=cluster.cluster,
+            vpc=vpc,
+            file_system=storage.file_system,
+            key=key,
+            node_volume_key=access.node_volume_key,
+            addon_versions=addon_versions,
+            env=env,
+        )
     watch: Stack | None = None
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.

@@ -58,7 +58,7 @@ class ClusterStack(Stack):
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
-        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, self.cluster))
+        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, endpoint_host(self.cluster), 443))
         CfnOutput(self, "Region", value=self.region)
         # With the operator's role: whoever deployed has no entry of their own (CloudFormation's role made the cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
@@ -128,12 +128,16 @@ class ClusterStack(Stack):
             )
 
 
-def tunnel_command(spec: ClusterSpec, cluster: AnyCluster) -> str:
-    """One command that brings a private endpoint to this machine's port 8443, through any node of the cluster.
+def endpoint_host(cluster: AnyCluster) -> str:
+    """The endpoint's host name, for a shell to find out."""
+    return f"$(echo {cluster.cluster_endpoint} | cut -d/ -f3)"
+
+
+def tunnel_command(spec: ClusterSpec, host: str, port: int) -> str:
+    """One command that brings a private endpoint to this machine's port 8443, through any machine of the cluster.
 
     The nodes are the documents' jump server: Session Manager reaches them, and they reach the endpoint.
     """
-    host = f"$(echo {cluster.cluster_endpoint} | cut -d/ -f3)"
     node = (
         f"$(aws ec2 describe-instances --region {spec.region} --filters Name=tag:cluster,Values={spec.name} "
         "Name=instance-state-name,Values=running --query 'Reservations[0].Instances[0].InstanceId' --output text)"
@@ -141,5 +145,5 @@ def tunnel_command(spec: ClusterSpec, cluster: AnyCluster) -> str:
     return (
         f"aws ssm start-session --region {spec.region} --target {node} "
         "--document-name AWS-StartPortForwardingSessionToRemoteHost "
-        f"--parameters host={host},portNumber=443,localPortNumber=8443"
+        f"--parameters host={host},portNumber={port},localPortNumber=8443"
     )

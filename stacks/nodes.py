@@ -57,19 +57,7 @@ class NodesStack(Stack):
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
-        shape = NodeShape(
-            instance_types=group.instance_types,
-            spot=group.spot,
-            gpu=group.gpu,
-            volume_gib=group.volume_gib,
-            labels=group.labels,
-            taints=[NodeTaint(taint.key, taint.value, taint.effect) for taint in group.taints],
-            placement_group=group.placement_group,
-            efa=group.efa,
-            key_pair=group.ssh.key_pair if group.ssh else None,
-            ssh_from=group.ssh.allowed_from if group.ssh else (),
-        )
-        subnets = ec2.SubnetSelection(availability_zones=group.availability_zones) if group.availability_zones else None
+        shape, subnets = shape_of(group), zones_of(group)
         mounts = [self._file_system.client_security_group]
         if group.kind == "managed":
             return ManagedNodes(
@@ -128,3 +116,24 @@ class NodesStack(Stack):
             )
             addons.append(logs.resource)
         return addons
+
+
+def shape_of(group: NodeGroup) -> NodeShape:
+    """A group's settings as what one of its nodes is."""
+    return NodeShape(
+        instance_types=group.instance_types,
+        spot=group.spot,
+        gpu=group.gpu,
+        volume_gib=group.volume_gib,
+        labels=group.labels,
+        taints=[NodeTaint(taint.key, taint.value, taint.effect) for taint in group.taints],
+        placement_group=group.placement_group,
+        efa=group.efa,
+        key_pair=group.ssh.key_pair if group.ssh else None,
+        ssh_from=group.ssh.allowed_from if group.ssh else (),
+    )
+
+
+def zones_of(group: NodeGroup) -> ec2.SubnetSelection | None:
+    """Where a group's nodes are; None: in every zone."""
+    return ec2.SubnetSelection(availability_zones=group.availability_zones) if group.availability_zones else None

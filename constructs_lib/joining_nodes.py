@@ -1,0 +1,196 @@
+"""A group of nodes of a self-managed cluster: an Auto Scaling group whose machines join by a token.
+
+Promises: a node checks whom it joins by the hash of the cluster's CA; a terminated one is replaced; CloudFormation waits for
+each that it makes. Its role may read its own token and files, what jobs may read of the data, and pull images; pods reach
+the role (two hops), and the jobs' NetworkPolicy keeps all but the data job from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Names, Stack, Tags
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct, IDependable
+
+from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.control_plane import IMAGE, PULL_ONLY, SHARED_FILES, Release
+from constructs_lib.machine_boot import boot_user_data
+from constructs_lib.machine_files import MachineFiles
+from constructs_lib.node_shape import NodeShape
+from constructs_lib.node_template import NodeTemplate
+from constructs_lib.scaling_group import scaling_group
+from constructs_lib.self_managed_cluster import JoinableCluster
+from constructs_lib.session_manager import takes_sessions
+from constructs_lib.subnets import subnet_ids
+
+CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
+"""EKS's own label of spare capacity, by which jobs choose: the same here, so that their manifests stay as they are."""
+
+
+class TokenNodeRole(Construct):
+    """The role of nodes that join by a token. One serves many groups.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        cluster: the cluster.
+        release: what the nodes run.
+        data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
+        data_bucket_arn: the bucket of those; None: no data.
+
+    Attributes:
+        role: the role.
+        files: what the nodes fetch.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: JoinableCluster,
+        release: Release,
+        data_arns: Sequence[str] = (),
+        data_bucket_arn: str | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.files = MachineFiles(self, "Files", files=release.of(*SHARED_FILES, "node.sh"))
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(PULL_ONLY)],
+        )
+        acknowledge(self.role, "AWS's own list of what a pull from ECR calls", *managed_policies(PULL_ONLY))
+        policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Nodes of the cluster")
+        secrets = cluster.secrets
+        policy.add_statements(
+            takes_sessions(),
+            self.files.may_read(),
+            secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
+            *secrets.may_open(),
+            iam.PolicyStatement(sid="Ready", actions=["cloudformation:SignalResource"], resources=[Stack.of(self).stack_id]),
+            iam.PolicyStatement(
+                sid="FindMountTargets",
+                actions=[
+                    "elasticfilesystem:DescribeAccessPoints",
+                    "elasticfilesystem:DescribeFileSystems",
+                    "elasticfilesystem:DescribeMountTargets",
+                    "ec2:DescribeAvailabilityZones",
+                ],
+                resources=["*"],
+            ),
+        )
+        if data_bucket_arn:
+            policy.add_statements(
+                iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[data_bucket_arn]),
+                iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=list(data_arns)),
+            )
+            acknowledge(policy, "training data, which the data job splits", *wildcards(self, *data_arns))
+        acknowledge(
+            policy,
+            "Session Manager's actions and the Describe of EFS, which reads no data, take no resource",
+            *wildcards(self, "*"),
+        )
+        self.policy = policy
+
+
+class JoiningNodes(Construct):
+    """An Auto Scaling group of nodes on Amazon Linux 2023.
+
+    Args:
+        scope: parent.
+        id: construct id.
+        cluster: the cluster.
+        vpc: the cluster's VPC.
+        release: what the nodes run; never newer than the control plane's.
+        shape: what a node is; gpu and efa are refused.
+        min_size: fewest nodes.
+        desired_size: nodes at the start.
+        max_size: most nodes.
+        vpc_subnets: where the nodes lie; None: the private subnets.
+        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
+        encryption_key: KMS key of the disks; None: the account's default key for EBS.
+        role: the nodes' role; None: one is made, without data.
+        depends_on: what must be there before the first node, such as a file system's `mount_targets`.
+
+    Attributes:
+        resource: the CloudFormation resource, to depend on.
+        role: the nodes' role.
+        group_name: name of the group.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: JoinableCluster,
+        vpc: ec2.IVpc,
+        release: Release,
+        shape: NodeShape | None = None,
+        min_size: int = 1,
+        desired_size: int = 3,
+        max_size: int = 6,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        security_groups: Sequence[ec2.ISecurityGroup] = (),
+        encryption_key: kms.IKey | None = None,
+        role: TokenNodeRole | None = None,
+        depends_on: Sequence[IDependable] = (),
+    ) -> None:
+        super().__init__(scope, id)
+        shape, stack = shape or NodeShape(), Stack.of(self)
+        for field in ("gpu", "efa"):
+            if getattr(shape, field):
+                raise ValueError(f"{self.node.path}: {field} is true: a self-managed cluster has no {field} nodes, EKS has")
+        known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
+        self.role: iam.Role = known.role
+        labels = {**shape.all_labels, CAPACITY_LABEL: "SPOT" if shape.spot else "ON_DEMAND"}
+        # The template tells the group's own logical id, and the group has the template: named before either is made.
+        logical_id = Names.unique_id(self)
+        template = NodeTemplate(
+            self,
+            "Template",
+            cluster=cluster,
+            vpc=vpc,
+            shape=shape,
+            security_groups=security_groups,
+            encryption_key=encryption_key,
+            role=self.role,
+            image_id=IMAGE,
+            # Two hops: the data job's pod reads the bucket with the machine's role.
+            metadata_hops=2,
+            user_data=boot_user_data(
+                {
+                    "ROLE": "node",
+                    "CLUSTER_NAME": cluster.cluster_name,
+                    "AWS_REGION": stack.region,
+                    "FILES": known.files.lines,
+                    "DISTRIBUTION_VERSION": release.version,
+                    "SERVER_URL": cluster.server_url,
+                    "NODE_TOKEN_SECRET": cluster.secrets.node_token,
+                    "CA_HASH_SECRET": cluster.secrets.ca_hash,
+                    "NODE_LABELS": " ".join(f"{key}={value}" for key, value in sorted(labels.items())),
+                    "NODE_TAINTS": " ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints),
+                    "SIGNAL_STACK": stack.stack_name,
+                    "SIGNAL_RESOURCE": logical_id,
+                }
+            ),
+        ).template
+        self.resource = scaling_group(
+            self,
+            "Resource",
+            template=template,
+            instance_types=shape.instance_types,
+            spot=shape.spot,
+            sizes=(min_size, desired_size, max_size),
+            subnet_ids=subnet_ids(vpc, vpc_subnets),
+            signals=True,
+        )
+        self.resource.override_logical_id(logical_id)
+        Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
+        self.resource.node.add_dependency(known.policy, *depends_on)
+        self.group_name = self.resource.ref

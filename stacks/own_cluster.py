@@ -1,0 +1,141 @@
+"""The control plane of a self-managed cluster, who may talk to it, and its names."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from constructs_lib.control_plane import Release, SnapshotPlace
+from constructs_lib.machine_files import BOOTSTRAP, MachineFile
+from constructs_lib.self_managed_cluster import SelfManagedCluster
+from constructs_lib.ssh_key import SshKey
+from stacks.cluster import tunnel_command
+from stacks.cluster_spec import ClusterSpec
+from stacks.distribution_lock import DistributionLock
+from stacks.people import BucketArns, People, grant_work
+
+SNAPSHOT_PREFIX = "cluster/snapshots"
+
+
+def release(spec: ClusterSpec) -> Release:
+    """What the machines run, as the lock says; SettingError, one sentence, where there is no lock or no file."""
+    place = spec.cluster.distribution
+    lock = DistributionLock.load(place.lock_path)
+    if "version" in spec.cluster.model_fields_set:
+        lock.check_version(spec.cluster.version, place.lock_path)
+    ours = [path for path in sorted(BOOTSTRAP.rglob("*")) if path.is_file() and path.suffix != ".md"]
+    return Release(
+        version=lock.version,
+        files=[
+            *(MachineFile(file.name, file.path, file.sha256) for file in lock.cached(place.files_path)),
+            *(MachineFile.small(path) for path in ours),
+        ],
+        images=lock.images,
+    )
+
+
+class OwnClusterStack(Stack):
+    """The self-managed cluster without nodes.
+
+    Attributes:
+        cluster: the cluster.
+        made_key_pair: name of the key pair that is made where SSH is asked for and none is named.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        spec: ClusterSpec,
+        release: Release,
+        key: kms.IKey,
+        node_volume_key: kms.IKey | None,
+        vpc: ec2.IVpc,
+        zone: route53.IHostedZone,
+        bucket: s3.IBucket,
+        people: People,
+        env: Environment,
+    ) -> None:
+        super().__init__(scope, id, env=env, description=f"{spec.name}: self-managed control plane")
+        settings = spec.cluster
+        # A plain name, not a reference: the nodes' stack comes after this one anyway, and needs no export of it.
+        self.made_key_pair = spec.name
+        ssh = settings.ssh
+        key_pair = SshKey(self, "KeyPair", existing=ssh.key_pair, name=self.made_key_pair) if ssh else None
+        granted = BucketArns(self, bucket)
+        subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
+        self.cluster = SelfManagedCluster(
+            self,
+            "Cluster",
+            vpc=vpc,
+            cluster_name=spec.name,
+            release=release,
+            snapshots=SnapshotPlace(
+                bucket_name=bucket.bucket_name,
+                bucket_arn=granted.bucket,
+                encryption_key=key,
+                prefix=SNAPSHOT_PREFIX,
+                schedule=settings.snapshots.schedule,
+                keep=settings.snapshots.keep,
+            ),
+            subnet=subnets[spec.network.zones.index(spec.control_plane_zone)],
+            private_address=spec.control_plane_address,
+            elastic_ip=settings.elastic_ip,
+            names=[zone.zone_name, f"api.{zone.zone_name}"],
+            api_from=settings.public_access_from,
+            ssh_from=ssh.allowed_from if ssh else (),
+            key_name=key_pair.name if key_pair else None,
+            jobs_namespace=spec.jobs.namespace,
+            pod_cidr=settings.pod_cidr,
+            service_cidr=settings.services,
+            instance_type=settings.instance_type,
+            volume_gib=settings.volume_gib,
+            volume_snapshot=settings.volume_snapshot,
+            encryption_key=key,
+            disk_key=node_volume_key,
+            removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
+        )
+        grant_work(self, spec, people, granted, key)
+        self._names(spec, zone)
+        self._outputs(spec, zone)
+        if key_pair and key_pair.private_key_parameter:
+            command = f"aws ssm get-parameter --region {spec.region} --name {key_pair.private_key_parameter} --with-decryption"
+            CfnOutput(self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text")
+
+    def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
+        # The tutorials give the zone's own name to the control plane, which an address may have and an EKS endpoint may not.
+        for id, name in (("Api", "api"), *(() if spec.zone.existing else (("Apex", ""),))):
+            route53.ARecord(
+                self,
+                id,
+                zone=zone,
+                record_name=name or zone.zone_name,
+                target=route53.RecordTarget.from_ip_addresses(self.cluster.address.private_address),
+                ttl=Duration.minutes(1),
+                comment="Kubernetes API",
+            )
+
+    def _outputs(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
+        cluster = self.cluster
+        kubeconfigs = cluster.secrets.kubeconfigs
+        CfnOutput(self, "ClusterName", value=cluster.cluster_name)
+        CfnOutput(self, "ClusterEndpoint", value=cluster.cluster_endpoint)
+        CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
+        CfnOutput(self, "ControlPlaneAddress", value=cluster.address.private_address)
+        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, cluster.address.private_address, 6443))
+        CfnOutput(self, "Region", value=self.region)
+        CfnOutput(self, "KubeconfigSecretArn", value=kubeconfigs["operator"])
+        CfnOutput(self, "TrainerKubeconfigSecretArn", value=kubeconfigs["trainer"])
+        CfnOutput(self, "ReaderKubeconfigSecretArn", value=kubeconfigs["reader"])
+        # The data job's pod has the node's role, not one of its own.
+        CfnOutput(self, "DataJobCredentials", value="instance-profile")
+        CfnOutput(self, "KubeconfigCommand", value=_secret_command(spec, kubeconfigs["operator"]))
+
+
+def _secret_command(spec: ClusterSpec, arn: str) -> str:
+    return f"aws secretsmanager get-secret-value --region {spec.region} --secret-id {arn} --query SecretString --output text"
