@@ -12,7 +12,8 @@ from paddle_node.contract import Variable
 
 from k8s_charts import names, network, own_program, placement, pod, variables
 from k8s_charts.outputs import ClusterOutputs
-from k8s_charts.spec import TrainingJob
+from k8s_charts.own_program import OwnProgram
+from k8s_charts.spec import DATA_ENDING, TrainingJob
 
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
@@ -33,7 +34,7 @@ def program(job: TrainingJob) -> str:
     return f"{place}/{job.program.folder}" if place else ""
 
 
-def _environment(job: TrainingJob, outputs: ClusterOutputs) -> list[k8s.EnvVar]:
+def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> list[k8s.EnvVar]:
     data = job.data
     if data is None:
         raise ValueError("a job without data has no data job")
@@ -49,7 +50,14 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs) -> list[k8s.EnvVar]:
         variables.plain(Variable.SHUFFLE_SEED, "" if data.shuffle_seed is None else data.shuffle_seed),
         variables.plain(Variable.PROGRAM_FROM, variables.literal(program(job))),
         variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
+        *([variables.plain(Variable.DATA_JOB, identity)] if identity else []),
+        *([variables.plain("AWS_REGION", outputs.region)] if _needs_region(outputs) else []),
     ]
+
+
+def _needs_region(outputs: ClusterOutputs) -> bool:
+    """The pod identity agent tells the region with the credentials; an instance's profile does not."""
+    return outputs.data_job_credentials == "instance-profile" and bool(outputs.region)
 
 
 def _retries(job: TrainingJob) -> dict[str, Any]:
@@ -71,18 +79,31 @@ class DataChart(Chart):
 
     job_name: str
     """The Job object's name."""
+    identity: str
+    """Hash of the Job's spec: the split says in its manifest whose it is, and trainers wait for that."""
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
-        super().__init__(scope, f"{job.name}-data")
-        labels = names.labels(job, "data")
+        super().__init__(scope, f"{job.name}{DATA_ENDING}")
         own = own_program.add(self, job, "data")
+        network.data(self, job, outputs)
+        self.identity = names.fingerprint(k8s.KubeJob.manifest(spec=self._spec(job, outputs, image, own, "")))
+        self.job_name = names.data_job(job, self.identity)
+        k8s.KubeJob(
+            self,
+            "Job",
+            metadata=k8s.ObjectMeta(name=self.job_name, namespace=job.namespace, labels=names.labels(job, "data")),
+            spec=self._spec(job, outputs, image, own, self.identity),
+        )
+
+    @staticmethod
+    def _spec(job: TrainingJob, outputs: ClusterOutputs, image: str, own: OwnProgram | None, identity: str) -> k8s.JobSpec:
         container = pod.container(
             job,
             name="data",
             image=image,
             command=[contract.DATA_ENTRY_POINT],
             arguments=(),
-            environment=_environment(job, outputs),
+            environment=_environment(job, outputs, identity),
             resources=job.data_resources,
             program=own,
         )
@@ -93,9 +114,10 @@ class DataChart(Chart):
             resources=job.data_resources,
             placement=placement.of(job, "data", gpus=False, spread=False),
             service_account=names.DATA_ACCOUNT,
+            claim=names.claim(job, outputs),
             program=own,
         )
-        spec = k8s.JobSpec(
+        return k8s.JobSpec(
             template=template,
             pod_failure_policy=pod.failure_policy("data"),
             # A replacement starts when its predecessor is gone: never two pods that write one shard.
@@ -104,6 +126,3 @@ class DataChart(Chart):
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
             **_retries(job),
         )
-        network.data(self, job)
-        self.job_name = names.immutable(job, f"{job.name}-data", k8s.KubeJob.manifest(spec=spec))
-        k8s.KubeJob(self, "Job", metadata=k8s.ObjectMeta(name=self.job_name, namespace=job.namespace, labels=labels), spec=spec)

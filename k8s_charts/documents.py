@@ -13,7 +13,6 @@ from cdk8s import App, Chart
 
 from k8s_charts import manifest_text
 from k8s_charts.data_job import DataChart
-from k8s_charts.device_plugin import DevicePluginChart
 from k8s_charts.namespace import NamespaceChart
 from k8s_charts.operator import OperatorChart
 from k8s_charts.outputs import ClusterOutputs
@@ -29,15 +28,13 @@ def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> N
     steps.append(NamespaceChart(app, job))
     if job.engine == "paddlejob" and job.operator.install_operator:
         steps.append(OperatorChart(app, job))
-    if job.gpus.device_plugin_image is not None:
-        steps.append(DevicePluginChart(app, job.gpus.device_plugin_image))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     data = DataChart(app, job, outputs, image) if job.splits else None
     if data is not None:
         steps.append(data)
     training = PaddleJobChart if job.engine == "paddlejob" else TrainingChart
-    steps.append(training(app, job, image, data_job=data.job_name if data is not None else None))
+    steps.append(training(app, job, outputs, image, data_job=data.identity if data is not None else None))
     for before, after in pairwise(steps):
         after.add_dependency(before)
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from k8s_charts.spec import HASH_LENGTH, TrainingJob
+from k8s_charts import volume_source
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import DATA_ENDING, HASH_LENGTH, TrainingJob
 
 Role = Literal["trainer", "data", "worker", "ps"]
 """trainer and data are pods of our Jobs; worker and ps are a PaddleJob's."""
@@ -33,17 +36,36 @@ def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
     return found if role is None else {**found, COMPONENT: role}
 
 
-def volume(job: TrainingJob) -> str:
+_TOKEN = re.compile(r"\$\{Token\[(.*?)(\.\d+)?\]\}")
+"""What a CDK app has in place of a value that only the deployment brings."""
+
+
+def volume(job: TrainingJob, outputs: ClusterOutputs) -> str:
     """A PersistentVolume has no namespace: the dot, which no label holds, keeps a-b/c and a/b-c apart."""
-    return f"{job.namespace}.{claim(job)}"
+    return f"{job.namespace}.{claim(job, outputs)}"
 
 
-def claim(job: TrainingJob) -> str:
-    """The claim on the job's volume: Kubernetes lets nobody change one, so another volume or size is another claim."""
+def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
+    """The claim on the job's volume.
+
+    Kubernetes lets nobody change a volume's source or a claim: another file system, access point or size is another
+    claim. An id that only the deployment brings cannot be hashed before it: it stands in the name itself.
+    """
     if job.volume.claim is not None:
         return job.volume.claim
+    if job.pin_names:
+        return job.name
     # Where the pods mount it is not the claim's affair.
-    return immutable(job, job.name, job.volume.model_dump(mode="json", exclude={"mount_path", "folder", "claim"}))
+    settings = job.volume.model_dump(mode="json", exclude={"mount_path", "folder", "claim"})
+    source = volume_source.of(job.volume, outputs)
+    late = [value for value in source.values() if _TOKEN.search(value)]
+    known = {key: value for key, value in source.items() if value not in late}
+    return "-".join([hashed(job.name, settings | known), *late])
+
+
+def data_job(job: TrainingJob, identity: str) -> str:
+    """The data-split Job of that identity."""
+    return f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{identity}"
 
 
 def service(job: TrainingJob) -> str:
@@ -56,10 +78,18 @@ def pod_list_account(job: TrainingJob) -> str:
     return f"{job.name}-pod-list"
 
 
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """A short hash of the content, the same for the same content.
+
+    A CDK app numbers its tokens in the order of their making: with the numbers, a change anywhere in the app would be one here.
+    """
+    text = _TOKEN.sub(r"\1", json.dumps(content, sort_keys=True, separators=(",", ":")))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
 def hashed(stem: str, content: Mapping[str, Any]) -> str:
     """`<stem>-<hash of the content>`: what is immutable gets a new name when it changes, and an equal one is the same object."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
+    return f"{stem}-{fingerprint(content)}"
 
 
 def immutable(job: TrainingJob, stem: str, template: Mapping[str, Any]) -> str:

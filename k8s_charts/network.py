@@ -12,10 +12,13 @@ from cdk8s_plus_33 import k8s
 from constructs import Construct
 
 from k8s_charts import names
+from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 POD_IDENTITY_AGENT = ("169.254.170.23/32", "fd00:ec2::23/128")
 """Link-local addresses of the EKS Pod Identity agent, which hands out the data job's AWS credentials on port 80."""
+INSTANCE_METADATA = ("169.254.169.254/32",)
+"""Where an EC2 instance hands out its profile's credentials, on clusters without that agent."""
 NODE_LOCAL_DNS = "169.254.20.10/32"
 """Where NodeLocal DNSCache listens on every node, in clusters that have it: their pods ask it instead of the DNS pods."""
 API_SERVER_PORTS = (443, 6443)
@@ -59,7 +62,8 @@ def _policy(
         spec=k8s.NetworkPolicySpec(
             pod_selector=k8s.LabelSelector(match_labels=names.labels(job, role)),
             policy_types=["Ingress", "Egress"],
-            ingress=list(ingress),
+            # Absent means none, with Ingress among the types; an API server drops an empty list and would see a change each time.
+            ingress=list(ingress) or None,
             egress=list(egress),
         ),
     )
@@ -86,9 +90,10 @@ def _source_ports(job: TrainingJob) -> list[int]:
     return list(dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])]))
 
 
-def data(scope: Construct, job: TrainingJob) -> None:
-    """The data job reaches its source over HTTPS (or as its address says) and the pod identity agent; nothing reaches it."""
-    agent = [k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr)) for cidr in POD_IDENTITY_AGENT]
+def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """The data job reaches its source over HTTPS (or as its address says) and its credentials; nothing reaches it."""
+    addresses = INSTANCE_METADATA if outputs.data_job_credentials == "instance-profile" else POD_IDENTITY_AGENT
+    credentials = [k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr)) for cidr in addresses]
     _policy(
         scope,
         job,
@@ -97,6 +102,6 @@ def data(scope: Construct, job: TrainingJob) -> None:
         egress=[
             to_names_service(),
             to_anywhere(*_source_ports(job)),
-            k8s.NetworkPolicyEgressRule(to=agent, ports=[_port(80)]),
+            k8s.NetworkPolicyEgressRule(to=credentials, ports=[_port(80)]),
         ],
     )

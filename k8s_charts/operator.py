@@ -52,7 +52,6 @@ class OperatorChart(Chart):
             spec=k8s.NetworkPolicySpec(
                 pod_selector=k8s.LabelSelector(match_labels=self._labels),
                 policy_types=["Ingress", "Egress"],
-                ingress=[],
                 egress=[network.to_names_service(), network.to_anywhere(*network.API_SERVER_PORTS)],
             ),
         )

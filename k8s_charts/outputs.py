@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, cast, get_args
 
 from k8s_charts.errors import JobError
+
+Credentials = Literal["pod-identity", "instance-profile"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,10 @@ class ClusterOutputs:
     access_point_id: str
     bucket_name: str
     file_system_dns_name: str
+    region: str = ""
+    """Empty: unknown."""
+    data_job_credentials: Credentials = "pod-identity"
+    """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the node's instance profile."""
     placeholders: bool = False
     """True where nothing was deployed: the manifests can be read and checked, not applied."""
 
@@ -39,19 +46,26 @@ class ClusterOutputs:
         if not isinstance(stacks, dict) or not all(isinstance(outputs, dict) for outputs in stacks.values()):
             raise JobError(f"{path} is no outputs file of cdk deploy: it has to map each stack to its outputs")
 
-        def value(key: str) -> str:
+        def value(key: str, default: str | None = None) -> str:
             found = {str(outputs[key]) for outputs in stacks.values() if key in outputs}
+            if not found and default is not None:
+                return default
             if not found:
                 raise JobError(f"{path} lacks the output {key}: deploy all stacks with `cdk deploy --all --outputs-file {path}`")
             if len(found) > 1:
                 raise JobError(f"{path} has {key} of {len(found)} clusters: keep the stacks of one cluster in it")
             return found.pop()
 
+        credentials = value("DataJobCredentials", "pod-identity")
+        if credentials not in get_args(Credentials):
+            raise JobError(f"{path} has DataJobCredentials {credentials}: {' or '.join(get_args(Credentials))} is allowed")
         return cls(
             file_system_id=value("FileSystemId"),
             access_point_id=value("AccessPointId"),
             bucket_name=value("BucketName"),
             file_system_dns_name=value("FileSystemDnsName"),
+            region=value("Region", ""),
+            data_job_credentials=cast("Credentials", credentials),
         )
 
     @classmethod

@@ -16,10 +16,12 @@ from paddle_node.contract import Variable
 
 from k8s_charts import custom_object, gang, names, network, own_program, paddle_job_definition, placement, pod, variables
 from k8s_charts.namespace import takes_the_node
+from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from k8s_charts.training_job import DATA_JOB_ANNOTATION
 
 CONTAINER = "paddle"
+DATA_JOB_ANNOTATION = "paddle-aws/data-job"
+"""Which data job a pod's shards come from: for people, since the pods run programs that know nothing of it."""
 
 
 def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
@@ -40,9 +42,11 @@ def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
 class PaddleJobChart(Chart):
     """PaddleJob, PodGroup where a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
 
-    def __init__(self, scope: Construct, job: TrainingJob, image: str, *, data_job: str | None = None) -> None:
+    def __init__(
+        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
+    ) -> None:
         super().__init__(scope, f"{job.name}-training")
-        self._job, self._image = job, image
+        self._job, self._outputs, self._image = job, outputs, image
         # With a data job the program comes to the volume; without one it is mounted in the pods themselves.
         self._program = None if job.splits else own_program.add(self, job, "worker")
         servers = job.parameter_servers or 0
@@ -59,7 +63,9 @@ class PaddleJobChart(Chart):
             "DisruptionBudget",
             metadata=k8s.ObjectMeta(name=job.name, namespace=job.namespace, labels=names.labels(job)),
             spec=k8s.PodDisruptionBudgetSpec(
-                min_available=k8s.IntOrString.from_number(members),
+                # All of them: nothing brings a PaddleJob's training back that has lost a pod, so a drain waits for its end.
+                # Elastic workers may come and go.
+                min_available=k8s.IntOrString.from_number(members if job.operator.elastic is None else members - 1),
                 selector=k8s.LabelSelector(
                     match_labels=names.labels(job),
                     match_expressions=[k8s.LabelSelectorRequirement(key=names.COMPONENT, operator="In", values=list(roles))],
@@ -114,6 +120,7 @@ class PaddleJobChart(Chart):
             resources=job.resources,
             placement=placement.of(job, role, gpus=gpus > 0, spread=True),
             service_account=names.TRAINER_ACCOUNT,
+            claim=names.claim(job, self._outputs),
             # Only the workers name Volcano: the operator takes the job's scheduler from them.
             scheduler=gang.scheduler(job) if role == "worker" else None,
             program=self._program,

@@ -36,6 +36,7 @@ def container(
     command: Sequence[str] | None,
     arguments: Sequence[str],
     environment: Sequence[k8s.EnvVar],
+    settings: str | None = None,
     resources: Resources,
     gpus: int = 0,
     working_dir: str | None = contract.HOME,
@@ -44,7 +45,10 @@ def container(
     startup_probe: k8s.Probe | None = None,
     liveness_probe: k8s.Probe | None = None,
 ) -> k8s.Container:
-    """The one container: no privilege, a read-only root file system, and the writable places mounted."""
+    """The one container: no privilege, a read-only root file system, and the writable places mounted.
+
+    `settings` names a ConfigMap whose keys become variables; those of `environment` go before them.
+    """
     mounts = [
         k8s.VolumeMount(name="home", mount_path=contract.HOME),
         k8s.VolumeMount(name="temporary", mount_path=TEMPORARY),
@@ -64,6 +68,7 @@ def container(
         args=list(arguments) or None,
         working_dir=working_dir,
         env=list(environment) or None,
+        env_from=[k8s.EnvFromSource(config_map_ref=k8s.ConfigMapEnvSource(name=settings))] if settings is not None else None,
         ports=list(ports) or None,
         resources=requirements(resources, gpus),
         volume_mounts=mounts,
@@ -89,6 +94,7 @@ def template(
     resources: Resources,
     placement: Placement,
     service_account: str,
+    claim: str,
     token: bool = False,
     subdomain: str | None = None,
     scheduler: str | None = None,
@@ -103,8 +109,8 @@ def template(
         k8s.Volume(name="temporary", empty_dir=k8s.EmptyDirVolumeSource(size_limit=scratch)),
     ]
     if job.volume.kind != "none":
-        claim = k8s.PersistentVolumeClaimVolumeSource(claim_name=names.claim(job))
-        volumes.insert(0, k8s.Volume(name="job", persistent_volume_claim=claim))
+        source = k8s.PersistentVolumeClaimVolumeSource(claim_name=claim)
+        volumes.insert(0, k8s.Volume(name="job", persistent_volume_claim=source))
     if isinstance(resources, TrainerResources):
         memory = k8s.EmptyDirVolumeSource(medium="Memory", size_limit=k8s.Quantity.from_string(resources.shared_memory))
         volumes.append(k8s.Volume(name="shared-memory", empty_dir=memory))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from k8s_charts.errors import JobError
@@ -31,10 +32,14 @@ def read(folder: Path) -> dict[str, str]:
             files[path.name] = path.read_bytes().decode()
         except (OSError, UnicodeDecodeError):
             raise JobError(f"program.path has the file {path}: only readable UTF-8 text can be in a ConfigMap") from None
-    # The copy is written by Go, which escapes these three as well.
-    size = len(json.dumps(files)) + 5 * sum(text.count(sign) for text in files.values() for sign in "<>&")
     if not files:
         raise JobError(f"program.path is {folder}: the folder is empty")
-    if size > LIMIT:
-        raise JobError(f"program.path is {folder}: its files have {size} bytes as JSON, {LIMIT} are allowed; use `from: image`")
+    if (found := size(files)) > LIMIT:
+        raise JobError(f"program.path is {folder}: its files have {found} bytes as JSON, {LIMIT} are allowed; use `from: image`")
     return files
+
+
+def size(data: Mapping[str, str]) -> int:
+    """Bytes of a ConfigMap's data as JSON."""
+    # kubectl's copy is written by Go, which escapes these three as well.
+    return len(json.dumps(dict(data))) + 5 * sum(text.count(sign) for text in data.values() for sign in "<>&")

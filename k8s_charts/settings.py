@@ -204,7 +204,7 @@ class TrainerResources(Resources):
 
 
 class Gpus(Settings):
-    """NVIDIA GPUs of each trainer. They need an image built for CUDA, and the device plugin on the nodes."""
+    """NVIDIA GPUs of each trainer. They need an image built for CUDA, and NVIDIA's device plugin in the cluster."""
 
     count: int = Field(default=0, ge=0, le=16, description="GPUs of each trainer pod.")
     node_selector: Labels = Field(
@@ -212,15 +212,9 @@ class Gpus(Settings):
     )
     parameter_servers: bool = Field(default=False, description="engine paddlejob: parameter servers get the same GPUs and nodes.")
 
-    device_plugin_image: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="Add NVIDIA's device plugin, this image (nvcr.io/nvidia/k8s-device-plugin:<release>), where it is missing.",
-    )
-
     @model_validator(mode="after")
     def _fields_need_a_gpu(self) -> Gpus:
-        given = [field for field in ("node_selector", "parameter_servers", "device_plugin_image") if getattr(self, field)]
+        given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
         if self.count == 0 and given:
             field = given[0]
             raise sentence(f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU")

@@ -35,8 +35,12 @@ from k8s_charts.value_types import LABEL_LENGTH, DnsLabel, ServiceName, Several,
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
+DATA_ENDING = "-data"
+"""What the data job's name has behind the job's."""
 SHARED_NAMESPACES = ("paddle", "default")
-_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+LONGEST_STRING = 131_071
+"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
+_VARIABLE = re.compile(r"(?!\.\.)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
 
 
 class TrainingJob(Settings):
@@ -172,11 +176,11 @@ class TrainingJob(Settings):
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
         splitters = self.data.splitters if self.data is not None else 1
         derived = {
-            "job": [f"{ending}-{self.trainers - 1}", f"-data{ending}-{splitters - 1}"],
+            "job": [f"{ending}-{self.trainers - 1}", f"{DATA_ENDING}{ending}-{splitters - 1}"],
             "paddlejob": [
                 # Whatever the number of pods: the kind's definition cannot know it, and leaves room for four digits.
                 "-worker-9999",
-                f"-data{ending}-{splitters - 1}",
+                f"{DATA_ENDING}{ending}-{splitters - 1}",
             ],
         }
         longest = max(derived[self.engine], key=len)
@@ -184,6 +188,11 @@ class TrainingJob(Settings):
             raise sentence(
                 f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
                 f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
+            )
+        if self.pin_names and self.name.endswith(DATA_ENDING):
+            raise sentence(
+                f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
+                f"choose a name that does not end in {DATA_ENDING}"
             )
         if self.namespace.startswith("kube-"):
             raise sentence(f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs")
@@ -277,10 +286,18 @@ class TrainingJob(Settings):
         for variable in self.environment:
             if not _VARIABLE.fullmatch(variable):
                 raise sentence(
-                    f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, no digit first"
+                    f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, "
+                    "no digit and no '..' first, at most 253"
                 )
             if variable in own:
                 raise sentence(f"environment has {variable}: the job sets it itself, from the setting of that meaning")
+        strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}
+        strings |= {f"arguments.{number}": argument for number, argument in enumerate(self.arguments)}
+        for setting, text in strings.items():
+            if (length := len(text.encode())) > LONGEST_STRING:
+                raise sentence(f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}")
+        if (size := program_files.size(self.environment)) > program_files.LIMIT:
+            raise sentence(f"environment has {size} bytes as JSON: {program_files.LIMIT} are allowed")
 
     def _check_placement(self) -> None:
         zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)

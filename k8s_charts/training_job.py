@@ -12,14 +12,9 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import gang, names, network, placement, pod, variables
+from k8s_charts import gang, names, network, placement, pod, training_settings, variables
+from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-
-DATA_JOB_ANNOTATION = "paddle-aws/data-job"
-"""Which data job a training pod's shards come from: new data or a new program make a new training Job as well."""
-GRACE_MARGIN = 5
-"""Seconds of the grace period that are left for the container to leave."""
-STAGE = f"{contract.HOME}/shard"
 
 
 def _pserver_ports(job: TrainingJob) -> dict[str, int]:
@@ -47,9 +42,8 @@ def _probe(*, period: int, failures: int) -> k8s.Probe:
     )
 
 
-def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
+def _environment(job: TrainingJob, data_job: str | None) -> list[k8s.EnvVar]:
     by_index = job.discovery == "index"
-    stage = job.data is not None and job.data.stage
     return [
         *variables.identity(job_name=job.name, namespace=job.namespace),
         variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
@@ -62,24 +56,21 @@ def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
         variables.plain(Variable.THREADS, job.threads),
         *([variables.plain(Variable.SERVICE, names.service(job))] if by_index else []),
         variables.plain(Variable.DISCOVERY, job.discovery),
-        variables.plain(Variable.RUNTIME, variables.literal(job.chosen_runtime)),
-        variables.plain(Variable.PASSES, job.passes),
-        variables.plain(Variable.KEEP_PASSES, job.keep_passes),
-        variables.plain(Variable.ATTEMPTS, job.limits.attempts),
         variables.plain(Variable.CONTROL_PORT, job.ports.control),
-        variables.plain(Variable.PEER_DEADLINE, job.limits.peer_deadline_seconds),
-        variables.plain(Variable.GRACE, job.limits.grace_period_seconds - GRACE_MARGIN),
-        variables.plain(Variable.STALL, job.limits.stall_seconds),
-        variables.plain(Variable.SEED, job.seed),
-        *([variables.plain(Variable.STAGE_TO, STAGE)] if stage else []),
-        *variables.users(job.environment.items()),
+        *([variables.plain(Variable.DATA_JOB, data_job)] if data_job is not None else []),
     ]
 
 
 class TrainingChart(Chart):
-    """Job, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery takes."""
+    """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery takes.
 
-    def __init__(self, scope: Construct, job: TrainingJob, image: str, *, data_job: str | None = None) -> None:
+    `data_job` is the identity of the data job whose shards the trainers wait for: new data or a new program make a new
+    training Job as well.
+    """
+
+    def __init__(
+        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
+    ) -> None:
         super().__init__(scope, f"{job.name}-training")
         self._job = job
         self._labels = names.labels(job, "trainer")
@@ -91,7 +82,7 @@ class TrainingChart(Chart):
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.to_anywhere(*network.API_SERVER_PORTS)])
         self._disruption_budget()
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
-        self._training(image, data_job)
+        self._training(outputs, image, data_job)
 
     def _metadata(self, name: str, labels: dict[str, str] | None = None) -> k8s.ObjectMeta:
         return k8s.ObjectMeta(name=name, namespace=self._job.namespace, labels={**self._labels, **(labels or {})})
@@ -130,14 +121,16 @@ class TrainingChart(Chart):
             "DisruptionBudget",
             metadata=self._metadata(self._job.name),
             spec=k8s.PodDisruptionBudgetSpec(
-                # Every pod holds a part of the parameters. An integer: Kubernetes takes no percentage for a Job's pods.
-                min_available=k8s.IntOrString.from_number(self._job.trainers),
+                # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
+                # All of them would hold every drain up until the job ends. An integer: Kubernetes takes no percentage for a
+                # Job's pods.
+                min_available=k8s.IntOrString.from_number(self._job.trainers - 1),
                 selector=k8s.LabelSelector(match_labels=self._labels),
                 unhealthy_pod_eviction_policy="AlwaysAllow",
             ),
         )
 
-    def _training(self, image: str, data_job: str | None) -> None:
+    def _training(self, outputs: ClusterOutputs, image: str, data_job: str | None) -> None:
         job = self._job
         by_index = job.discovery == "index"
         container = pod.container(
@@ -146,7 +139,8 @@ class TrainingChart(Chart):
             image=image,
             command=[variables.literal(part) for part in job.command] if job.command is not None else [contract.ENTRY_POINT],
             arguments=[variables.literal(argument) for argument in job.arguments],
-            environment=_environment(job),
+            environment=_environment(job, data_job),
+            settings=training_settings.add(self, job),
             resources=job.resources,
             gpus=job.gpus.count,
             ports=_container_ports(job),
@@ -164,7 +158,8 @@ class TrainingChart(Chart):
             token=not by_index,
             subdomain=names.service(job) if by_index else None,
             scheduler=gang.scheduler(job),
-            annotations={**({DATA_JOB_ANNOTATION: data_job} if data_job else {}), **gang.pod_annotations(job)},
+            claim=names.claim(job, outputs),
+            annotations=gang.pod_annotations(job),
         )
         spec = k8s.JobSpec(
             template=template,

@@ -8,7 +8,7 @@ from cdk8s import Chart
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 
-from k8s_charts import names
+from k8s_charts import names, volume_source
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.settings import TUTORIALS_MOUNT_OPTIONS, Volume
 from k8s_charts.spec import TrainingJob
@@ -16,18 +16,18 @@ from k8s_charts.spec import TrainingJob
 
 def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
     """What lies behind the PersistentVolume: fields of its spec."""
+    source = volume_source.of(volume, outputs)
     if volume.kind == "nfs":
         return {
-            "nfs": k8s.NfsVolumeSource(server=volume.server or outputs.file_system_dns_name, path=volume.path or "/"),
+            "nfs": k8s.NfsVolumeSource(server=source["server"], path=source["path"]),
             "mount_options": list(TUTORIALS_MOUNT_OPTIONS if volume.mount_options is None else volume.mount_options),
         }
     if volume.kind == "host-path":
         # Behind a claim, not in the pod: restricted pod security takes no hostPath volume in a pod.
-        return {"host_path": k8s.HostPathVolumeSource(path=str(volume.path), type="Directory")}
-    file_system = volume.file_system_id or outputs.file_system_id
-    access_point = volume.access_point_id or outputs.access_point_id
+        return {"host_path": k8s.HostPathVolumeSource(path=source["path"], type="Directory")}
+    handle = f"{source['file_system']}::{source['access_point']}"
     return {
-        "csi": k8s.CsiPersistentVolumeSource(driver="efs.csi.aws.com", volume_handle=f"{file_system}::{access_point}"),
+        "csi": k8s.CsiPersistentVolumeSource(driver="efs.csi.aws.com", volume_handle=handle),
         # TLS is the driver's default; said all the same, since the file system refuses anything else.
         "mount_options": list(("tls", "noresvport") if volume.mount_options is None else volume.mount_options),
     }
@@ -38,7 +38,7 @@ class VolumeChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         super().__init__(scope, f"{job.name}-volume")
-        volume = names.volume(job)
+        volume, claim = names.volume(job, outputs), names.claim(job, outputs)
         size = k8s.Quantity.from_string(job.volume.size)
         k8s.KubePersistentVolume(
             self,
@@ -53,7 +53,7 @@ class VolumeChart(Chart):
                 storage_class_name="",
                 volume_mode="Filesystem",
                 claim_ref=k8s.ObjectReference(
-                    api_version="v1", kind="PersistentVolumeClaim", name=names.claim(job), namespace=job.namespace
+                    api_version="v1", kind="PersistentVolumeClaim", name=claim, namespace=job.namespace
                 ),
                 **_source(job.volume, outputs),
             ),
@@ -61,7 +61,7 @@ class VolumeChart(Chart):
         k8s.KubePersistentVolumeClaim(
             self,
             "Claim",
-            metadata=k8s.ObjectMeta(name=names.claim(job), namespace=job.namespace, labels=names.labels(job)),
+            metadata=k8s.ObjectMeta(name=claim, namespace=job.namespace, labels=names.labels(job)),
             spec=k8s.PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteMany"],
                 storage_class_name="",

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from k8s_charts.documents import documents
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +82,41 @@ def test_a_change_of_the_data_is_a_new_training_job_too(made: Callable[..., Docu
 
 
 def test_pinned_names_stay_and_are_the_users_to_delete(made: Callable[..., Documents]) -> None:
+    def pinned(found: Documents) -> list[str]:
+        return [d["metadata"]["name"] for d in found if d["kind"] != "ConfigMap"]
+
     before, after = made(pin_names=True), made(pin_names=True, passes=20)
-    assert [d["metadata"]["name"] for d in before] == [d["metadata"]["name"] for d in after]
+    assert pinned(before) == pinned(after)
     assert list(refused(before, after)) == ["Job words"]
+
+
+@pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
+def test_a_replaced_file_system_or_access_point_is_another_claim(
+    volume: dict[str, Any], job: Callable[..., TrainingJob], outputs: ClusterOutputs, image: str
+) -> None:
+    replaced = replace(outputs, file_system_id="fs-0new", access_point_id="fsap-0new", file_system_dns_name="fs-0new.efs.x.y")
+    before, after = (documents(job(volume=volume), one, image) for one in (outputs, replaced))
+    assert list(refused(before, after)) == []
+    (claim,) = {d["metadata"]["name"] for d in after if d["kind"] == "PersistentVolumeClaim"}
+    assert claim not in {d["metadata"]["name"] for d in before}
+
+
+def test_trainers_wait_for_the_data_of_their_own_data_job(made: Callable[..., Documents]) -> None:
+    def named(found: Documents) -> list[str]:
+        jobs = [d["spec"]["template"]["spec"]["containers"][0]["env"] for d in found if d["kind"] == "Job"]
+        return [v["value"] for environment in jobs for v in environment if v["name"] == "PADDLE_NODE_DATA_JOB"]
+
+    before, after = named(made()), named(made(data={"source": "s3://corpus/other"}))
+    assert len(before) == len(after) == 2
+    assert len({*before}) == len({*after}) == 1
+    assert before != after
+    assert named(made(data={"prepared": True}, program={"from": "volume"})) == []
+
+
+def test_a_pinned_name_does_not_hide_that_the_data_is_other(made: Callable[..., Documents]) -> None:
+    def jobs(found: Documents) -> list[str]:
+        return [str(d["spec"]["template"]["spec"]["containers"][0]["env"]) for d in found if d["kind"] == "Job"]
+
+    before, after = jobs(made(pin_names=True)), jobs(made(pin_names=True, data={"source": "s3://corpus/other"}))
+    assert before[0] != after[0]
+    assert before[1] != after[1]

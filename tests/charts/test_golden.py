@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,13 @@ FILES = [PROJECT / "job.yaml", *(HERE / "jobs").glob("*.yaml"), *(PROJECT / "exa
 CASES = {path.stem: path for path in sorted(FILES)}
 
 
+OTHER_OUTPUTS = {"instance-profile": {"data_job_credentials": "instance-profile", "region": "eu-central-1"}}
+"""What a cluster's outputs say that differs from the other cases'."""
+
+
 def _manifests(path: Path, outputs: ClusterOutputs, image: str, folder: Path) -> str:
     job = TrainingJob.load(path)
+    outputs = replace(outputs, **OTHER_OUTPUTS.get(path.stem, {}))
     files = write(job, outputs, job.image or image, folder)
     return "".join(f"# {file.name}\n{file.read_text()}" for file in files)
 

@@ -40,18 +40,26 @@ def expand(value: str, environment: dict[str, str]) -> str:
     )  # fmt: skip
 
 
+def documents(folder: Path, kind: str) -> list[dict[str, Any]]:
+    found = [d for path in sorted(folder.iterdir()) for d in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+    return [document for document in found if document["kind"] == kind]
+
+
 def container(folder: Path, component: str) -> dict[str, Any]:
-    for path in sorted(folder.iterdir()):
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            if document["kind"] == "Job" and document["metadata"]["labels"]["app.kubernetes.io/component"] == component:
-                found: dict[str, Any] = document["spec"]["template"]["spec"]["containers"][0]
-                return found
-    raise AssertionError(f"no Job of {component}")
+    """The container of the Job of a component, with what its ConfigMaps say as `settings`."""
+    label = "app.kubernetes.io/component"
+    (job,) = [d for d in documents(folder, "Job") if d["metadata"]["labels"][label] == component]
+    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    named = {source["configMapRef"]["name"] for source in found.get("envFrom", [])}
+    maps = [d["data"] for d in documents(folder, "ConfigMap") if d["metadata"]["name"] in named]
+    assert len(maps) == len(named)
+    return {**found, "settings": {name: value for data in maps for name, value in data.items()}}
 
 
 def environment(found: dict[str, Any]) -> dict[str, str]:
-    """The variables as the kubelet makes them: each value may refer to the ones before it."""
-    made: dict[str, str] = {}
+    """The variables as the kubelet makes them: a ConfigMap's as they are, then each value may refer to the ones before it."""
+    made: dict[str, str] = dict(found["settings"])
+    assert all(isinstance(value, str) for value in made.values())
     for variable in found["env"]:
         if "value" in variable:
             assert isinstance(variable["value"], str), f"{variable['name']} is no text in YAML"

@@ -45,8 +45,8 @@ def shipped(passes: int) -> list[dict]:
             for entry in document["spec"]["template"]["spec"]["containers"][0]["env"]:
                 if entry["name"] == "DATA_SOURCE":
                     entry["value"] = "/home/jobpath/sample.tsv"
-                if entry["name"] == "PADDLE_NODE_PASSES":
-                    entry["value"] = str(passes)
+        if document["kind"] == "ConfigMap":
+            document["data"]["PADDLE_NODE_PASSES"] = str(passes)
     return documents
 
 

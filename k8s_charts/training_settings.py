@@ -1,0 +1,45 @@
+"""How to train: the job's own settings and the user's variables, in an immutable ConfigMap whose name carries its hash.
+
+What says who a pod is and how it finds its peers and its data stays in the pod's own `env`, where the tutorials have it.
+The kubelet hands a ConfigMap's values on as they are: nothing in them is expanded, so nothing has to be escaped.
+"""
+
+from __future__ import annotations
+
+from cdk8s_plus_33 import k8s
+from constructs import Construct
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+from k8s_charts import names
+from k8s_charts.spec import TrainingJob
+
+GRACE_MARGIN = 5
+"""Seconds of the grace period that are left for the container to leave."""
+STAGE = f"{contract.HOME}/shard"
+
+
+def values(job: TrainingJob) -> dict[str, str]:
+    """The ConfigMap's data."""
+    found: dict[Variable, object] = {
+        Variable.RUNTIME: job.chosen_runtime,
+        Variable.PASSES: job.passes,
+        Variable.KEEP_PASSES: job.keep_passes,
+        Variable.ATTEMPTS: job.limits.attempts,
+        Variable.PEER_DEADLINE: job.limits.peer_deadline_seconds,
+        Variable.GRACE: job.limits.grace_period_seconds - GRACE_MARGIN,
+        Variable.STALL: job.limits.stall_seconds,
+        Variable.SEED: job.seed,
+    }
+    if job.data is not None and job.data.stage:
+        found[Variable.STAGE_TO] = STAGE
+    return {**{str(name): str(value) for name, value in found.items()}, **job.environment}
+
+
+def add(scope: Construct, job: TrainingJob) -> str:
+    """Adds the ConfigMap; returns its name. A changed setting is another ConfigMap, and so another Job: none changes in a run."""
+    data = values(job)
+    name = names.hashed(f"{job.name}-settings", data)
+    metadata = k8s.ObjectMeta(name=name, namespace=job.namespace, labels=names.labels(job, "trainer"))
+    k8s.KubeConfigMap(scope, "Settings", metadata=metadata, immutable=True, data=data)
+    return name
