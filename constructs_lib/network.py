@@ -6,7 +6,7 @@ no public address unless a NAT gateway needs one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
@@ -14,6 +14,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.dhcp_options import DhcpOptions
 from constructs_lib.flow_logs import FlowLogs
 from constructs_lib.service_endpoints import ServiceEndpoints
 
@@ -27,8 +28,9 @@ class TrainingNetwork(Construct):
         availability_zones: names of zones, such as us-west-2a.
         cidr: address range, /16 to /24.
         nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
-
         interface_endpoints: AWS's services by private addresses; needed where nat_gateways is 0.
+        endpoint_services: which of them; None: those of an EKS cluster.
+        domain_name: DHCP options of the VPC's own, with this domain name; None: the account's default ones.
         flow_log_days: how long records of the traffic are kept; 0: none are written.
         encryption_key: KMS key of those records; None: AWS's own.
 
@@ -46,6 +48,8 @@ class TrainingNetwork(Construct):
         cidr: str = "10.0.0.0/16",
         nat_gateways: int = 1,
         interface_endpoints: bool = False,
+        endpoint_services: Mapping[str, ec2.InterfaceVpcEndpointAwsService] | None = None,
+        domain_name: str | None = None,
         flow_log_days: int = 30,
         encryption_key: kms.IKey | None = None,
     ) -> None:
@@ -92,6 +96,15 @@ class TrainingNetwork(Construct):
         for subnet in (*self.vpc.private_subnets, *self.vpc.isolated_subnets):
             Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
         if interface_endpoints:
-            ServiceEndpoints(self, "Endpoints", vpc=self.vpc, vpc_subnets=self.private_subnets, client_cidr=cidr)
+            ServiceEndpoints(
+                self,
+                "Endpoints",
+                vpc=self.vpc,
+                vpc_subnets=self.private_subnets,
+                client_cidr=cidr,
+                services=endpoint_services,
+            )
+        if domain_name:
+            DhcpOptions(self, "DhcpOptions", vpc=self.vpc, domain_name=domain_name)
         if flow_log_days:
             FlowLogs(self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key)

@@ -6,6 +6,8 @@ port 443 alone. Container images must then come from ECR (docs/aws.md says which
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jsii
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
@@ -28,6 +30,13 @@ SERVICES = {
 }
 """What EKS's documents on private clusters ask for, and what the EFS driver, Session Manager and CloudWatch's agent call."""
 
+SELF_MANAGED_SERVICES = {
+    **{name: service for name, service in SERVICES.items() if name not in ("Eks", "EksAuth", "Monitoring")},
+    "CloudFormation": _SERVICE.CLOUDFORMATION,
+    "Secrets": _SERVICE.SECRETS_MANAGER,
+}
+"""What the machines of a self-managed cluster call: secrets, and the signal that they are ready."""
+
 
 @jsii.implements(ec2.IConnectable)
 class ServiceEndpoints(Construct):
@@ -39,6 +48,7 @@ class ServiceEndpoints(Construct):
         vpc: where.
         vpc_subnets: one interface is made in each zone of these; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.
+        services: id: service; None: those of an EKS cluster (`SERVICES`).
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class ServiceEndpoints(Construct):
         vpc: ec2.IVpc,
         vpc_subnets: ec2.SubnetSelection | None = None,
         client_cidr: str | None = None,
+        services: Mapping[str, ec2.InterfaceVpcEndpointAwsService] | None = None,
     ) -> None:
         super().__init__(scope, id)
         group = ec2.SecurityGroup(
@@ -56,7 +67,7 @@ class ServiceEndpoints(Construct):
         )
         group.add_ingress_rule(ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from within the VPC")
         self._connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(443))
-        for name, service in SERVICES.items():
+        for name, service in (services or SERVICES).items():
             ec2.InterfaceVpcEndpoint(
                 self,
                 name,

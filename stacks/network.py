@@ -10,7 +10,7 @@ from constructs import Construct
 
 from constructs_lib.flow_logs import FlowLogs
 from constructs_lib.network import TrainingNetwork
-from constructs_lib.service_endpoints import ServiceEndpoints
+from constructs_lib.service_endpoints import SELF_MANAGED_SERVICES, ServiceEndpoints
 from stacks.cluster_spec import ClusterSpec
 from stacks.network_settings import ExistingVpc
 
@@ -26,11 +26,13 @@ class NetworkStack(Stack):
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey, env: Environment) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: network")
         settings = spec.network
+        own = spec.cluster.self_managed
+        services = SELF_MANAGED_SERVICES if own else None
         self.vpc: ec2.IVpc
         if settings.existing:
             self.vpc = self._existing(settings.existing)
             if settings.interface_endpoints:
-                ServiceEndpoints(self, "Endpoints", vpc=self.vpc)
+                ServiceEndpoints(self, "Endpoints", vpc=self.vpc, services=services)
             if settings.flow_log_days:
                 FlowLogs(self, "FlowLogs", vpc=self.vpc, days=settings.flow_log_days, encryption_key=key)
         else:
@@ -41,6 +43,9 @@ class NetworkStack(Stack):
                 cidr=settings.cidr,
                 nat_gateways=settings.nat_gateways,
                 interface_endpoints=settings.interface_endpoints,
+                endpoint_services=services,
+                # EC2's own names of machines, said instead of assumed: the kubelet's certificates carry them.
+                domain_name=_domain(spec.region) if own else None,
                 flow_log_days=settings.flow_log_days,
                 encryption_key=key,
             ).vpc
@@ -75,3 +80,8 @@ class NetworkStack(Stack):
             # Routes of somebody else's subnets are never read, and never changed.
             Annotations.of(subnet).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are")
         return vpc
+
+
+def _domain(region: str) -> str:
+    """The domain of EC2's private names (VPC user guide, DNS attributes)."""
+    return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"

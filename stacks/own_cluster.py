@@ -134,8 +134,5 @@ class OwnClusterStack(Stack):
         CfnOutput(self, "ReaderKubeconfigSecretArn", value=kubeconfigs["reader"])
         # The data job's pod has the node's role, not one of its own.
         CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        CfnOutput(self, "KubeconfigCommand", value=_secret_command(spec, kubeconfigs["operator"]))
-
-
-def _secret_command(spec: ClusterSpec, arn: str) -> str:
-    return f"aws secretsmanager get-secret-value --region {spec.region} --secret-id {arn} --query SecretString --output text"
+        # By name it finds the team's own secret; the raw command would print it.
+        CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")

@@ -38,8 +38,8 @@ class People(Construct):
             self, "OperatorPolicy", *self._operator_statements(key), description=f"Operates {spec.name}"
         )
 
-        for reason, resource in self._stars.items():
-            acknowledge(self.operator_policy, reason, *wildcards(self, resource))
+        for reason, resources in self._stars.items():
+            acknowledge(self.operator_policy, reason, *wildcards(self, *resources))
 
     def _operator_statements(self, key: kms.IKey) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
@@ -48,12 +48,21 @@ class People(Construct):
             service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost"
         )
         instances = stack.format_arn(service="ec2", resource="instance", resource_name="*")
+        # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
+        own = stack.format_arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
+        shell = [iam.PolicyStatement(sid="Shell", actions=["ssm:StartSession"], resources=[own])]
+        shell = shell if self._spec.cluster.self_managed else []
         roles = stack.format_arn(service="iam", region="", resource="role", resource_name="cdk-*")
+        sessions = [
+            stack.format_arn(service="ssm", resource="session", resource_name=f"${{aws:{name}}}-*")
+            for name in ("userid", "username")
+        ]
         self._stars = {
-            "the stacks of this one cluster, by its name": stacks,
-            "the roles that `cdk bootstrap` made": roles,
-            "machines that carry this cluster's tag, by condition": instances,
-            "EC2's Describe takes no resource": "*",
+            "sessions that one has begun oneself": sessions,
+            "the stacks of this one cluster, by its name": [stacks],
+            "the roles that `cdk bootstrap` made": [roles],
+            "machines that carry this cluster's tag, by condition": [instances],
+            "EC2's Describe takes no resource": ["*"],
         }
         return [
             # The two statements of the 2016 documents, on this cluster alone.
@@ -76,20 +85,31 @@ class People(Construct):
                 actions=["sts:AssumeRole"],
                 resources=[roles],
             ),
-            *cluster_address(self, self._spec),
+            *kubeconfig(self, self._spec, "operator"),
             iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session]),
+            *shell,
             iam.PolicyStatement(
                 sid="TunnelThroughNodes",
                 actions=["ssm:StartSession"],
                 resources=[instances],
                 conditions={"StringEquals": {"ssm:resourceTag/cluster": self._spec.name}},
             ),
+            iam.PolicyStatement(sid="EndTunnel", actions=["ssm:TerminateSession"], resources=sessions),
             iam.PolicyStatement(sid="FindNodes", actions=["ec2:DescribeInstances"], resources=["*"]),
         ]
 
 
-def cluster_address(scope: Construct, spec: ClusterSpec) -> list[iam.PolicyStatement]:
-    """What `aws eks update-kubeconfig` asks for."""
+def kubeconfig(scope: Construct, spec: ClusterSpec, team: str) -> list[iam.PolicyStatement]:
+    """What it takes to get into the cluster: EKS asks for its address, a self-managed one has a secret for each team."""
+    if spec.cluster.self_managed:
+        # Six characters that Secrets Manager makes up end each ARN.
+        arn = Stack.of(scope).format_arn(
+            service="secretsmanager",
+            resource="secret",
+            resource_name=f"{spec.name}/kubeconfig/{team}-??????",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        return [iam.PolicyStatement(sid="Kubeconfig", actions=["secretsmanager:GetSecretValue"], resources=[arn])]
     arn = Stack.of(scope).format_arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
     return [iam.PolicyStatement(sid="ClusterAddress", actions=["eks:DescribeCluster"], resources=[arn])]
 
@@ -101,8 +121,7 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
         stack.format_arn(service="logs", resource="log-group", resource_name=f"{group}*", arn_format=colon)
         for group in (f"/aws/containerinsights/{spec.cluster_name}/", f"/aws/eks/{spec.cluster_name}/")
     ]
-    look = [
-        *cluster_address(scope, spec),
+    reading = [
         iam.PolicyStatement(
             sid="Logs",
             actions=["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents", "logs:StartQuery"],
@@ -110,15 +129,26 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
         ),
         # Answers of queries that somebody may start are not resources of their own.
         iam.PolicyStatement(sid="LogAnswers", actions=["logs:GetQueryResults", "logs:StopQuery"], resources=["*"]),
-        iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
-        iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
-        iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
     ]
-    reader = people.reader.allow(scope, "ReaderPolicy", *look, description=f"Looks at {spec.name}")
+    if spec.cluster.self_managed:
+        # No logs of it go to CloudWatch; snapshots of etcd hold every secret of the cluster, and are in the same bucket.
+        deny, snapshots = iam.Effect.DENY, f"{bucket.bucket}/cluster/*"
+        reading = [iam.PolicyStatement(sid="NoSnapshots", effect=deny, actions=["s3:GetObject*"], resources=[snapshots])]
+
+    def look(team: str) -> list[iam.PolicyStatement]:
+        return [
+            *kubeconfig(scope, spec, team),
+            *reading,
+            iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
+            iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
+            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
+        ]
+
+    reader = people.reader.allow(scope, "ReaderPolicy", *look("reader"), description=f"Looks at {spec.name}")
     trainer = people.trainer.allow(
         scope,
         "TrainerPolicy",
-        *look,
+        *look("trainer"),
         iam.PolicyStatement(
             sid="UploadData",
             actions=["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
@@ -129,8 +159,9 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
     )
     for policy in (reader, trainer):
         acknowledge(policy, "all objects of this one bucket", *wildcards(scope, bucket.objects))
-        acknowledge(policy, "all groups of logs of this one cluster", *wildcards(scope, *logs))
-        acknowledge(policy, "answers of log queries are not resources of their own", *wildcards(scope, "*"))
+        if not spec.cluster.self_managed:
+            acknowledge(policy, "all groups of logs of this one cluster", *wildcards(scope, *logs))
+            acknowledge(policy, "answers of log queries are not resources of their own", *wildcards(scope, "*"))
     acknowledge(trainer, "all that is uploaded below sources/", *wildcards(scope, bucket.sources))
 
 

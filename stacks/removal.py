@@ -27,5 +27,7 @@ def fate(spec: ClusterSpec) -> str:
     listed = ", ".join(ours[:-1]) + f" and {ours[-1]}" if len(ours) > 1 else ours[0]
     backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
     if spec.retain:
+        if spec.cluster.self_managed:
+            listed = f"{', '.join(ours)} and a snapshot of the control plane's state" if ours else "a snapshot of its state"
         return f"{spec.name}: retain is true: a destroy keeps {listed}, with all they hold; everything else goes"
     return f"{spec.name}: retain is false: a destroy deletes everything, {listed} with all they hold{backups}"

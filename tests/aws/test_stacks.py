@@ -64,6 +64,9 @@ UNTAGGED = {
     *("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress", "AWS::EFS::MountTarget", "AWS::S3::BucketPolicy"),
     *("AWS::IAM::ManagedPolicy", "AWS::IAM::Group", "AWS::IAM::InstanceProfile", "AWS::Route53::RecordSet"),
     *("AWS::SNS::Subscription", "AWS::SNS::TopicPolicy", "AWS::CloudWatch::Dashboard", "AWS::Budgets::Budget"),
+    *("AWS::EC2::EIPAssociation", "AWS::EC2::VPCDHCPOptionsAssociation"),
+    # A change of its tags would make a new pair under a name that is taken (constructs_lib/ssh_key.py).
+    "AWS::EC2::KeyPair",
     *("Custom::EmptyBucket", "AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle"),
 }
 

@@ -106,7 +106,7 @@ def test_the_file_system_opens_2049_to_its_client_group_alone(each_variant: Any)
 
 
 def test_every_node_carries_the_client_group(each_variant: Any) -> None:
-    templates = each_variant.resources("AWS::EC2::LaunchTemplate")
+    templates = each_variant.resources("AWS::EC2::LaunchTemplate", "nodes")
     assert len(templates) == len(each_variant.spec.nodes)
     for template in templates:
         data = template["LaunchTemplateData"]
