@@ -65,7 +65,10 @@ def statements(spec: ClusterSpec) -> Iterator[Statement]:
     yield from _network(spec)
     yield from _storage(spec)
     yield from _people_and_roles(spec)
-    yield from _cluster(spec)
+    if spec.cluster.self_managed:
+        yield from _own_control_plane(spec)
+    else:
+        yield from _cluster(spec)
     yield from _nodes(spec)
     yield from _watch(spec)
 
@@ -89,9 +92,9 @@ def size(document: dict[str, Any]) -> int:
     return len(json.dumps(document, separators=(",", ":")))
 
 
-def table(spec: ClusterSpec) -> str:
-    """The statements and their reasons, for docs/deployment-policy.md."""
-    rows = [f"| `{each.sid}` | {each.why} |" for each in statements(spec)]
+def table(*specs: ClusterSpec) -> str:
+    """The statements of all of `specs` and their reasons, for docs/deployment-policy.md."""
+    rows = {f"| `{each.sid}` | {each.why} |": None for spec in specs for each in statements(spec)}
     return "\n".join(["| statement | why it is needed |", "|---|---|", *rows])
 
 
@@ -109,6 +112,7 @@ def _partition(spec: ClusterSpec) -> str:
 
 
 def _look(spec: ClusterSpec) -> Iterator[Statement]:
+    own = spec.cluster.self_managed
     yield Statement(
         "Look",
         "CloudFormation looks at what is there before and after each change; nothing here reads data",
@@ -125,8 +129,7 @@ def _look(spec: ClusterSpec) -> Iterator[Statement]:
             "ecr:GetLifecyclePolicy",
             "ecr:GetRepositoryPolicy",
             "ecr:ListTagsForResource",
-            "eks:Describe*",
-            "eks:List*",
+            *(() if own else ("eks:Describe*", "eks:List*")),
             "elasticfilesystem:Describe*",
             "elasticfilesystem:ListTagsForResource",
             "iam:Get*",
@@ -153,18 +156,20 @@ def _look(spec: ClusterSpec) -> Iterator[Statement]:
             "s3:GetReplicationConfiguration",
             "s3:ListBucket",
             "s3:ListTagsForResource",
+            *(("secretsmanager:DescribeSecret", "secretsmanager:GetRandomPassword") if own else ()),
             "sns:Get*",
             "sns:List*",
             "ssm:ListTagsForResource",
         ),
     )
+    images = "ami-amazon-linux-latest" if own else "eks"
     yield Statement(
         "Parameters",
         "templates name the version of the bootstrap, and the parameter of a self-managed node's image",
         ("ssm:GetParameters",),
-        (_arn(spec, "ssm", "parameter/cdk-bootstrap/*"), _arn(spec, "ssm", "parameter/aws/service/eks/*", account=False)),
+        (_arn(spec, "ssm", "parameter/cdk-bootstrap/*"), _arn(spec, "ssm", f"parameter/aws/service/{images}/*", account=False)),
     )
-    if not spec.cluster.existing:
+    if not (spec.cluster.existing or own):
         yield Statement(
             "Marker",
             "the CDK leaves a marker in the stack of a cluster",
@@ -202,6 +207,13 @@ def _network(spec: ClusterSpec) -> Iterator[Statement]:
             ),
             ec2("route-table", "subnet", "vpc"),
         )
+        if spec.cluster.self_managed:
+            yield Statement(
+                "DhcpOptions",
+                "a self-managed cluster's VPC has DHCP options of its own",
+                ("ec2:AssociateDhcpOptions", "ec2:CreateDhcpOptions", "ec2:DeleteDhcpOptions"),
+                ec2("dhcp-options", "vpc"),
+            )
         if spec.network.nat_gateways:
             yield Statement(
                 "WayOut",
@@ -306,11 +318,15 @@ def _storage(spec: ClusterSpec) -> Iterator[Statement]:
             (*keys, _arn(spec, "kms", f"alias/{spec.name}")),
         )
     sealing = ["kms:RetireGrant"]
-    sealing += ["kms:GenerateDataKeyWithoutPlaintext"] if not spec.file_system.existing else []
-    sealing += ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"] if _emptier(spec) else []
+    own = spec.cluster.self_managed
+    sealing += ["kms:GenerateDataKeyWithoutPlaintext"] if own or not spec.file_system.existing else []
+    sealing += ["kms:Encrypt"] if _emptier(spec) else []
+    # A function's variables, and a secret's value.
+    sealing += ["kms:Decrypt", "kms:GenerateDataKey"] if own or _emptier(spec) else []
+    sealing += ["kms:ReEncryptFrom", "kms:ReEncryptTo"] if spec.cluster.volume_snapshot else []
     yield Statement(
         "SealWithKey",
-        "services seal file system, images and functions with the key, in the name of whoever makes them",
+        "services seal data, images, functions, secrets and state with the key, in the name of whoever makes them",
         tuple(sorted(sealing)),
         keys,
     )
@@ -352,7 +368,7 @@ def _storage(spec: ClusterSpec) -> Iterator[Statement]:
     )
     yield Statement(
         "MountTargetInterfaces",
-        "EFS makes a mount target's network interface in the name of whoever makes the target",
+        "EFS makes a mount target's interface in the name of whoever makes the target; a self-managed control plane has one",
         ("ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute"),
         tuple(_arn(spec, "ec2", f"{kind}/*") for kind in ("network-interface", "security-group", "subnet")),
     )
@@ -407,7 +423,7 @@ def _storage(spec: ClusterSpec) -> Iterator[Statement]:
         ),
         (_arn(spec, "ecr", f"repository/{spec.name}/*"),),
     )
-    names = [f"{spec.name}-*", f"/aws/eks/{spec.cluster_name}/*"]
+    names = [f"{spec.name}-*", *([] if spec.cluster.self_managed else [f"/aws/eks/{spec.cluster_name}/*"])]
     if spec.logs.days:
         names.append(f"/aws/containerinsights/{spec.cluster_name}/*")
     yield Statement(
@@ -430,7 +446,9 @@ def _people_and_roles(spec: ClusterSpec) -> Iterator[Statement]:
     def iam(kind: str) -> str:
         return _arn(spec, "iam", f"{kind}/{spec.name}-*", region=False)
 
-    attachable = [iam("policy"), *(f"arn:{_partition(spec)}:iam::aws:policy/{name}" for name in AWS_POLICIES)]
+    own = spec.cluster.self_managed
+    theirs = ("AmazonEC2ContainerRegistryPullOnly",) if own else AWS_POLICIES
+    attachable = [iam("policy"), *(f"arn:{_partition(spec)}:iam::aws:policy/{name}" for name in theirs)]
     yield Statement(
         "Roles",
         "roles of cluster, nodes, pods and people, by this cluster's name",
@@ -459,7 +477,7 @@ def _people_and_roles(spec: ClusterSpec) -> Iterator[Statement]:
         {"ArnLike": {"iam:PolicyARN": attachable}},
     )
     yield Statement("Groups", "the people's groups", ("iam:CreateGroup", "iam:DeleteGroup"), (iam("group"),))
-    services = ["eks.amazonaws.com", "pods.eks.amazonaws.com", "ec2.amazonaws.com"]
+    services = ["ec2.amazonaws.com", *([] if own else ["eks.amazonaws.com", "pods.eks.amazonaws.com"])]
     services += ["vpc-flow-logs.amazonaws.com"] if spec.network.flow_log_days else []
     services += ["lambda.amazonaws.com"] if _emptier(spec) else []
     yield Statement(
@@ -469,8 +487,8 @@ def _people_and_roles(spec: ClusterSpec) -> Iterator[Statement]:
         (iam("role"),),
         {"StringEquals": {"iam:PassedToService": services}},
     )
-    linked = ["eks.amazonaws.com", "eks-nodegroup.amazonaws.com", "autoscaling.amazonaws.com"]
-    linked += ["elasticfilesystem.amazonaws.com", "spot.amazonaws.com"]
+    linked = ["autoscaling.amazonaws.com", "elasticfilesystem.amazonaws.com", "spot.amazonaws.com"]
+    linked += [] if own else ["eks.amazonaws.com", "eks-nodegroup.amazonaws.com"]
     yield Statement(
         "ServicesOwnRoles",
         "in an account that never had a cluster, services make their own roles with their first resource",
@@ -539,6 +557,48 @@ def _cluster(spec: ClusterSpec) -> Iterator[Statement]:
         )
 
 
+def _own_control_plane(spec: ClusterSpec) -> Iterator[Statement]:
+    settings = spec.cluster
+    if settings.elastic_ip:
+        # With a NAT gateway of ours, WayOut allocates addresses already.
+        new = () if spec.network.nat_gateways and not spec.network.existing else ("ec2:AllocateAddress", "ec2:ReleaseAddress")
+        yield Statement(
+            "PublicAddress",
+            "the control plane's Elastic IP, on its network interface",
+            ("ec2:AssociateAddress", *(("ec2:DisassociateAddress",) if new else ()), *new),
+            (_arn(spec, "ec2", "elastic-ip/*"), _arn(spec, "ec2", "network-interface/*")),
+        )
+    # What is left at the end; CloudFormation also takes one where a template says Snapshot.
+    snapshot = ("ec2:CreateSnapshot",) if spec.retain else ()
+    began = (f"arn:{_partition(spec)}:ec2:{spec.region}::snapshot/*",) if spec.retain or settings.volume_snapshot else ()
+    yield Statement(
+        "StateVolume",
+        "the volume of the control plane's state, and with `retain: true` a snapshot of it at the end",
+        ("ec2:CreateVolume", "ec2:DeleteVolume", "ec2:ModifyVolume", *snapshot),
+        (_arn(spec, "ec2", "volume/*"), *began),
+    )
+    yield Statement(
+        "Secrets",
+        "join tokens, CA hash and kubeconfigs, by this cluster's name",
+        (
+            "secretsmanager:CreateSecret",
+            "secretsmanager:DeleteSecret",
+            "secretsmanager:GetSecretValue",
+            "secretsmanager:TagResource",
+            "secretsmanager:UntagResource",
+            "secretsmanager:UpdateSecret",
+        ),
+        (_arn(spec, "secretsmanager", f"secret:{spec.name}/*"),),
+    )
+    if settings.ssh and not settings.ssh.key_pair:
+        yield Statement(
+            "KeyPair",
+            "the SSH key pair that is made, whose private key EC2 puts into Parameter Store",
+            ("ec2:CreateKeyPair", "ec2:DeleteKeyPair", "ssm:DeleteParameter", "ssm:PutParameter"),
+            (_arn(spec, "ec2", f"key-pair/{spec.name}"), _arn(spec, "ssm", "parameter/ec2/keypair/*")),
+        )
+
+
 def _nodes(spec: ClusterSpec) -> Iterator[Statement]:
     templates = (_arn(spec, "ec2", "launch-template/*"),)
     yield Statement(
@@ -571,7 +631,7 @@ def _nodes(spec: ClusterSpec) -> Iterator[Statement]:
             _arn(spec, "ec2", "image/*", account=False),
         ),
     )
-    if any(group.kind == "managed" for group in spec.nodes.values()):
+    if len(spec.own_groups) < len(spec.nodes):
         yield Statement(
             "NodeGroups",
             "managed groups",
@@ -585,10 +645,10 @@ def _nodes(spec: ClusterSpec) -> Iterator[Statement]:
             ),
             (_arn(spec, "eks", f"cluster/{spec.cluster_name}"), _arn(spec, "eks", f"nodegroup/{spec.cluster_name}/*")),
         )
-    if any(group.kind == "self-managed" for group in spec.nodes.values()):
+    if spec.own_groups:
         yield Statement(
             "AutoScaling",
-            "self-managed groups; CloudFormation replaces their nodes one at a time",
+            "self-managed groups, the control plane's own of one among them; CloudFormation replaces their nodes one at a time",
             (
                 "autoscaling:CreateAutoScalingGroup",
                 "autoscaling:CreateOrUpdateTags",
