@@ -58,9 +58,11 @@ mount_state() {
     fail "the state volume $STATE_VOLUME holds ${kind:-something unknown} labelled \"$label\", not this cluster's ext4 \"$LABEL\": not touched"
   fi
   found=0
-  e2fsck -p "$DEVICE" >&2 || found=$?
+  # In full, which takes a second for a state's few files: a volume that was made larger may not grow without.
+  e2fsck -f -p "$DEVICE" >&2 || found=$?
   [ "$found" -lt 4 ] || fail "the file system on the state volume $STATE_VOLUME is damaged: repair it with e2fsck, or restore a snapshot"
-  resize2fs "$DEVICE" >/dev/null 2>&1 || say "the state volume's file system could not be grown: it stays as large as it is"
+  resize2fs "$DEVICE" >/dev/null 2>"$SECRETS/error" ||
+    say "the state volume's file system stays as large as it is: $(tail -n 1 "$SECRETS/error")"
 
   uuid=$(blkid -p -o value -s UUID "$DEVICE")
   { grep -v " $STATE " /etc/fstab || true; echo "UUID=$uuid $STATE ext4 noatime,nofail,x-systemd.device-timeout=30 0 2"; } |

@@ -1,0 +1,112 @@
+"""A recorder for the AWS CLI on a machine under test: it notes each call, and answers from the account's folder.
+
+Limits: it knows only the calls below, and of --query only that the answer has the form that the query asks for; it checks no
+permission; it is no test of AWS. Attaching a volume makes its device appear at once, under the name that Amazon Linux gives it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+ACCOUNT = Path("/account")
+
+
+def refuse(code: str, message: str) -> None:
+    """As the AWS CLI says it."""
+    print(f"\nAn error occurred ({code}) when calling the operation: {message}", file=sys.stderr)
+    sys.exit(254)
+
+
+def option(arguments: list[str], name: str) -> str:
+    return arguments[arguments.index(name) + 1]
+
+
+def bucket_key(uri: str) -> Path:
+    return ACCOUNT / "bucket" / uri.removeprefix("s3://")
+
+
+def answer(state: dict, call: list[str]) -> None:
+    match call:
+        case ["s3", "cp", *rest]:
+            uri, target = [each for each in rest if each.startswith(("s3://", "/"))]
+            if state.get("absent_downloads", 0) > 0:
+                state["absent_downloads"] -= 1
+                refuse("403", "Forbidden")
+            if not bucket_key(uri).is_file():
+                refuse("404", "Not Found")
+            shutil.copyfile(bucket_key(uri), target)
+        case ["s3", "ls", uri]:
+            found = sorted(bucket_key(uri).glob("*"))
+            for each in found:
+                print(f"2026-11-21 00:00:00 {each.stat().st_size:10} {each.name}")
+            sys.exit(0 if found else 1)
+        case ["s3api", "head-object", *rest]:
+            if not (ACCOUNT / "bucket" / option(rest, "--bucket") / option(rest, "--key")).is_file():
+                refuse("404", "Not Found")
+            print("{}")
+        case ["secretsmanager", "get-secret-value", *rest]:
+            secret = option(rest, "--secret-id")
+            if state["secrets"].get(secret) is None:
+                refuse(
+                    "ResourceNotFoundException",
+                    "Secrets Manager can't find the specified secret value for staging label: AWSCURRENT",
+                )
+            print(state["secrets"][secret])
+        case ["secretsmanager", "put-secret-value", *rest]:
+            value = option(rest, "--secret-string")
+            assert value.startswith("file://"), "a secret was given as an argument"
+            state["secrets"][option(rest, "--secret-id")] = Path(value.removeprefix("file://")).read_text()
+            print("{}")
+        case ["ec2", "describe-volumes", *rest]:
+            volume = state["volume"]
+            if option(rest, "--volume-ids") != volume["id"]:
+                refuse("InvalidVolume.NotFound", f"The volume '{option(rest, '--volume-ids')}' does not exist.")
+            print(f"{volume['state']}\t{volume['holder']}")
+            # What time would do to a volume: next answers, one a look.
+            if volume["then"]:
+                volume["state"], volume["holder"] = volume["then"].pop(0)
+        case ["ec2", "attach-volume", *rest]:
+            volume = state["volume"]
+            if volume["state"] != "available":
+                refuse("VolumeInUse", f"{volume['id']} is already attached to an instance")
+            volume["state"], volume["holder"] = "in-use", option(rest, "--instance-id")
+            if not state.get("device_hidden"):
+                show_device(volume)
+            print("{}")
+        case ["ec2", "describe-instances", *rest]:
+            wanted = next(each for each in rest if each.startswith("Name=instance-id,Values=")).split("Values=")[1].split(",")
+            print("\t".join(each for each in wanted if each in state["instances"]))
+        case ["cloudformation", "signal-resource", *rest]:
+            state["signals"].append([option(rest, name) for name in ("--logical-resource-id", "--unique-id", "--status")])
+        case ["ecr", "get-login-password", *_]:
+            print("a-password-of-ecr")
+        case _:
+            refuse("Unknown", f"the recorder does not know {call}")
+
+
+def show_device(volume: dict) -> None:
+    link = Path("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + volume["id"].replace("-", ""))
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(volume["device"])
+
+
+def main() -> None:
+    call = [each for each in sys.argv[1:] if each != "--only-show-errors"]
+    with (ACCOUNT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with (ACCOUNT / "calls.jsonl").open("a") as calls:
+            calls.write(json.dumps({"at": time.time(), "argv": sys.argv, "environ": dict(os.environ)}) + "\n")
+        path = ACCOUNT / "state.json"
+        state = json.loads(path.read_text())
+        try:
+            answer(state, call)
+        finally:
+            path.write_text(json.dumps(state))
+
+
+if __name__ == "__main__":
+    main()

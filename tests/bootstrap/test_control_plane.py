@@ -1,0 +1,359 @@
+"""The control plane's boots, run for real: first, again, on another machine; and everything that has to stop one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from machine import ADDRESS, NODE_TOKEN, SERVER_TOKEN, VERSION, Account, Boot, Machine, missing
+
+pytestmark = pytest.mark.slow
+
+STATE = "/var/lib/rancher/k3s/server"
+Running = tuple[Account, Machine]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A control plane that came up once, for the tests of what comes after."""
+    if reason := missing():
+        pytest.skip(reason)
+    account = Account(tmp_path_factory.mktemp("running") / "account")
+    machine = Machine(account, tmp_path_factory.mktemp("machine"), "i-1", "control-plane")
+    assert machine.first_boot().code == 0
+    yield account, machine
+    account.close()
+
+
+def on_the_volume(account: Account, path: str) -> str:
+    """A file of the state volume, read from outside."""
+    return subprocess.run(
+        ["debugfs", "-R", f"cat {path}", account.folder / "volume.img"], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def refused(boot: Boot, account: Account, *words: str) -> None:
+    """One sentence with these words, and a deploy that ends now."""
+    assert boot.code == 1
+    assert all(word in boot.sentence for word in words), boot.console
+    assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"]
+    assert SERVER_TOKEN not in boot.console and NODE_TOKEN not in boot.console
+
+
+def test_first_boot(account: Account, control_plane: Machine) -> None:
+    boot = control_plane.first_boot()
+
+    assert boot.code == 0, boot.console
+    assert boot.sentence == f"paddle's control plane is ready at https://203.0.113.7:6443 ({VERSION})"
+    assert account.state["signals"] == [["Group", "i-0000000000000000a", "SUCCESS"]]
+
+    config = yaml.safe_load(control_plane.file("/etc/rancher/k3s/config.yaml").read_text())
+    assert config == {
+        "cluster-init": True,
+        "node-name": "control-plane",
+        "node-ip": ADDRESS,
+        "advertise-address": ADDRESS,
+        "flannel-backend": "vxlan",
+        "cluster-cidr": "10.42.0.0/16",
+        "service-cidr": "10.43.0.0/16",
+        "token-file": "/run/paddle-cluster/server-token",
+        "agent-token-file": "/run/paddle-cluster/node-token",
+        "write-kubeconfig-mode": "600",
+        "secrets-encryption": True,
+        "protect-kernel-defaults": True,
+        "disable-helm-controller": True,
+        "etcd-snapshot-schedule-cron": "0 */6 * * *",
+        "etcd-snapshot-retention": 28,
+        "etcd-snapshot-compress": True,
+        "etcd-s3": True,
+        "etcd-s3-endpoint": "s3.us-west-2.amazonaws.com",
+        "etcd-s3-region": "us-west-2",
+        "etcd-s3-bucket": "data",
+        "etcd-s3-folder": "cluster/snapshots",
+        # A certificate for every alternate name.
+        "tls-san": [ADDRESS, "paddle", "api.paddle", "203.0.113.7"],
+        "disable": ["traefik", "servicelb", "local-storage"],
+        "node-taint": ["node-role.kubernetes.io/control-plane=true:NoSchedule"],
+        "node-label": [
+            "topology.kubernetes.io/region=us-west-2",
+            "topology.kubernetes.io/zone=us-west-2a",
+            "node.kubernetes.io/instance-type=m5.large",
+        ],
+    }
+
+    # What others need of it.
+    ca = on_the_volume(account, "/tls/server-ca.crt")
+    assert account.state["secrets"]["ca-hash"] == hashlib.sha256(ca.encode()).hexdigest()
+    admin = yaml.safe_load(account.state["secrets"]["kubeconfig"])
+    assert admin["clusters"][0]["cluster"]["server"] == "https://203.0.113.7:6443"
+    assert admin["users"][0]["user"] == {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}
+    for team in ("trainer", "reader"):
+        config = yaml.safe_load(account.state["secrets"][f"kubeconfig-{team}"])
+        assert config["clusters"] == admin["clusters"] and config["contexts"] == admin["contexts"]
+        assert config["users"] == [{"name": "default", "user": {"token": f"token-of-paddle-{team}"}}]
+
+    manifests = on_the_volume(account, "/manifests/paddle-efs-csi-driver.yaml")
+    assert "public.ecr.aws/efs/driver:v1" in manifests and "{{" not in manifests
+
+    # The mount comes back by itself, and a machine without its volume still boots.
+    (line,) = [line for line in control_plane.file("/etc/fstab").read_text().splitlines() if STATE in line]
+    assert re.fullmatch(r"UUID=[0-9a-f-]{36} \S+ ext4 noatime,nofail,x-systemd.device-timeout=30 0 2", line)
+    enabled = [line for line in (account.folder / "systemctl").read_text().splitlines() if line.startswith("enable")]
+    assert enabled == ["enable paddle-cluster.service paddle-cluster.timer", "enable paddle-forget-nodes.timer"]
+    unit = control_plane.file("/etc/systemd/system/k3s.service").read_text()
+    assert f"AssertPathIsMountPoint={STATE}" in unit
+
+    # No secret in any argument, any environment, any log.
+    assert SERVER_TOKEN not in account.written_down() + boot.console
+    assert NODE_TOKEN not in account.written_down() + boot.console
+    assert "a-session-of-the-metadata-service" not in account.written_down() + boot.console
+
+
+def test_second_boot_and_successor_keep_the_state(account: Account, control_plane: Machine, successor: Machine) -> None:
+    assert control_plane.first_boot().code == 0
+    ca, uuid = account.state["secrets"]["ca-hash"], on_the_volume(account, "/node/password")
+    downloads, puts = account.called("cp"), account.called("put-secret-value")
+
+    again = control_plane.reboot()
+    assert again.code == 0, again.console
+    assert account.called("cp") == downloads, "what is there already, and right, is not fetched again"
+    assert account.called("put-secret-value") == puts, "nothing new, nothing written"
+    assert account.called("attach-volume") == 1
+    assert len(account.state["signals"]) == 1, "a later boot is not waited for"
+    assert control_plane.file("/etc/fstab").read_text().count(STATE) == 1
+
+    # Terminated: EC2 lets the volume go while its successor already boots.
+    account.volume_is("in-use", control_plane.instance, then=[("in-use", control_plane.instance), ("available", "None")])
+    boot = successor.first_boot()
+    assert boot.code == 0, boot.console
+    assert "making its file system" not in boot.console
+    assert account.state["secrets"]["ca-hash"] == ca, "the same cluster"
+    assert on_the_volume(account, "/node/password") == uuid
+    assert account.state["signals"][-1] == ["Group", successor.instance, "SUCCESS"]
+
+
+def test_volume_that_stays_with_another_machine(account: Account, control_plane: Machine) -> None:
+    control_plane.environment["DEADLINE_SECONDS"] = "1"
+    account.volume_is("in-use", "i-0ther")
+    refused(
+        control_plane.first_boot(),
+        account,
+        f"the state volume {account.volume} is still attached to i-0ther",
+        "terminate that machine",
+    )
+    assert account.called("attach-volume") == 0
+
+
+def test_volume_that_is_not_there_yet(account: Account, control_plane: Machine) -> None:
+    account.volume_is("creating", then=[("creating", "None"), ("available", "None")])
+    assert control_plane.first_boot().code == 0
+
+
+def test_device_that_never_appears(account: Account, control_plane: Machine) -> None:
+    control_plane.environment["DEADLINE_SECONDS"] = "1"
+    account.set(device_hidden=True)
+    refused(control_plane.first_boot(), account, "is attached, but /dev/disk/by-id/nvme-", "did not appear")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\0" * 4096 + b"somebody's raw data", "holds data that is no file system: not formatted"),
+        ("mkfs.ext4 -q -L holidays", 'holds ext4 labelled "holidays"'),
+        # A partition table: one Linux partition from sector 2048 on.
+        (bytes(446) + b"\0\0\0\0\x83\0\0\0\0\x08\0\0\0\x20\0\0" + bytes(48) + b"\x55\xaa", "holds something unknown"),
+    ],
+)
+def test_volume_with_data_is_never_formatted(account: Account, control_plane: Machine, content: bytes | str, words: str) -> None:
+    image = account.folder / "volume.img"
+    if isinstance(content, bytes):
+        with image.open("r+b") as file:
+            file.write(content)
+    else:
+        subprocess.run([*content.split(), image], check=True)
+    before = image.read_bytes()
+    refused(control_plane.first_boot(), account, words)
+    assert image.read_bytes() == before
+
+
+def test_file_that_is_not_what_the_template_names(account: Account, control_plane: Machine) -> None:
+    (account.folder / "bucket/assets/k3s").write_text("#!/bin/sh\necho something else\n")
+    refused(control_plane.first_boot(), account, "s3://assets/k3s is not the file that the template names", "not used")
+    assert not (control_plane.local / "bin/k3s").exists()
+    assert not list((control_plane.local / "bin").glob("*.part"))
+
+
+def test_script_that_is_not_what_the_template_names(account: Account, control_plane: Machine) -> None:
+    with (account.folder / "bucket/assets/control-plane.sh").open("a") as script:
+        script.write("echo something else\n")
+    boot = control_plane.first_boot()
+    refused(boot, account, "s3://assets/control-plane.sh is not the file that the template names", "not run")
+    assert "something else" not in boot.console
+
+
+def test_bucket_that_answers_late(account: Account, control_plane: Machine) -> None:
+    account.set(absent_downloads=3)
+    assert control_plane.first_boot().code == 0
+
+
+def test_missing_token(account: Account, control_plane: Machine) -> None:
+    control_plane.environment["DEADLINE_SECONDS"] = "2"
+    account.set(secrets={"node-token": NODE_TOKEN})
+    refused(
+        control_plane.first_boot(), account, "the token server-token could not be read within 2 s", "ResourceNotFoundException"
+    )
+
+
+def test_token_that_is_none(account: Account, control_plane: Machine) -> None:
+    account.set(secrets={"server-token": "short", "node-token": NODE_TOKEN})
+    refused(control_plane.first_boot(), account, "the token server-token is no token", "32 letters and digits")
+
+
+def test_k3s_that_never_gets_ready(account: Account, control_plane: Machine) -> None:
+    control_plane.environment["DEADLINE_SECONDS"] = "2"
+    account.set(k3s_never_ready=True)
+    boot = control_plane.first_boot()
+    refused(boot, account, "the control plane was not ready within 2 s")
+    assert "the last line of the log" in boot.console
+
+
+def test_other_address(account: Account, control_plane: Machine) -> None:
+    control_plane.metadata["local-ipv4"] = "172.20.0.44"
+    refused(
+        control_plane.first_boot(), account, "this machine has the address 172.20.0.44, but the control plane's is 172.20.0.9"
+    )
+
+
+def test_state_of_another_kind_is_not_opened(running: Running, tmp_path: Path) -> None:
+    account, _ = running
+    for number, (setting, value, words) in enumerate(
+        (
+            ("CLUSTER_NAME", "other", "belongs to the cluster paddle, not to other"),
+            ("PRIVATE_ADDRESS", "172.20.0.10", "the state was made at 172.20.0.9"),
+            ("DISTRIBUTION_VERSION", "v1.34.9+k3s1", f"was written by {VERSION}, which v1.34.9+k3s1 cannot read"),
+            ("DISTRIBUTION_VERSION", "v1.37.0+k3s1", "skips a Kubernetes version"),
+        )
+    ):
+        account.volume_is("available")
+        account.set(signals=[])
+        other = Machine(account, tmp_path / str(number), f"i-{number}", "control-plane")
+        other.environment[setting] = value
+        refused(other.first_boot(), account, words)
+
+
+def test_grown_volume(running: Running) -> None:
+    account, control_plane = running
+    account.volume_is("in-use", control_plane.instance)
+    with (account.folder / "volume.img").open("r+b") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["losetup", "-c", account.device], check=True)
+    again = control_plane.reboot()
+    assert again.code == 0, again.console
+    told = subprocess.run(["dumpe2fs", "-h", account.folder / "volume.img"], capture_output=True, text=True, check=True).stdout
+    blocks, size = (int(re.search(rf"^{name}: *(\d+)", told, re.MULTILINE)[1]) for name in ("Block count", "Block size"))
+    assert blocks * size == 32 << 20
+
+
+def test_nodes_whose_machine_is_gone_are_forgotten(running: Running) -> None:
+    account, control_plane = running
+    account.volume_is("in-use", control_plane.instance)
+    account.set(instances=["i-0silent"])
+    (account.folder / "nodes").write_text("control-plane True\ni-0well True\ni-0silent Unknown\ni-0gone Unknown\ni-1gone False\n")
+    looked = control_plane.run("/bin/sh", "-c", "touch /run/k3s-runs; /opt/paddle-cluster/forget-nodes.sh")
+    assert looked.code == 0, looked.console
+    assert (account.folder / "deleted").read_text().split() == ["i-0gone", "i-1gone"]
+
+
+def snapshot(account: Account, name: str) -> None:
+    path = account.folder / "bucket/data/cluster/snapshots" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("a snapshot")
+
+
+def restore(machine: Machine, *arguments: str) -> Boot:
+    """By hand, on a machine that has its volume mounted."""
+    mount = f"mkdir -p {STATE}; mount $(readlink /dev/disk/by-id/*) {STATE}; touch /run/k3s-runs; "
+    return machine.run("/bin/bash", "-c", mount + f"/opt/paddle-cluster/restore.sh {' '.join(arguments)}")
+
+
+def test_restore(running: Running) -> None:
+    account, control_plane = running
+    account.volume_is("in-use", control_plane.instance)
+    assert "made by" in on_the_volume(account, "/db/etcd/content")
+    none = restore(control_plane)
+    assert none.sentence == "there is no snapshot in s3://data/cluster/snapshots/ yet"
+
+    snapshot(account, "etcd-snapshot-control-plane-1.zip")
+    listed = restore(control_plane)
+    assert listed.code == 2 and "etcd-snapshot-control-plane-1.zip" in listed.console
+
+    for _ in range(2):  # Twice: the mark that k3s leaves does not stop the second.
+        done = restore(control_plane, "etcd-snapshot-control-plane-1.zip")
+        assert done.code == 0, done.console
+        assert done.sentence.startswith("paddle's control plane is ready")
+        assert on_the_volume(account, "/db/etcd/content") == "restored from etcd-snapshot-control-plane-1.zip"
+        subprocess.run(
+            ["debugfs", "-w", "-R", "rm /db/etcd-old-1/content", account.folder / "volume.img"], capture_output=True, check=True
+        )
+        subprocess.run(
+            ["debugfs", "-w", "-R", "rmdir /db/etcd-old-1", account.folder / "volume.img"], capture_output=True, check=True
+        )
+    assert SERVER_TOKEN not in account.written_down() + done.console
+    assert control_plane.file("/opt/paddle-cluster/signalled").exists()
+
+
+def test_restore_that_cannot_be(running: Running) -> None:
+    account, control_plane = running
+    account.volume_is("in-use", control_plane.instance)
+    stopped = (account.folder / "systemctl").read_text().count("stop paddle-forget-nodes.timer")
+    absent = restore(control_plane, "never-made")
+    assert absent.code == 1 and "s3://data/cluster/snapshots/never-made cannot be read" in absent.sentence
+    assert (account.folder / "systemctl").read_text().count("stop paddle-forget-nodes.timer") == stopped, (
+        "nothing was stopped for it"
+    )
+
+    snapshot(account, "broken")
+    broken = restore(control_plane, "broken")
+    assert broken.code == 1 and "k3s could not restore broken" in broken.sentence
+    assert "no valid checksum" in broken.console
+
+    unmounted = control_plane.run("/opt/paddle-cluster/restore.sh", "broken")
+    assert "the state volume is not mounted" in unmounted.sentence
+
+
+def test_ecr_password_reaches_kubelet_only(running: Running) -> None:
+    _, control_plane = running
+    provider = "/var/lib/rancher/credentialprovider/bin/ecr-credentials"
+    (control_plane.local / "bin/python3").symlink_to(Path(f"{sys.base_prefix}/bin/python3"))
+    request = {"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderRequest"}
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+    for image, code in ((f"{registry}/paddle:1", 0), ("docker.io/library/busybox", 1)):
+        asked = json.dumps(request | {"image": image})
+        answer = control_plane.run("/bin/sh", "-c", f"echo '{asked}' | {provider}")
+        assert answer.code == code, answer.console
+        if code == 0:
+            assert json.loads(answer.console) == {
+                "apiVersion": request["apiVersion"],
+                "kind": "CredentialProviderResponse",
+                "cacheKeyType": "Registry",
+                "cacheDuration": "6h",
+                "auth": {registry: {"username": "AWS", "password": "a-password-of-ecr"}},
+            }
+        else:
+            assert "'docker.io/library/busybox' is no image of a private ECR repository" in answer.console
+
+
+def test_upgrade_by_one_version(running: Running, tmp_path: Path) -> None:
+    account, _ = running
+    account.volume_is("available")
+    account.set(signals=[])
+    upgraded = Machine(account, tmp_path, "i-2", "control-plane", DISTRIBUTION_VERSION="v1.36.0+k3s1")
+    assert upgraded.first_boot().code == 0
+    assert on_the_volume(account, "/distribution-version").strip() == "v1.36.0+k3s1"
