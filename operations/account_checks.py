@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,8 @@ from stacks.cluster_spec import ClusterSpec
 
 Found = Iterator[tuple[State, str]]
 
-SERVICES = ("cloudformation", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
+SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
+OF_KIND = {"eks": ("eks",), "self-managed": ("autoscaling", "secretsmanager")}
 LEAST_BOOTSTRAP = 6
 """The bootstrap version from which cdk can deploy what this app synthesizes."""
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
@@ -35,6 +37,19 @@ VCPU_QUOTAS = {
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Equal machines that the settings ask for."""
+
+    name: str
+    """Where they stand in cluster.yaml."""
+    types: tuple[str, ...]
+    zones: tuple[str, ...]
+    desired: int
+    most: int
+    spot: bool
 
 
 class AccountChecks:
@@ -74,24 +89,14 @@ class AccountChecks:
         yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
 
     def region(self) -> Found:
-        import boto3
+        from operations.region_services import missing
 
-        session = boto3.session.Session()
-        missing = [
-            service
-            for service in SERVICES
-            if (regions := session.get_available_regions(service))
-            and self.spec.region not in regions
-            # Global services list no region of their own.
-            and service not in ("iam", "route53", "sts")
-        ]
-        if missing:
-            yield (
-                "warning",
-                f"{self.spec.region} is not known to offer {', '.join(missing)}: take another region",
-            )
+        services = [*SERVICES, *OF_KIND[self.spec.cluster.kind]]
+        lacks, source = missing(self.client("ssm"), self.spec.region, services)
+        if lacks:
+            yield "problem", f"{self.spec.region} does not offer {', '.join(lacks)} ({source}): take another region"
         else:
-            yield "ok", f"{self.spec.region} offers every service that is used"
+            yield "ok", f"{self.spec.region} offers every service that is used ({source})"
 
     def zones(self) -> Found:
         known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}
@@ -101,41 +106,50 @@ class AccountChecks:
                 yield "problem", f"{name} is no zone of {self.spec.region} for this account: there are {', '.join(sorted(known))}"
             elif zone["State"] != "available":
                 yield "problem", f"{name} is {zone['State']}: take another zone"
-            elif zone.get("ZoneId") in NO_EKS_ZONES:
+            elif zone.get("ZoneId") in NO_EKS_ZONES and not self.spec.cluster.self_managed:
                 yield "problem", f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone"
             else:
                 yield "ok", f"{name} is available"
 
+    @property
+    def _machines(self) -> Iterator[Machines]:
+        """Every group of machines that the settings ask for."""
+        spec = self.spec
+        for name, group in spec.nodes.items():
+            zones = tuple(group.availability_zones or spec.network.zones)
+            yield Machines(f"nodes.{name}", tuple(group.instance_types), zones, group.desired, group.max, group.spot)
+        if spec.cluster.self_managed:
+            yield Machines("cluster", (spec.cluster.instance_type,), (spec.control_plane_zone,), 1, 1, False)
+
     def instance_types(self) -> Found:
-        for name, group in self.spec.nodes.items():
-            zones = group.availability_zones or self.spec.network.zones
+        for group in self._machines:
             pages = self.client("ec2").get_paginator("describe_instance_type_offerings")
-            filters = [{"Name": "instance-type", "Values": list(group.instance_types)}]
+            filters = [{"Name": "instance-type", "Values": list(group.types)}]
             offered: dict[str, set[str]] = {}
             for page in pages.paginate(LocationType="availability-zone", Filters=filters):
                 for entry in page["InstanceTypeOfferings"]:
                     offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
-            for kind in group.instance_types:
-                missing = [zone for zone in zones if zone not in offered.get(kind, set())]
-                if missing:
-                    yield "problem", f"{kind} (nodes.{name}) is not offered in {', '.join(missing)}: take another type or zone"
+            for kind in group.types:
+                lacking = [zone for zone in group.zones if zone not in offered.get(kind, set())]
+                if lacking:
+                    yield "problem", f"{kind} ({group.name}) is not offered in {', '.join(lacking)}: take another type or zone"
                 else:
-                    yield "ok", f"{kind} (nodes.{name}) is offered in {', '.join(zones)}"
+                    yield "ok", f"{kind} ({group.name}) is offered in {', '.join(group.zones)}"
 
     def vcpus(self) -> Found:
-        kinds = sorted({group.instance_types[0] for group in self.spec.nodes.values()})
+        kinds = sorted({group.types[0] for group in self._machines})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
         size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
         wanted: dict[tuple[str, bool], list[int]] = {}
-        for group in self.spec.nodes.values():
-            kind = group.instance_types[0]
+        for group in self._machines:
+            kind = group.types[0]
             each = size.get(kind)
             if each is None:
                 yield "warning", f"nobody says how many vCPUs {kind} has: its quota is not checked"
                 continue
             sums = wanted.setdefault((family(kind), group.spot), [0, 0])
             sums[0] += each * group.desired
-            sums[1] += each * group.max
+            sums[1] += each * group.most
         for (which, spot), (start, most) in wanted.items():
             quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
             what = f"{which} {'spot' if spot else 'on-demand'} instances"
@@ -153,17 +167,15 @@ class AccountChecks:
                 yield "ok", f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances count too)"
 
     def network(self) -> Found:
-        if self.spec.network.existing is not None:
-            yield "ok", "the network is there already"
-            return
-        ec2 = self.client("ec2")
-        vpcs, addresses = len(ec2.describe_vpcs()["Vpcs"]), len(ec2.describe_addresses()["Addresses"])
-        mine = ec2.describe_vpcs(Filters=[{"Name": "tag:cluster", "Values": [self.spec.name]}])["Vpcs"]
-        needed = self.spec.network.nat_gateways
-        for what, have, more, quota in (
-            ("VPCs", vpcs, 1, self._quota("vpc", VPC_QUOTA)),
-            ("Elastic IPs", addresses, needed, self._quota("ec2", EIP_QUOTA)),
-        ):
+        spec, ec2 = self.spec, self.client("ec2")
+        mine = ec2.describe_vpcs(Filters=[{"Name": "tag:cluster", "Values": [spec.name]}])["Vpcs"]
+        addresses = (0 if spec.network.existing else spec.network.nat_gateways) + spec.cluster.elastic_ip
+        vpcs = 0 if spec.network.existing else 1
+        for what, more, service, code in (("VPCs", vpcs, "vpc", VPC_QUOTA), ("Elastic IPs", addresses, "ec2", EIP_QUOTA)):
+            if not more:
+                continue
+            taken = ec2.describe_vpcs()["Vpcs"] if service == "vpc" else ec2.describe_addresses()["Addresses"]
+            have, quota = len(taken), self._quota(service, code)
             if not mine and have + more > quota:
                 yield (
                     "problem",
@@ -171,6 +183,8 @@ class AccountChecks:
                 )
             else:
                 yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
+        if not vpcs and not addresses:
+            yield "ok", "the network is there already"
 
     def _quota(self, service: str, code: str) -> float:
         return float(self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
@@ -192,25 +206,12 @@ class AccountChecks:
             yield "ok", f"bootstrap version {version}"
 
     def permissions(self) -> Found:
-        arn = self._identity["Arn"]
-        if arn.endswith(":root"):
-            yield "warning", "you are the account's root: everything is allowed; work as a role instead (docs/people.md)"
-            return
-        if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
-            arn = self.client("iam").get_role(RoleName=match[3])["Role"]["Arn"]
-        account = self._identity["Account"]
-        # cdk deploys by its own role: taking it is all that the caller itself has to be allowed.
-        role = f"arn:{arn.split(':')[1]}:iam::{account}:role/cdk-hnb659fds-deploy-role-{account}-{self.spec.region}"
-        answer = self.client("iam").simulate_principal_policy(
-            PolicySourceArn=arn, ActionNames=["sts:AssumeRole"], ResourceArns=[role]
-        )
-        if all(found["EvalDecision"] == "allowed" for found in answer["EvaluationResults"]):
-            yield "ok", f"{arn} may take cdk's role and deploy"
-        else:
-            yield "problem", f"{arn} may not take {role}, with which cdk deploys: attach the operator policy (docs/people.md)"
+        from operations.permission_checks import permissions
+
+        yield from permissions(self.client("iam"), self._identity, self.spec)
 
     def stacks(self) -> Found:
-        mine = re.compile(rf"{re.escape(self.spec.name)}-(access|network|storage|cluster|nodes)")
+        mine = re.compile(rf"{re.escape(self.spec.name)}-(access|network|storage|cluster|nodes|watch)")
         found = [
             stack
             for page in self.client("cloudformation").get_paginator("describe_stacks").paginate()
@@ -239,13 +240,19 @@ class AccountChecks:
             key = self.client("kms").describe_key(KeyId=spec.key.existing_arn)["KeyMetadata"]
             usable = key["KeyState"] == "Enabled" and key["KeyUsage"] == "ENCRYPT_DECRYPT"
             yield ("ok" if usable else "problem"), f"key {spec.key.existing_arn} is {key['KeyState']}, for {key['KeyUsage']}"
-        for name, group in spec.nodes.items():
-            if group.ssh is not None:
-                nothing = False
-                pairs = self.client("ec2").describe_key_pairs()["KeyPairs"]
-                there = group.ssh.key_pair in [pair["KeyName"] for pair in pairs]
-                state: State = "ok" if there else "problem"
-                yield state, f"key pair {group.ssh.key_pair} (nodes.{name}) {'exists' if there else 'does not exist: import it'}"
+        pairs = [(f"nodes.{name}", group.ssh.key_pair) for name, group in spec.nodes.items() if group.ssh is not None]
+        if spec.cluster.ssh is not None and spec.cluster.ssh.key_pair:
+            pairs.append(("cluster", spec.cluster.ssh.key_pair))
+        for where, pair in pairs:
+            nothing = False
+            there = pair in [known["KeyName"] for known in self.client("ec2").describe_key_pairs()["KeyPairs"]]
+            state: State = "ok" if there else "problem"
+            yield state, f"key pair {pair} ({where}) {'exists' if there else 'does not exist: import it'}"
+        if snapshot := spec.cluster.volume_snapshot:
+            nothing = False
+            found = self.client("ec2").describe_snapshots(SnapshotIds=[snapshot])["Snapshots"][0]
+            state = "ok" if found["State"] == "completed" else "problem"
+            yield state, f"snapshot {snapshot} (cluster.volume_snapshot) is {found['State']}, {found['VolumeSize']} GiB"
         if spec.network.existing is not None:
             nothing = False
             self.client("ec2").describe_vpcs(VpcIds=[spec.network.existing.id])

@@ -6,6 +6,7 @@ by service; the same thing is listed once. A key that waits for its deletion, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,14 @@ COMMANDS = {
     ("ec2", "vpc-endpoint"): "aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}",
     ("ec2", "launch-template"): "aws ec2 delete-launch-template --launch-template-id {id}",
     ("ec2", "vpc-flow-log"): "aws ec2 delete-flow-logs --flow-log-ids {id}",
+    ("ec2", "snapshot"): "aws ec2 delete-snapshot --snapshot-id {id}",
+    ("ec2", "key-pair"): "aws ec2 delete-key-pair --key-pair-id {id}",
+    ("ec2", "dhcp-options"): "aws ec2 delete-dhcp-options --dhcp-options-id {id}",
+    ("ec2", "placement-group"): "aws ec2 delete-placement-group --group-id {id}",
+    ("autoscaling", "group"): "aws autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name {id}",
+    ("secretsmanager", "secret"): "aws secretsmanager delete-secret --force-delete-without-recovery --secret-id {id}",
+    ("ssm", "parameter"): "aws ssm delete-parameter --name {id}",
+    ("sns", "topic"): "aws sns delete-topic --topic-arn {arn}",
     ("elasticfilesystem", "file-system"): "aws efs delete-file-system --file-system-id {id}",
     ("elasticfilesystem", "access-point"): "aws efs delete-access-point --access-point-id {id}",
     ("s3", ""): "aws s3 rb --force s3://{id}",
@@ -61,9 +70,12 @@ KEPT = {
     ("s3", ""),
     ("ecr", "repository"),
     ("kms", "key"),
+    ("ec2", "snapshot"),
 }
-"""What `retain: true` keeps."""
-STACKS = ("access", "network", "storage", "cluster", "nodes")
+"""What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
+STACKS = ("access", "network", "storage", "cluster", "nodes", "watch")
+GONE = ("shutting-down", "terminated")
+"""States of an instance that AWS shows for an hour after its end."""
 
 
 def search(spec: ClusterSpec) -> tuple[list[Left], list[str]]:
@@ -97,6 +109,11 @@ class _Search:
             ("network interfaces", self.interfaces),
             ("security groups", self.groups),
             ("volumes", self.volumes),
+            ("addresses", self.addresses),
+            ("key pairs", self.key_pairs),
+            ("launch templates", self.launch_templates),
+            ("Auto Scaling groups", self.scaling_groups),
+            ("secrets", self.secrets),
             ("load balancers", self.balancers),
             ("log groups", self.logs),
             ("repositories", self.repositories),
@@ -142,22 +159,40 @@ class _Search:
             for entry in page["ResourceTagMappingList"]:
                 arn = entry["ResourceARN"]
                 _, _, service, _, _, resource = arn.split(":", 5)
-                kind, separator, id = resource.partition("/" if "/" in resource else ":")
-                if not separator:
-                    kind, id = "", resource
+                # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
+                match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
+                kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
                 if (service, kind) == ("cloudformation", "stack"):
                     id = id.split("/")[0]
+                if (service, kind) == ("secretsmanager", "secret"):
+                    # AWS puts six letters of its own behind the name.
+                    id = id[:-7]
+                if (service, kind) == ("ssm", "parameter") and "/" in id:
+                    id = f"/{id}"
+                if (service, kind) == ("ec2", "instance") and self._ended(id):
+                    continue
                 yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn)
 
+    def _ended(self, instance: str) -> bool:
+        """Whether it is only still shown."""
+        found = self._client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance]}])
+        states = [one["State"]["Name"] for reservation in found["Reservations"] for one in reservation["Instances"]]
+        return all(state in GONE for state in states)
+
     def clusters(self) -> Iterator[Left]:
-        if self.spec.cluster.existing is None and self.spec.name in self._client("eks").list_clusters()["clusters"]:
+        if (
+            not self.spec.cluster.self_managed
+            and self.spec.cluster.existing is None
+            and self.spec.name in self._client("eks").list_clusters()["clusters"]
+        ):
             yield self._left("eks", "cluster", self.spec.name)
 
     def interfaces(self) -> Iterator[Left]:
-        """The VPC CNI's own: they carry the cluster's name, and no stack knows them."""
-        filters = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [self.spec.cluster_name]}]
-        for one in self._client("ec2").describe_network_interfaces(Filters=filters)["NetworkInterfaces"]:
-            yield self._left("ec2", "network-interface", one["NetworkInterfaceId"])
+        """The VPC CNI's own, which carry the cluster's name and which no stack knows; and a control plane's fixed one."""
+        cni = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [self.spec.cluster_name]}]
+        for filters in (cni, self._ours):
+            for one in self._client("ec2").describe_network_interfaces(Filters=filters)["NetworkInterfaces"]:
+                yield self._left("ec2", "network-interface", one["NetworkInterfaceId"])
 
     def groups(self) -> Iterator[Left]:
         for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster"):
@@ -167,7 +202,45 @@ class _Search:
     def volumes(self) -> Iterator[Left]:
         for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster"):
             for volume in self._client("ec2").describe_volumes(Filters=self._owned(tag))["Volumes"]:
-                yield self._left("ec2", "volume", volume["VolumeId"])
+                # The root disk of a machine that still ends is gone with it.
+                if volume["State"] != "deleting":
+                    yield self._left("ec2", "volume", volume["VolumeId"])
+
+    @property
+    def _ours(self) -> list[dict[str, Any]]:
+        return [{"Name": "tag:cluster", "Values": [self.spec.name]}, {"Name": "tag:project", "Values": ["paddle-aws"]}]
+
+    def addresses(self) -> Iterator[Left]:
+        for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
+            yield self._left("ec2", "elastic-ip", address["AllocationId"])
+
+    def key_pairs(self) -> Iterator[Left]:
+        """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""
+        made = self.spec.cluster.ssh is not None and self.spec.cluster.ssh.key_pair is None
+        for pair in self._client("ec2").describe_key_pairs()["KeyPairs"] if made else ():
+            if pair["KeyName"] == self.spec.name:
+                yield self._left("ec2", "key-pair", pair["KeyPairId"])
+                yield self._left("ssm", "parameter", f"/ec2/keypair/{pair['KeyPairId']}")
+
+    def launch_templates(self) -> Iterator[Left]:
+        for page in self._pages("ec2", "describe_launch_templates", Filters=self._ours):
+            for template in page["LaunchTemplates"]:
+                yield self._left("ec2", "launch-template", template["LaunchTemplateId"])
+
+    def scaling_groups(self) -> Iterator[Left]:
+        """The tagging service does not know them."""
+        for page in self._pages("autoscaling", "describe_auto_scaling_groups", Filters=self._ours):
+            for group in page["AutoScalingGroups"]:
+                yield self._left("autoscaling", "group", group["AutoScalingGroupName"])
+
+    def secrets(self) -> Iterator[Left]:
+        """Also without a tag: by their names."""
+        if self.spec.cluster.self_managed:
+            for page in self._pages(
+                "secretsmanager", "list_secrets", Filters=[{"Key": "name", "Values": [f"{self.spec.name}/"]}]
+            ):
+                for secret in page["SecretList"]:
+                    yield self._left("secretsmanager", "secret", secret["Name"])
 
     def _owned(self, tag: str) -> list[dict[str, Any]]:
         if tag == "KubernetesCluster":

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
 HOURS = 730
 """Hours of a month, as AWS's own calculator counts."""
+ROOT_DISK = 30
+"""GiB that a self-managed control plane boots from."""
+SECRETS = 6
+"""Two join tokens, the CA's hash, the kubeconfigs of three teams."""
 LEFT_OUT = (
     "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
-    "logs, backups); requests to S3 and KMS; nodes beyond `desired`"
+    "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; nodes beyond `desired`"
 )
 
 
@@ -87,7 +91,9 @@ def cost(
 def items(spec: ClusterSpec) -> list[Item]:
     """What costs money by its mere existence."""
     found = []
-    if spec.cluster.existing is None:
+    if spec.cluster.self_managed:
+        found += _own_control_plane(spec)
+    elif spec.cluster.existing is None:
         found.append(Item("EKS control plane", "eks-cluster-hour", 1, True))
     if spec.network.existing is None and spec.network.nat_gateways:
         found.append(Item("NAT gateway", "nat-gateway-hour", spec.network.nat_gateways, True))
@@ -100,6 +106,19 @@ def items(spec: ClusterSpec) -> list[Item]:
         price = "" if group.spot else f"{kind}-hour"
         found.append(Item(f"{kind}{' spot' if group.spot else ''} (nodes.{name})", price, group.desired, True))
         found.append(Item(f"GiB of disk (nodes.{name})", "ebs-gp3-gb-month", group.desired * group.volume_gib, False))
+    return found
+
+
+def _own_control_plane(spec: ClusterSpec) -> list[Item]:
+    """The machine that takes the place of EKS's control plane, and what is its own."""
+    kind = spec.cluster.instance_type
+    found = [
+        Item(f"{kind} (control plane)", f"{kind}-hour", 1, True),
+        Item("GiB of disk and state volume (control plane)", "ebs-gp3-gb-month", ROOT_DISK + spec.cluster.volume_gib, False),
+        Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS, False),
+    ]
+    if spec.cluster.elastic_ip:
+        found.append(Item("Elastic IP (control plane)", "public-ipv4-hour", 1, True))
     return found
 
 

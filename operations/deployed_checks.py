@@ -27,6 +27,11 @@ class DeployedChecks:
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
+        if self.spec.cluster.self_managed:
+            from operations.own_cluster_checks import OwnClusterChecks
+
+            own = OwnClusterChecks(self.spec, self._account, self._outputs)
+            return [*own.all(), ("mount targets", self.mount_targets), ("kubectl", self.kubernetes)]
         return [
             ("cluster", self.cluster),
             ("add-ons", self.addons),
@@ -153,7 +158,8 @@ class DeployedChecks:
     def interfaces(self) -> Found:
         left = []
         for one in self._client("ec2").describe_network_interfaces(Filters=self._in_vpc)["NetworkInterfaces"]:
-            managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface"
+            # A control plane's fixed interface waits for its machine, and goes with its stack.
+            managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface" or STACK in _tags(one)
             if one.get("Status") == "available" and not managed:
                 id, about = one["NetworkInterfaceId"], one.get("Description") or "no description"
                 left.append(id)
@@ -220,6 +226,10 @@ class DeployedChecks:
 
     def data(self) -> Found:
         parts = "file system, bucket, key and images"
+        if self.spec.cluster.self_managed and self.spec.retain:
+            yield "ok", "the volume of the cluster's state leaves an EBS snapshot: cluster.volume_snapshot begins with one"
+        elif self.spec.cluster.self_managed:
+            yield "warning", "the cluster's state, which is every Kubernetes object, goes with its volume"
         if self.spec.retain:
             yield "ok", f"retain is true: {parts} stay, and go on costing money"
         else:
@@ -228,4 +238,4 @@ class DeployedChecks:
 
 def _tags(resource: dict[str, Any]) -> set[str]:
     """Names of a resource's tags."""
-    return {tag["Key"] for tag in resource.get("Tags", ())}
+    return {tag["Key"] for tag in [*resource.get("Tags", ()), *resource.get("TagSet", ())]}

@@ -12,10 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from operations.aws import client
 from operations.errors import BadInput, Unreachable
+from operations.kubeconfig_file import Entry
 
 EXEC = "client.authentication.k8s.io/v1beta1"
 TOKEN_SECONDS = 60
@@ -57,47 +56,13 @@ def describe(name: str, region: str) -> EksCluster:
     )
 
 
-def write_kubeconfig(path: Path, cluster: EksCluster, region: str, alias: str | None) -> str:
-    """Merges the cluster into the file and returns the context's name; raises BadInput where the file is no kubeconfig."""
-    config = _read(path)
-    context = alias or cluster.arn
-    entries: dict[str, tuple[str, dict[str, Any]]] = {
-        "clusters": (
-            cluster.arn,
-            {"cluster": {"server": cluster.endpoint, "certificate-authority-data": cluster.certificate_authority}},
-        ),
-        "users": (cluster.arn, {"user": {"exec": _credential_program(cluster.name, region)}}),
-        "contexts": (context, {"context": {"cluster": cluster.arn, "user": cluster.arn}}),
-    }
-    for kind, (name, entry) in entries.items():
-        others = [other for other in config.get(kind) or [] if other.get("name") != name]
-        config[kind] = [*others, {"name": name, **entry}]
-    config["current-context"] = context
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    # Others may keep secrets in this file: nobody else may read it, not even for a moment.
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        yaml.safe_dump(config, stream, sort_keys=False)
-    part.replace(path)
-    return context
-
-
-def _read(path: Path) -> dict[str, Any]:
-    empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "preferences": {}}
-    try:
-        found = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        return empty
-    except (OSError, ValueError, yaml.YAMLError):
-        found = False
-    if found is None:
-        return empty
-    if not isinstance(found, dict) or any(
-        not isinstance(found.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
-    ):
-        raise BadInput(f"{path} is no kubeconfig: move it away, or name another file with --file")
-    return found
+def entry(cluster: EksCluster, region: str) -> Entry:
+    """The cluster's entry in a kubeconfig: no credential, but the program that gives a token for each use."""
+    return Entry(
+        name=cluster.arn,
+        cluster={"server": cluster.endpoint, "certificate-authority-data": cluster.certificate_authority},
+        user={"exec": _credential_program(cluster.name, region)},
+    )
 
 
 def _credential_program(name: str, region: str) -> dict[str, Any]:

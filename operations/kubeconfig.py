@@ -2,46 +2,97 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from operations.errors import explained
+from operations.errors import BadInput, explained
 from operations.screen import say
+
+if TYPE_CHECKING:
+    from operations.kubeconfig_file import Entry
+    from stacks.cluster_spec import ClusterSpec
 
 
 def kubeconfig(
     config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
     file: Annotated[Path | None, typer.Option(help="Default: $KUBECONFIG's first file, else ~/.kube/config.")] = None,
-    alias: Annotated[str | None, typer.Option(help="The context's name. Default: the cluster's ARN.")] = None,
+    alias: Annotated[str | None, typer.Option(help="The context's name. Default: the cluster's ARN, or its name.")] = None,
+    team: Annotated[
+        Literal["operator", "trainer", "reader"] | None,
+        typer.Option(help="Self-managed cluster: as whom. Default: the first of them that you may be."),
+    ] = None,
+    tunnel: Annotated[
+        bool, typer.Option("--tunnel", help="Hold a tunnel open (Session Manager), and let the entry lead through it.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The tunnel's port on this machine.")] = 8443,
 ) -> None:
     """Write the deployed cluster into the kubeconfig, as `aws eks update-kubeconfig` does, and make it the current one.
 
-    Other entries stay. No credential is written: a program gives a token for each use, aws where it is installed, else
-    paddle-aws itself.
+    Other entries stay. For EKS no credential is written: a program gives a token for each use, aws where it is
+    installed, else paddle-aws itself. A self-managed cluster's comes from Secrets Manager; only you can read the file.
+
+    A private endpoint is reached with --tunnel, which stays open until Ctrl-C; work in another terminal.
 
     Example: paddle-aws kubeconfig --alias paddle
+
+    Example: paddle-aws kubeconfig --tunnel
     """
-    with explained():
-        from operations import eks
+    with explained("the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"):
+        from operations import kubeconfig_file
         from operations.cluster import kubeconfig as default
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)
-        found = eks.describe(spec.cluster_name, spec.region)
+        entry, private = _own(spec, team) if spec.cluster.self_managed else _eks(spec, team)
         path = file or Path(default().split(":")[0])
-        context = eks.write_kubeconfig(path, found, spec.region, alias)
-        say(f"{path} has the context {context}, and it is the current one")
-        if not found.public:
-            say("its endpoint is private: it is reached from its VPC, or by a port forward (docs/aws.md)")
+        if not tunnel:
+            context = kubeconfig_file.merge(path, entry, alias)
+            say(f"{path} has the context {context}, and it is the current one")
+            if private:
+                say("its endpoint is private: it is reached from its VPC, or by `paddle-aws kubeconfig --tunnel`")
+            return
+        _through_tunnel(spec, entry, path, alias, port)
 
 
-def eks_token(
-    name: Annotated[str, typer.Argument(help="The cluster's name.")], region: Annotated[str, typer.Argument(help="Its region.")]
-) -> None:
-    """Print a token for kubectl, as `aws eks get-token` does."""
-    with explained():
-        from operations import eks
+def _eks(spec: ClusterSpec, team: str | None) -> tuple[Entry, bool]:
+    from operations import eks
 
-        typer.echo(eks.token(name, region))
+    if team is not None:
+        raise BadInput(f"--team is {team}: on EKS the role that you have taken decides; leave it out (docs/people.md)")
+    found = eks.describe(spec.cluster_name, spec.region)
+    return eks.entry(found, spec.region), not found.public
+
+
+def _own(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | None) -> tuple[Entry, bool]:
+    from operations import own_cluster
+
+    entry, who = own_cluster.entry(spec.name, spec.region, team)
+    say(f"as the {who} of cluster {spec.name}")
+    return entry, not spec.cluster.elastic_ip
+
+
+def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:
+    from urllib.parse import urlsplit
+
+    from operations import kubeconfig_file
+    from operations.tunnel import Tunnel
+
+    where = urlsplit(entry.server)
+    host = str(where.hostname)
+    cluster = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
+    if not spec.cluster.self_managed:
+        # EKS's certificate knows its own name alone; ours is good for 127.0.0.1 too.
+        cluster["tls-server-name"] = host
+    elif spec.control_plane_address is not None:
+        # Not by an Elastic IP: from inside, the private address is the way.
+        host = spec.control_plane_address
+
+    def ready() -> None:
+        context = kubeconfig_file.merge(path, replace(entry, cluster=cluster), alias)
+        say(f"{path} has the context {context}, which leads through this tunnel (127.0.0.1:{port}); Ctrl-C closes it")
+
+    Tunnel(spec.name, spec.region, host, where.port or 443, port).open(ready)
+    say("the tunnel is closed")

@@ -43,6 +43,7 @@ FIXED = {
     "efs-standard-gb-month": Query("AmazonEFS", (), r"TimedStorage-ByteHrs"),
     "s3-standard-gb-month": Query("AmazonS3", (), r"TimedStorage-ByteHrs"),
     "kms-key-month": Query("awskms", (), r"KMS-Keys"),
+    "secret-month": Query("AWSSecretsManager", (), r"AWSSecretsManager-Secrets"),
 }
 
 
@@ -74,8 +75,10 @@ def prices(
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)
-        kinds = sorted({kind for group in spec.nodes.values() for kind in group.instance_types})
-        queries = FIXED | {f"{kind}-hour": instance(kind) for kind in kinds}
+        kinds = {kind for group in spec.nodes.values() for kind in group.instance_types}
+        if spec.cluster.self_managed:
+            kinds.add(spec.cluster.instance_type)
+        queries = FIXED | {f"{kind}-hour": instance(kind) for kind in sorted(kinds)}
         pricing = client("pricing", PRICING_REGION)
         read: dict[str, Any] = {}
         for name, query in queries.items():

@@ -8,7 +8,8 @@ from operations.cancel import cancel
 from operations.cost import cost
 from operations.delete import delete
 from operations.doctor import doctor
-from operations.kubeconfig import eks_token, kubeconfig
+from operations.eks_token import eks_token
+from operations.kubeconfig import kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
 from operations.lock import lock

@@ -1,0 +1,115 @@
+"""A port of this machine that leads to a private API endpoint, through a machine of the cluster, by Session Manager.
+
+Promises: no SSH, no public address, no key; the session's token is handed to AWS's plugin through its environment, where
+other users of this machine cannot read it; when the tunnel closes, the session is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from operations.aws import client
+from operations.errors import BadInput, Failed
+
+PLUGIN = "session-manager-plugin"
+LAST_WITHOUT_ENVIRONMENT = (1, 2, 497, 0)
+"""The last version that takes the token from its command line alone (as the aws CLI's own source has it)."""
+RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
+FORWARD = "AWS-StartPortForwardingSessionToRemoteHost"
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """From `port` of this machine to `host`:`remote_port`, as a machine of the cluster sees it."""
+
+    cluster: str
+    region: str
+    host: str
+    remote_port: int
+    port: int
+
+    def open(self, ready: Callable[[], None]) -> None:
+        """Calls `ready` once the session is there, and returns when it is closed. Raises BadInput or Failed."""
+        plugin = _plugin()
+        target = self._machine()
+        ssm = client("ssm", self.region)
+        request = {
+            "Target": target,
+            "DocumentName": FORWARD,
+            "Parameters": {
+                "host": [self.host],
+                "portNumber": [str(self.remote_port)],
+                "localPortNumber": [str(self.port)],
+            },
+        }
+        session = ssm.start_session(**request)
+        try:
+            ready()
+            self._run(plugin, session, request, ssm.meta.endpoint_url)
+        finally:
+            # The plugin does it too, and a session without one ends by itself: who may not do it need not.
+            with contextlib.suppress(Exception):
+                ssm.terminate_session(SessionId=session["SessionId"])
+
+    def _run(self, plugin: str, session: dict[str, Any], request: dict[str, Any], endpoint: str) -> None:
+        response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
+        command = [
+            plugin,
+            RESPONSE,
+            self.region,
+            "StartSession",
+            os.environ.get("AWS_PROFILE", ""),
+            json.dumps(request),
+            endpoint,
+        ]
+        # What it says is beside the results.
+        process = subprocess.Popen(command, env=os.environ | {RESPONSE: json.dumps(response)}, stdout=2)
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            # It got the same signal and closes by itself.
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            raise
+        if code:
+            raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
+
+    def _machine(self) -> str:
+        """A running machine of the cluster: the one that is reached itself, where it is one of them."""
+        filters = [
+            {"Name": "tag:cluster", "Values": [self.cluster]},
+            {"Name": "instance-state-name", "Values": ["running"]},
+        ]
+        pages = client("ec2", self.region).get_paginator("describe_instances").paginate(Filters=filters)
+        found = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
+        if not found:
+            raise BadInput(
+                f"no machine of cluster {self.cluster} runs in {self.region}: the tunnel goes through one, so raise "
+                "nodes.<group>.desired in cluster.yaml and deploy"
+            )
+        return str(min(found, key=lambda one: one.get("PrivateIpAddress") != self.host)["InstanceId"])
+
+
+def _plugin() -> str:
+    """AWS's plugin. Raises BadInput where there is none that can be used."""
+    path = shutil.which(PLUGIN)
+    if path is None:
+        raise BadInput(f"{PLUGIN} is not installed: a tunnel needs it (AWS's documents name it the Session Manager plugin)")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    version = tuple(int(part) for part in said.split(".")) if re.fullmatch(r"\d+(\.\d+){1,3}", said) else ()
+    if version <= LAST_WITHOUT_ENVIRONMENT:
+        least = ".".join(map(str, LAST_WITHOUT_ENVIRONMENT))
+        raise BadInput(
+            f"{PLUGIN} is {said or 'of an unknown version'}: one newer than {least} is needed, which keeps tokens unseen"
+        )
+    return path
