@@ -15,7 +15,14 @@ MAY_IMPORT = {
     "stacks": {"stacks", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
     "k8s_charts": {"k8s_charts", "paddle_node", "cdk8s", "cdk8s_plus_33", "constructs"},
     "trainer_image": {"paddle_node"},
-    "operations": {"operations", "k8s_charts", "stacks.cluster_spec", "stacks.settings", "paddle_node"},
+    "operations": {
+        "operations",
+        "k8s_charts",
+        "stacks.cluster_spec",
+        "stacks.settings",
+        "stacks.distribution_lock",
+        "paddle_node",
+    },
     "rehearsal": {"rehearsal", "k8s_charts", "paddle_node", "operations", "stacks.cluster_spec", "stacks.settings"},
     "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
