@@ -48,7 +48,7 @@ def job(tmp_path: Path):
     return folder, program
 
 
-def reach(folder, program, shards: list[list[str]]) -> tuple[list, list[int]]:
+def reach(folder, program, shards: list[list[str]], attempt: int = 1) -> tuple[list, list[int]]:
     sessions, counted = Sessions(len(shards)), []
 
     def trainer(number: int):
@@ -56,7 +56,7 @@ def reach(folder, program, shards: list[list[str]]) -> tuple[list, list[int]]:
             counted.append(number)
             return shards[number]
 
-        return Agreement(folder, program, "words").reach(
+        return Agreement(folder, program, folder.root / f"pod-{number}", attempt, "words").reach(
             sessions.of(number), count, lambda all_counts: sorted(w for c in all_counts for w in c)
         )
 
@@ -67,7 +67,7 @@ def reach(folder, program, shards: list[list[str]]) -> tuple[list, list[int]]:
 def test_all_trainers_and_a_pserver_get_the_merged_value(job):
     folder, program = job
     with ThreadPoolExecutor(1) as pserver:
-        waiting = pserver.submit(Agreement(folder, program, "words").wait)
+        waiting = pserver.submit(Agreement(folder, program, folder.root / "pod-1", 1, "words").wait)
         values, counted = reach(folder, program, [["b"], ["c"], ["a"]])
         assert values == [["a", "b", "c"]] * 3 and sorted(counted) == [0, 1, 2]
         assert waiting.result(10) == ["a", "b", "c"]
@@ -89,3 +89,14 @@ def test_other_data_or_another_program_is_counted_anew(job, changed: str):
     else:
         (program / "train.py").write_text("second")
     assert reach(folder, program, [["x"], ["y"]])[0] == [["x", "y"]] * 2
+
+
+def test_a_pserver_waits_for_the_trainer_of_its_own_attempt(job):
+    folder, program = job
+    reach(folder, program, [["b"], ["a"]])
+    with ThreadPoolExecutor(1) as pserver:
+        waiting = pserver.submit(Agreement(folder, program, folder.root / "pod-0", 2, "words").wait)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.05)
+        reach(folder, program, [["x"], ["y"]], attempt=2)
+        assert waiting.result(10) == ["a", "b"]

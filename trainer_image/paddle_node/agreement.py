@@ -1,8 +1,10 @@
 """A value that all processes of a job must have alike: a vocabulary, a list of labels, a mean.
 
 Promises: each trainer looks at its own shard only; trainer 0 merges what the shards gave and publishes the
-result by one rename; pservers and later attempts read the published file. The file's name carries a digest of
-the data manifest and of the program, so that a value never serves other data or other code.
+result by one rename; later attempts read the published file. Its name carries a digest of the data manifest and
+of the program, so that a value never serves other data or other code. A pserver gets the value from the trainer of
+its own pod, by a file in the pod's scratch: to ask the volume again and again whether a name is there costs every
+pod requests, and an NFS client may answer from memory, for up to a minute, that it is not.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,21 @@ from paddle_node.contract import JobFolder
 from paddle_node.coordination import Session
 from paddle_node.passes import write_whole
 
+LOOK = 0.01
+"""Seconds between a pserver's two looks into the pod's own scratch."""
+
 
 class Agreement:
-    """One value of one job; `session` is None in a pserver, which can only wait for it."""
+    """One value of one job, in one attempt; `scratch` is a folder that pserver and trainer of a pod share."""
 
-    def __init__(self, folder: JobFolder, program: Path, name: str) -> None:
+    def __init__(self, folder: JobFolder, program: Path, scratch: Path, attempt: int, name: str) -> None:
         key = hashlib.sha256()
         for file in (folder.data_manifest, *sorted(program.glob("*.py"))):
             key.update(file.read_bytes() if file.is_file() else b"")
         self.name = name
         self._place = folder.output / "agreed"
         self.file = self._place / f"{name}-{key.hexdigest()[:16]}.json"
+        self._handed_on = scratch / "agreed" / f"attempt-{attempt}" / self.file.name
 
     def reach(self, session: Session, own: Callable[[], Any], merge: Callable[[list[Any]], Any]) -> Any:
         """In a trainer: `own()` of every shard, merged, the same on all. Costs one read where it was reached before."""
@@ -44,24 +50,15 @@ class Agreement:
                 for part in parts:
                     part.unlink()
             session.barrier(f"{self.name} merged")
-        return self.read()
+        text = self.file.read_text()
+        write_whole(self._handed_on, text)
+        return json.loads(text)
 
     def wait(self) -> Any:
-        """In a pserver: the value as soon as the trainers have reached it. The supervisor ends a wait in vain."""
-        pause = 0.02
-        while not self.file.is_file():
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
-        return self.read()
-
-    def read(self) -> Any:
-        """The published value."""
-        return json.loads(self.file.read_text())
+        """In a pserver: the value as soon as this pod's trainer has it. The supervisor ends a wait in vain."""
+        while not self._handed_on.is_file():
+            time.sleep(LOOK)
+        return json.loads(self._handed_on.read_text())
 
     def _part(self, attempt: int, trainer: int) -> Path:
         return self._place / f"{self.file.stem}.attempt-{attempt}.trainer-{trainer}"
-
-
-def own_records(count: Callable[[Iterable[str]], Any], records: Iterable[str]) -> Callable[[], Any]:
-    """Puts off reading the shard until it is known that somebody has to."""
-    return lambda: count(records)

@@ -69,8 +69,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def become(self, process: Process, header: str) -> bool:
-        """Turns a standby process into `process`; False when it has ended."""
+    def become(self, process: Process, name: str, header: str) -> bool:
+        """Turns a standby process into `process`, with its name and its log; False when it has ended."""
         if self.code is not None or self._popen is None or self._popen.stdin is None:
             return False
         message = json.dumps({"argv": process.argv, "environ": dict(process.environ)}) + "\n"
@@ -80,8 +80,9 @@ class Child:
         except OSError:
             return False
         self.process = process
+        self.name = name
         if self._log is not None:
-            self._log.head(header)
+            self._log.become(process.log, name, header)
         return True
 
     def drain(self) -> None:
@@ -99,8 +100,15 @@ class Children:
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
-    def start(self, process: Process, name: str, header: str, standby: bool = False) -> Child:
+    def start(self, process: Process, name: str, header: str) -> Child:
         """Starts a process; one that cannot be started is a child that ended with 127 (not found) or 126."""
+        return self._start(process, name, header, stands_by=False)
+
+    def stand_by(self, process: Process, name: str) -> Child:
+        """Starts a process that waits to `become` another; its log on the volume begins then, with what it said before."""
+        return self._start(process, name, "", stands_by=True)
+
+    def _start(self, process: Process, name: str, header: str, stands_by: bool) -> Child:
         directory = process.working_directory
         try:
             if directory is not None:
@@ -109,7 +117,7 @@ class Children:
                 process.argv,
                 env=dict(process.environ),
                 cwd=directory,
-                stdin=subprocess.PIPE if standby else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if stands_by else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -121,8 +129,9 @@ class Children:
             asyncio.get_running_loop().call_soon(self._ended, child, 127 if isinstance(error, FileNotFoundError) else 126)
             return child
         assert popen.stdout is not None
-        log = _Log(popen.stdout, process.log, name)
-        log.head(header)
+        log = _Log(popen.stdout, name)
+        if not stands_by:
+            log.become(process.log, name, header)
         child = Child(process, name, popen, log)
         self._by_pid[popen.pid] = child
         log.start()
@@ -178,30 +187,29 @@ def _kill_group(pid: int) -> None:
 
 
 class _Log(threading.Thread):
-    """Carries a child's output to its log, byte for byte, and to the pod's output, line by line."""
+    """Carries a child's output to its log, byte for byte, and to the pod's output, line by line.
 
-    def __init__(self, source: IO[bytes], path: Path, name: str) -> None:
+    A log is known when its process is: what a process that stands by says until then is kept for it.
+    """
+
+    def __init__(self, source: IO[bytes], name: str) -> None:
         super().__init__(name=f"log of {name}", daemon=True)
         self._source = source
-        self._path = path
         self._of = name
+        self._path: Path | None = None
         self._file: IO[bytes] | None = None
-        self._heads: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._early = b""
+        self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
-    def head(self, header: str) -> None:
-        """A line that tells one attempt from the next, before whatever comes from now on."""
-        self._heads.put(f"---- {header}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} ----\n".encode())
+    def become(self, path: Path, name: str, header: str) -> None:
+        """From now on the process is `name`'s, whose log begins with a line that tells one attempt from the next."""
+        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._begins.put((path, name, f"---- {header}, {began} ----\n".encode()))
 
     def run(self) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("ab", buffering=0)
-        except OSError as error:
-            self._give_up(error)
         rest = b""
         while part := os.read(self._source.fileno(), 65536):
-            while not self._heads.empty():
-                self._write(self._heads.get())
+            self._begin()
             self._write(part)
             *lines, rest = (rest + part).split(b"\n")
             if len(rest) > LONGEST_LINE:
@@ -209,13 +217,27 @@ class _Log(threading.Thread):
                 rest = b""
             for line in lines:
                 say(self._of, line.decode(errors="replace"))
+        self._begin()
         if rest:
             say(self._of, rest.decode(errors="replace"))
         self._source.close()
         if self._file is not None:
             self._file.close()
 
+    def _begin(self) -> None:
+        while not self._begins.empty():
+            self._path, self._of, header = self._begins.get()
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("ab", buffering=0)
+            except OSError as error:
+                self._give_up(error)
+            self._write(header + self._early)
+            self._early = b""
+
     def _write(self, part: bytes) -> None:
+        if self._path is None:
+            self._early = (self._early + part)[-LONGEST_LINE:]
         if self._file is None:
             return
         try:

@@ -97,7 +97,7 @@ class Job:
         """
         if self.role == "EVALUATOR":
             return json.loads((self.folder.pass_dir(self.evaluated_pass) / f"{name}.json").read_text())
-        agreement = Agreement(self.folder, self._program, name)
+        agreement = Agreement(self.folder, self._program, self.node.home, self.attempt, name)
         self._agreed.append(agreement)
         if self._session is None:
             return agreement.wait()

@@ -65,7 +65,9 @@ def write(folder: JobFolder, interruption: Interruption) -> None:
 def read(folder: JobFolder, resume_pass: int | None, expected_order: str) -> Interruption | None:
     """The interruption that this run can go on from, if there is one. Every process of the job finds the same."""
     place = directory(folder)
-    if passes.fault(place) is not None:
+    # An NFS client remembers for up to a minute which names a folder does not have, unless the folder is opened.
+    present = folder.output.is_dir() and place in folder.output.iterdir() and any(place.iterdir())
+    if not present or passes.fault(place) is not None:
         return None
     raw: dict[str, Any] = json.loads((place / FILE).read_text())
     found = Interruption(raw["pass_number"], raw["order"], tuple(Position(**position) for position in raw["positions"]))

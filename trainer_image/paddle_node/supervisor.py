@@ -105,6 +105,8 @@ class Supervisor:
             loop.add_signal_handler(number, self._on_terminate)
         self._children = Children(self._on_end)
         self._spawn(self._report())
+        # First of all: what it imports takes longer than everything else before training, and needs no trainer id.
+        self._start_standby()
         try:
             return await self._live()
         except _Terminated:
@@ -126,7 +128,6 @@ class Supervisor:
             if known is not None:
                 self._say(f"run {node.run_id} has ended")
                 return self._told(known.code, known.sentence)
-            self._start_standby()
             if node.trainer_id == 0:
                 await self._coordinate()
             if before != node.index or not self._staging:
@@ -424,7 +425,7 @@ class Supervisor:
         assert self._attempt is not None
         header = f"attempt {self._attempt.number}"
         ready = [child for child in self._standby if child.process.role == process.role]
-        child = next((child for child in ready if child.become(process, header)), None)
+        child = next((child for child in ready if child.become(process, self._name(process), header)), None)
         if child is not None:
             self._standby.remove(child)
         else:
@@ -436,10 +437,11 @@ class Supervisor:
         if not self._standby:
             standby: Callable[[NodeEnvironment], tuple[Process, ...]] = getattr(self._runtime, "standby", lambda _: ())
             for process in standby(self._node):
-                self._standby.append(self._children.start(process, self._name(process), "a process that stands by", standby=True))
+                self._standby.append(self._children.stand_by(process, self._name(process)))
 
     def _name(self, process: Process) -> str:
-        return f"{'pserver' if process.role == 'server' else 'trainer'} {self._node.trainer_id}"
+        index = self._node.index
+        return f"{'pserver' if process.role == 'server' else 'trainer'} {index if index is not None else '?'}"
 
     async def _await_servers(self, attempt: int, ports: Sequence[int]) -> None:
         """Reports when this pod's pservers accept connections; the hub holds the deadline."""

@@ -53,6 +53,7 @@ class Runtime(Protocol):
         Each imports what is slow to import and then reads ONE line from its standard input: the JSON object
         {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process. It ends
         with 0 when its input ends first. An attempt without a standby starts `Process.argv` itself.
+        The pod's trainer id may not be known yet; `Process.log` means nothing here.
         """
 
     def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:

@@ -22,8 +22,7 @@ class Collective:
 
     def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
         """Has Paddle imported when the last pod comes."""
-        log = node.folder.train_log(node.trainer_id)
-        return (python_program.standby(node, "trainer", log, ("paddle_node.collective_engine", "paddle_node.training")),)
+        return (python_program.standby(node, "trainer", ("paddle_node.collective_engine", "paddle_node.training")),)
 
     def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
         """The trainer."""

@@ -25,11 +25,10 @@ class FleetPs:
 
     def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
         """Both have Paddle imported when the last pod comes."""
-        server, trainer = node.folder.server_log(node.trainer_id), node.folder.train_log(node.trainer_id)
         return (
-            python_program.standby(node, "server", server, ("paddle_node.fleet", "paddle_node.parameter_servers")),
+            python_program.standby(node, "server", ("paddle_node.fleet", "paddle_node.parameter_servers")),
             python_program.standby(
-                node, "trainer", trainer, ("paddle_node.fleet", "paddle_node.training", "paddle_node.parameter_server_engine")
+                node, "trainer", ("paddle_node.fleet", "paddle_node.training", "paddle_node.parameter_server_engine")
             ),
         )
 

@@ -5,6 +5,7 @@ Promises: no shell; the user's arguments untouched; `paddle_node` importable fro
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +35,12 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
     }
 
 
-def standby(node: NodeEnvironment, role: Role, log: Path, modules: tuple[str, ...]) -> Process:
-    """A process that becomes `argv(node)` when its line comes."""
+def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Process:
+    """A process that becomes `argv(node)` when its line comes, and takes that one's log over then."""
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.standby", *modules),
         environ=environ(node),
-        log=log,
+        log=Path(os.devnull),
         working_directory=node.home,
     )
