@@ -44,7 +44,9 @@ def count(steps: Steps, units: Sequence[Unit], workers: int) -> None:
         unit.records = passed + (0 if _ends_with_newline(unit) else 1)
 
 
-def _work(steps: Steps, unit: Unit, start: int, end: int, newline: Callable[[bytearray, int], int]) -> Callable[[], list[int]]:
+def _work(
+    steps: Steps, unit: Unit, start: int, end: int, newline: Callable[[newlines.Block, int], int]
+) -> Callable[[], list[int]]:
     def work() -> list[int]:
         found: list[int] = []
         buffer = bytearray(BLOCK)

@@ -22,10 +22,10 @@ import numpy.typing as npt
 import xxhash
 
 from paddle_node.splitting.counting import segments
-from paddle_node.splitting.framing import LINES, Framing
+from paddle_node.splitting.framing import Framing
 from paddle_node.splitting.part_file import PartFile
 from paddle_node.splitting.steps import Step, Steps
-from paddle_node.splitting.units import BLOCK, Unit
+from paddle_node.splitting.units import Unit
 
 LEAF = 8 << 20
 """Bytes that a leaf may take in memory; also what a step gathers before it writes."""
@@ -212,27 +212,9 @@ def _prefixes(levels: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def _unit(unit: Unit, start: int, end: int) -> Iterator[list[bytes]]:
     """Records that begin in a stretch of a unit's bytes."""
     with unit.path.open("rb") as stream:
-        begin, finish = _border(unit, start), _border(unit, end)
+        begin, finish = unit.border(start), unit.border(end)
         stream.seek(begin)
         yield from unit.framing.batches(stream, finish - begin)
-
-
-def _border(unit: Unit, offset: int) -> int:
-    """The first record's beginning at or after `offset`."""
-    if offset in (0, unit.size):
-        return offset
-    if unit.framing is not LINES:
-        at = int(np.searchsorted(np.frombuffer(unit.offsets, np.uint64), offset))
-        return unit.offsets[at] if at < len(unit.offsets) else unit.size
-    with unit.path.open("rb") as stream:
-        stream.seek(offset - 1)
-        position = offset - 1
-        while block := stream.read(BLOCK):
-            found = block.find(b"\n")
-            if found >= 0:
-                return position + found + 1
-            position += len(block)
-    return unit.size
 
 
 def _chance(seed: str, *purpose: object) -> np.random.RandomState:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from paddle_node.splitting import unpacking, user_reader
+from paddle_node.splitting import newlines, unpacking, user_reader
 from paddle_node.splitting.framing import LINES, SIZED, Framing
 from paddle_node.splitting.source import Object, Reader
 from paddle_node.splitting.steps import Step, Steps
@@ -26,6 +26,8 @@ TOGETHER = 64 << 20
 MARK = 4 << 20
 """Bytes between two places whose record number is known."""
 BLOCK = 1 << 20
+NEAR = 1 << 16
+"""Bytes in which a line is expected to end."""
 
 
 @dataclass
@@ -51,18 +53,33 @@ class Unit:
         with self.path.open("rb") as stream:
             return self._line(stream, record) if self.framing is LINES else self._sized(stream, record)
 
+    def border(self, offset: int) -> int:
+        """The first record's beginning at or after byte `offset`."""
+        if offset in (0, self.size):
+            return offset
+        if self.framing is not LINES:
+            at = bisect_left(self.offsets, offset)
+            return self.offsets[at] if at < len(self.offsets) else self.size
+        with self.path.open("rb") as stream:
+            position = offset - 1
+            stream.seek(position)
+            while block := stream.read(NEAR):
+                found = block.find(b"\n")
+                if found >= 0:
+                    return position + found + 1
+                position += len(block)
+        return self.size
+
     def _line(self, stream: IO[bytes], record: int) -> int:
         at = bisect_left(self.passed, record) - 1
         offset, left = self.offsets[at], record - self.passed[at]
         stream.seek(offset)
+        newline = newlines.counter(0)
         while True:
             block = stream.read(BLOCK)
-            found = block.count(b"\n")
+            found = newline(block, len(block))
             if found >= left:
-                position = -1
-                for _ in range(left):
-                    position = block.index(b"\n", position + 1)
-                return offset + position + 1
+                return offset + newlines.behind(block, left)
             left -= found
             offset += len(block)
 
