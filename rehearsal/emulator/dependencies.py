@@ -7,6 +7,7 @@ group and an Auto Scaling group count as users of what their machines would use.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ def apply() -> None:
         "AWS::EC2::VPCGatewayAttachment": ("gateway attachment", users_of_attachment),
         "AWS::EC2::LaunchTemplate": ("launch template", users_of_launch_template),
         "AWS::EC2::PlacementGroup": ("placement group", users_of_placement_group),
+        "AWS::EC2::NetworkInterface": ("network interface", users_of_interface),
+        "AWS::EC2::Volume": ("volume", users_of_volume),
     }.items():
         _refuse_in_use(kind, thing, users)
 
@@ -62,6 +65,9 @@ def users_of_security_group(group: str, props: Properties) -> Iterator[User]:
     for endpoint, record in ec2._vpc_endpoints.items():
         if group in record.get("SecurityGroupIds", []):
             yield "endpoint", endpoint
+    for interface, record in ec2._network_interfaces.items():
+        if group in {member["GroupId"] for member in record["Groups"]}:
+            yield "network interface", interface
     for user, template in _machines():
         data = _template_data(template)
         carried = data.get("SecurityGroupIds") or [
@@ -88,13 +94,19 @@ def users_of_subnet(subnet: str, props: Properties) -> Iterator[User]:
     for name, record in autoscaling._asgs.items():
         if subnet in record.get("VPCZoneIdentifier", "").split(","):
             yield "Auto Scaling group", name
+    for interface, record in ec2._network_interfaces.items():
+        if record["SubnetId"] == subnet:
+            yield "network interface", interface
     for endpoint, record in ec2._vpc_endpoints.items():
         if subnet in record.get("SubnetIds", []):
             yield "endpoint", endpoint
 
 
 def users_of_address(public_ip: str, props: Properties) -> Iterator[User]:
-    """The NAT gateway that has it."""
+    """The NAT gateway or the network interface that has it."""
+    for record in ec2._addresses.values():
+        if record["PublicIp"] == public_ip and record.get("NetworkInterfaceId"):
+            yield "network interface", record["NetworkInterfaceId"]
     allocations = {key for key, record in ec2._addresses.items() if record["PublicIp"] == public_ip}
     for gateway, record in ec2._nat_gateways.items():
         if record["AllocationId"] in allocations and record["State"] != "deleted":
@@ -120,6 +132,22 @@ def users_of_placement_group(name: str, props: Properties) -> Iterator[User]:
     """The machines in it."""
     for user, template in _machines():
         if (_template_data(template).get("Placement") or {}).get("GroupName") == name:
+            yield user
+
+
+def users_of_interface(interface: str, props: Properties) -> Iterator[User]:
+    """The machines whose first interface it is."""
+    for user, template in _machines():
+        named = {one.get("NetworkInterfaceId") for one in _template_data(template).get("NetworkInterfaces") or []}
+        if interface in named:
+            yield user
+
+
+def users_of_volume(volume: str, props: Properties) -> Iterator[User]:
+    """The machines that attach it when they boot: their user data names it."""
+    for user, template in _machines():
+        text = _template_data(template).get("UserData") or ""
+        if volume.encode() in base64.b64decode(text):
             yield user
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ministack.services import autoscaling, cloudformation, ec2, ecr, efs, eks, iam, kms, route53, s3
+from ministack.services import autoscaling, cloudformation, ec2, ecr, efs, eks, iam, kms, route53, s3, secretsmanager
 from ministack.services.cloudformation import drift, provisioners
 
 Properties = Mapping[str, Any]
@@ -136,6 +136,23 @@ def _repository(physical_id: str, props: Properties) -> dict[str, Any] | None:
     return None if found is None else {"ImageTagMutability": found["imageTagMutability"]}
 
 
+def _secret(physical_id: str, props: Properties) -> dict[str, Any] | None:
+    found = next((secret for secret in secretsmanager._secrets.values() if secret["ARN"] == physical_id), None)
+    return None if found is None else {"Description": found["Description"], "KmsKeyId": found["KmsKeyId"]}
+
+
+def _volume(physical_id: str, props: Properties) -> dict[str, Any] | None:
+    found = ec2._volumes.get(physical_id)
+    return None if found is None else {"Encrypted": found["Encrypted"], "Size": found["Size"], "VolumeType": found["VolumeType"]}
+
+
+def _network_interface(physical_id: str, props: Properties) -> dict[str, Any] | None:
+    found = ec2._network_interfaces.get(physical_id)
+    if found is None:
+        return None
+    return {"GroupSet": [group["GroupId"] for group in found["Groups"]], "PrivateIpAddress": found["PrivateIpAddress"]}
+
+
 def _bucket_policy(physical_id: str, props: Properties) -> dict[str, Any] | None:
     found = s3._bucket_policies.get(props.get("Bucket", ""))
     return None if found is None else {"PolicyDocument": json.loads(found)}
@@ -144,6 +161,9 @@ def _bucket_policy(physical_id: str, props: Properties) -> dict[str, Any] | None
 READERS: Mapping[str, tuple[Reader, tuple[str, ...]]] = {
     "AWS::AutoScaling::AutoScalingGroup": (_auto_scaling_group, ("MinSize", "MaxSize", "DesiredCapacity")),
     "AWS::EC2::InternetGateway": (_there(ec2._internet_gateways), ()),
+    "AWS::EC2::NetworkInterface": (_network_interface, ("GroupSet", "PrivateIpAddress")),
+    "AWS::EC2::Volume": (_volume, ("Encrypted", "Size", "VolumeType")),
+    "AWS::SecretsManager::Secret": (_secret, ("Description", "KmsKeyId")),
     "AWS::EC2::LaunchTemplate": (_there(ec2._launch_templates), ()),
     "AWS::EC2::RouteTable": (_there(ec2._route_tables), ()),
     "AWS::EC2::SecurityGroup": (_security_group, ("SecurityGroupIngress", "SecurityGroupEgress")),

@@ -82,10 +82,12 @@ ARNS: Mapping[str, Namer] = {
     ),
     "AWS::EC2::DHCPOptions": _regional("ec2", "dhcp-options/{}"),
     "AWS::EC2::EIP": _regional("ec2", "elastic-ip/*"),
+    "AWS::EC2::EIPAssociation": _regional("ec2", "elastic-ip/{AllocationId}"),
     "AWS::EC2::FlowLog": _regional("ec2", "vpc-flow-log/{}"),
     "AWS::EC2::InternetGateway": _regional("ec2", "internet-gateway/{}"),
     "AWS::EC2::KeyPair": _regional("ec2", "key-pair/{KeyName}"),
     "AWS::EC2::LaunchTemplate": _regional("ec2", "launch-template/{}"),
+    "AWS::EC2::NetworkInterface": _regional("ec2", "network-interface/{}"),
     "AWS::EC2::NatGateway": _regional("ec2", "natgateway/{}"),
     "AWS::EC2::PlacementGroup": _regional("ec2", "placement-group/{}"),
     "AWS::EC2::Route": _regional("ec2", "route-table/{RouteTableId}"),
@@ -95,6 +97,7 @@ ARNS: Mapping[str, Namer] = {
     "AWS::EC2::SecurityGroupIngress": _regional("ec2", "security-group/{GroupId}"),
     "AWS::EC2::Subnet": _regional("ec2", "subnet/{}"),
     "AWS::EC2::SubnetRouteTableAssociation": _regional("ec2", "route-table/{RouteTableId}"),
+    "AWS::EC2::Volume": _regional("ec2", "volume/{}"),
     "AWS::EC2::VPC": _regional("ec2", "vpc/{}"),
     "AWS::EC2::VPCDHCPOptionsAssociation": _regional("ec2", "vpc/{VpcId}"),
     "AWS::EC2::VPCEndpoint": _regional("ec2", "vpc-endpoint/{}"),
@@ -127,6 +130,9 @@ ARNS: Mapping[str, Namer] = {
     "AWS::Route53::RecordSet": _regional("route53", "hostedzone/{HostedZoneId}"),
     "AWS::S3::Bucket": _regional("s3", "{=BucketName}"),
     "AWS::S3::BucketPolicy": _regional("s3", "{Bucket}"),
+    "AWS::SecretsManager::Secret": lambda props, physical_id, made_up: _regional("secretsmanager", "secret:{=Name}")(
+        props, f"{props.get('Name')}-000000" if physical_id else "", made_up
+    ),
     "AWS::SNS::Subscription": lambda props, physical_id, made_up: str(props.get("TopicArn", "*")),
     "AWS::SNS::Topic": _regional("sns", "{=TopicName}"),
     "AWS::SNS::TopicPolicy": lambda props, physical_id, made_up: str(([*props.get("Topics", []), "*"])[0]),
@@ -174,7 +180,9 @@ def _resources(
     if action.startswith("kms:") and not kind.startswith("AWS::KMS::"):
         grant = {"kms:grantisforawsresource": "true"} if action == "kms:CreateGrant" else {}
         return [(key, grant) for key in sorted({text for text in _strings(props) if re.match(r"arn:aws:kms:.+:key/", text)})]
-    if action in ("kms:CreateKey", "route53:CreateHostedZone", "ssm:PutParameter") and kind != "AWS::SSM::Parameter":
+    if kind == "AWS::EC2::KeyPair" and action.startswith("ssm:"):
+        return [(f"arn:aws:ssm:{get_region()}:{get_account_id()}:parameter/ec2/keypair/*", {})]
+    if action in ("kms:CreateKey", "route53:CreateHostedZone", "secretsmanager:GetRandomPassword"):
         return [("*", {})]
     if policy := re.fullmatch(r"iam:(Attach|Detach|Put|Delete)(Role|Group|User)Policy", action):
         entity = policy.group(2)

@@ -12,7 +12,7 @@ from typing import Any
 
 from calls import client
 from ministack.core.responses import get_account_id, get_region, new_uuid
-from ministack.services import ec2, ecr, eks, iam, kms, route53, s3
+from ministack.services import ec2, ecr, eks, iam, kms, route53, s3, secretsmanager
 from ministack.services.cloudformation import provisioners
 
 Properties = Mapping[str, Any]
@@ -35,6 +35,7 @@ def apply() -> None:
     _made_up_name("AWS::SSM::Parameter", "Name", "CFN-{}")
     _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
     _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
+    _secret_called_by_its_arn()
     zone = _handlers("AWS::Route53::HostedZone")
     zone["create"], zone["delete"] = _zone_create, _zone_delete
 
@@ -259,6 +260,49 @@ def _instance_profile_called_by_its_name() -> None:
         return made.rpartition("/")[2], attributes
 
     handlers |= {"create": created, "update": updated, "delete": lambda physical_id, props: delete(arn(physical_id), props)}
+
+
+def _secret_called_by_its_arn() -> None:
+    """On AWS a secret's Ref is its ARN, and one that is given no value has none; MiniStack's is its name, with an empty value.
+
+    MiniStack also leaves out what a generated value is to be without.
+    """
+    handlers = _handlers("AWS::SecretsManager::Secret")
+    create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
+
+    def name(arn: str) -> str:
+        return next((name for name, secret in secretsmanager._secrets.items() if secret["ARN"] == arn), arn)
+
+    def created(logical_id: str, props: Properties, stack: str) -> Made:
+        if props.get("Name") in secretsmanager._secrets:
+            raise ValueError(f"The operation failed because the secret {props['Name']} already exists. (ResourceExistsException)")
+        generated = props.get("GenerateSecretString")
+        value = client("secretsmanager").get_random_password(**_generation(generated))["RandomPassword"] if generated else ""
+        told = {**props, "SecretString": value} if generated else props
+        made, attributes = create(logical_id, told, stack)
+        secret = secretsmanager._secrets[made]
+        if not (generated or "SecretString" in props):
+            secret["Versions"].clear()
+        return secret["ARN"], attributes
+
+    def updated(physical_id: str, *rest: Any) -> Made:
+        made, attributes = update(name(physical_id), *rest)
+        return secretsmanager._secrets[made]["ARN"], attributes
+
+    handlers |= {
+        "create": created,
+        "update": updated,
+        "delete": lambda physical_id, props: delete(name(physical_id), props),
+    }
+
+
+def _generation(given: Properties) -> dict[str, Any]:
+    """GenerateSecretString as GetRandomPassword takes it."""
+    told = {key: value for key, value in given.items() if key not in ("SecretStringTemplate", "GenerateStringKey")}
+    return {
+        key: int(value) if key == "PasswordLength" else value if key == "ExcludeCharacters" else provisioners._cfn_bool(value)
+        for key, value in told.items()
+    }
 
 
 def _made_up_name(kind: str, named: str, form: str) -> None:

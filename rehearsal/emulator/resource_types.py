@@ -39,10 +39,15 @@ class ResourceType:
     """The tag property and its shape."""
     exists: Callable[[str, Properties], bool] | None = field(default=None)
     """For drift detection."""
+    snapshot: Callable[[str, Properties], None] | None = None
+    """What `DeletionPolicy: Snapshot` takes before the delete."""
 
 
 def register() -> None:
     """Add every type to MiniStack's tables; one that MiniStack knows by now must leave this module."""
+    import machine_types
+
+    TYPES.update(machine_types.TYPES)
     for name, kind in TYPES.items():
         if name in provisioners._RESOURCE_HANDLERS:
             raise RuntimeError(f"MiniStack knows {name} itself: take it out of resource_types.py")
@@ -50,6 +55,8 @@ def register() -> None:
         if kind.update is not None:
             update = kind.update
             handler["update"] = lambda physical_id, old, new, stack, update=update: update(physical_id, old, new)
+        if kind.snapshot is not None:
+            handler["snapshot"] = kind.snapshot
         provisioners._RESOURCE_HANDLERS[name] = handler
         provisioners._REPLACING_PROPERTIES[name] = tuple(kind.replacing)
         if kind.tags:
@@ -266,6 +273,11 @@ TYPES["AWS::EC2::PlacementGroup"] = ResourceType(
 )
 
 
+def _private_key(key_pair_id: str) -> str:
+    """Where CloudFormation keeps the private key of a pair that it made."""
+    return f"/ec2/keypair/{key_pair_id}"
+
+
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
     given = _pick(props, "KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial")
     tags = _specified("key-pair", props)
@@ -275,13 +287,19 @@ def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
         )
     else:
         made = client("ec2").create_key_pair(**given, **tags)
+        client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
     return given["KeyName"], {"KeyPairId": made.get("KeyPairId", ""), "KeyFingerprint": made.get("KeyFingerprint", "")}
 
 
+def _key_pair_delete(physical_id: str, props: Properties) -> None:
+    [pair] = client("ec2").describe_key_pairs(KeyNames=[physical_id])["KeyPairs"]
+    client("ec2").delete_key_pair(KeyName=physical_id)
+    if "PublicKeyMaterial" not in props:
+        client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
+
+
 TYPES["AWS::EC2::KeyPair"] = ResourceType(
-    _key_pair_create,
-    lambda physical_id, props: client("ec2").delete_key_pair(KeyName=physical_id) and None,
-    replacing=("KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial", "Tags"),
+    _key_pair_create, _key_pair_delete, replacing=("KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial", "Tags")
 )
 
 

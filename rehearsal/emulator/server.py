@@ -123,6 +123,7 @@ def main() -> int:
     import dependencies
     import descriptions
     import drift_readers
+    import machine_types
     import patience
     import repairs
     import resource_types
@@ -133,6 +134,7 @@ def main() -> int:
 
     repairs.apply()
     resource_types.register()
+    machine_types.apply()
     dependencies.apply()
     descriptions.apply()
     if given.schemas:

@@ -7,7 +7,9 @@ so that they run side by side.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -353,4 +355,93 @@ def test_a_first_deploy_that_fails_in_the_middle(begin: Callable[..., Life]) -> 
     ecr.delete_repository(repositoryName="paddle/trainer")
     life.deploy()
     assert set(life.stacks().values()) == {"CREATE_COMPLETE"}
+    assert life.end() == set()
+
+
+def another_release(life: Life, version: str) -> None:
+    """The lock of the variant's stand-ins, for another version."""
+    source = VARIANTS / "distribution"
+    lock = json.loads((source / "lock.json").read_text())
+    folder = life.config.parent / "distribution"
+    shutil.copytree(source / lock["version"], folder / version)
+    (folder / "lock.json").write_text(json.dumps(lock | {"version": version}))
+    life.settings["cluster"]["distribution"] = {"lock": str(folder / "lock.json"), "files": str(folder)}
+
+
+def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
+    """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets."""
+    life = begin(VARIANTS / "self-managed-cluster.yaml")
+    cloud, outputs = life.cloud, life.outputs
+    ec2, autoscaling, secrets, s3 = (cloud.client(name) for name in ("ec2", "autoscaling", "secretsmanager", "s3"))
+    [vpc] = ec2.describe_vpcs(VpcIds=[outputs["VpcId"]])["Vpcs"]
+    assert vpc["CidrBlock"] == "172.20.0.0/16"
+    [options] = ec2.describe_dhcp_options(DhcpOptionsIds=[vpc["DhcpOptionsId"]])["DhcpOptions"]
+    told = {one["Key"]: [value["Value"] for value in one["Values"]] for one in options["DhcpConfigurations"]}
+    assert told["domain-name"] == ["us-west-2.compute.internal"]
+
+    [interface] = ec2.describe_network_interfaces()["NetworkInterfaces"]
+    assert interface["PrivateIpAddress"] == outputs["ControlPlaneAddress"] == "172.20.0.9"
+    [address] = [one for one in ec2.describe_addresses()["Addresses"] if one.get("NetworkInterfaceId")]
+    assert address["NetworkInterfaceId"] == interface["NetworkInterfaceId"]
+    assert outputs["ClusterEndpoint"] == f"https://{address['PublicIp']}:6443"
+    [volume] = ec2.describe_volumes()["Volumes"]
+    assert (volume["AvailabilityZone"], volume["Encrypted"], volume["KmsKeyId"]) == ("us-west-2a", True, outputs["KeyArn"])
+
+    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
+    control_plane, spare, workers = (group_of(groups, word) for word in ("ControlPlane", "spare", "workers"))
+    assert [(group["MinSize"], group["MaxSize"]) for group in (control_plane, workers, spare)] == [(1, 1), (1, 6), (0, 2)]
+    assert control_plane["AvailabilityZones"] == ["us-west-2a"]
+    first = template_of(cloud, control_plane["LaunchTemplate"])
+    assert first["NetworkInterfaces"] == [{"DeviceIndex": 0, "NetworkInterfaceId": interface["NetworkInterfaceId"]}]
+    user_data = base64.b64decode(first["UserData"]).decode()
+    assert f"STATE_VOLUME='{volume['VolumeId']}'" in user_data
+
+    # Each file that a machine is to fetch is in the bucket, and is the one whose checksum it is told.
+    lines = user_data.partition("FILES='")[2].partition("'")[0].splitlines()
+    assert len(lines) == 9
+    for _, uri, checksum in (line.split() for line in lines):
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        assert hashlib.sha256(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).hexdigest() == checksum
+
+    token = secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"]
+    assert len(token) == 48
+    assert token.isalnum()
+    assert token not in user_data
+    for empty in ("tutorial/ca-hash", "tutorial/kubeconfig/operator"):
+        with pytest.raises(secrets.exceptions.ResourceNotFoundException, match="secret value"):
+            secrets.get_secret_value(SecretId=empty)
+    [pair] = ec2.describe_key_pairs()["KeyPairs"]
+    assert pair["KeyName"] == "tutorial"
+    assert cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{pair['KeyPairId']}")["Parameter"]["Type"] == "SecureString"
+    records = cloud.client("route53").list_resource_record_sets(HostedZoneId=outputs["ZoneId"])["ResourceRecordSets"]
+    names = {record["Name"]: [one["Value"] for one in record["ResourceRecords"]] for record in records if record["Type"] == "A"}
+    assert names == {"paddle.": ["172.20.0.9"], "api.paddle.": ["172.20.0.9"]}
+
+    # What the control plane has written by then must outlive every later deploy.
+    secrets.put_secret_value(SecretId="tutorial/ca-hash", SecretString="a" * 64)
+
+    def change(settings: Settings) -> None:
+        settings["nodes"]["workers"]["desired"] = 4
+        settings["cluster"]["volume_gib"] = 40
+        settings["owner"] = "somebody-else"
+        another_release(life, "v1.36.0+k3s0")
+
+    life.change(change)
+    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
+    assert group_of(groups, "workers")["DesiredCapacity"] == 4
+    for word in ("ControlPlane", "workers"):
+        group = group_of(groups, word)
+        mixed = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {}).get("LaunchTemplateSpecification")
+        upgraded = template_of(cloud, group.get("LaunchTemplate") or mixed)
+        assert "DISTRIBUTION_VERSION='v1.36.0+k3s0'" in base64.b64decode(upgraded["UserData"]).decode()
+    [kept] = ec2.describe_volumes()["Volumes"]
+    assert (kept["VolumeId"], kept["Size"]) == (volume["VolumeId"], 40), "the state stays where it is"
+    assert secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"] == token
+    assert secrets.get_secret_value(SecretId="tutorial/ca-hash")["SecretString"] == "a" * 64
+    assert [pair["KeyPairId"]] == [one["KeyPairId"] for one in ec2.describe_key_pairs()["KeyPairs"]]
+
+    assert life.drifted() == set()
+    ec2.modify_volume(VolumeId=volume["VolumeId"], Size=80)
+    secrets.delete_secret(SecretId="tutorial/kubeconfig/reader", ForceDeleteWithoutRecovery=True)
+    assert life.drifted() == {"AWS::EC2::Volume", "AWS::SecretsManager::Secret"}
     assert life.end() == set()

@@ -1,0 +1,130 @@
+"""What one machine owns (volume, interface, address, key pair, secrets): deployed, looked at by boto3, gone again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rehearsal.cloud import Cloud
+from rehearsal.inventory import Inventory
+
+pytestmark = pytest.mark.slow
+
+Stack = Callable[..., dict[str, Any]]
+
+
+def resource(kind: str, **properties: Any) -> dict[str, Any]:
+    return {"Type": kind, "Properties": properties}
+
+
+def ref(logical_id: str) -> dict[str, str]:
+    return {"Ref": logical_id}
+
+
+NETWORK = {
+    "Vpc": resource("AWS::EC2::VPC", CidrBlock="172.20.0.0/16"),
+    "Subnet": resource("AWS::EC2::Subnet", VpcId=ref("Vpc"), CidrBlock="172.20.0.0/24", AvailabilityZone="us-west-2a"),
+}
+INTERFACE = resource("AWS::EC2::NetworkInterface", SubnetId=ref("Subnet"), PrivateIpAddress="172.20.0.9")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(cloud: Cloud) -> Iterator[None]:
+    before = cloud.inventory()
+    yield
+    left = [one for one in Inventory.difference(before, cloud.inventory()) if one.type != "snapshot"]
+    assert left == []
+
+
+def test_an_address_that_stays(cloud: Cloud, stack: Stack) -> None:
+    address = {
+        "Interface": INTERFACE,
+        "Ip": resource("AWS::EC2::EIP", Domain="vpc"),
+        "On": resource(
+            "AWS::EC2::EIPAssociation",
+            AllocationId={"Fn::GetAtt": ["Ip", "AllocationId"]},
+            NetworkInterfaceId=ref("Interface"),
+        ),
+    }
+    made = stack(NETWORK | address, {"Interface": ref("Interface"), "Ip": ref("Ip")})
+    ec2 = cloud.client("ec2")
+    [interface] = ec2.describe_network_interfaces(NetworkInterfaceIds=[made["Interface"]])["NetworkInterfaces"]
+    assert interface["PrivateIpAddress"] == "172.20.0.9"
+    [found] = [one for one in ec2.describe_addresses()["Addresses"] if one["PublicIp"] == made["Ip"]]
+    assert (found["NetworkInterfaceId"], found["PrivateIpAddress"]) == (made["Interface"], "172.20.0.9")
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("172.20.0.9", "is in use"),
+        ("172.20.0.3", "does not fall within"),
+        ("172.20.1.9", "does not fall within"),
+    ],
+)
+def test_an_address_that_cannot_be_had(stack: Stack, address: str, why: str) -> None:
+    second = resource("AWS::EC2::NetworkInterface", SubnetId=ref("Subnet"), PrivateIpAddress=address)
+    with pytest.raises(AssertionError, match=why):
+        stack(NETWORK | {"Interface": INTERFACE, "Second": {**second, "DependsOn": "Interface"}})
+
+
+def test_a_replacement_at_the_same_address_fails_and_the_first_stays(cloud: Cloud, stack: Stack) -> None:
+    """CloudFormation makes the new interface before it deletes the old: at one address that cannot work, and rolls back."""
+    made = stack(NETWORK | {"Interface": INTERFACE}, {"Interface": ref("Interface")})
+    other = {**INTERFACE, "Properties": {**INTERFACE["Properties"], "InterfaceType": "efa"}}
+    with pytest.raises(AssertionError, match=r"172\.20\.0\.9 is in use"):
+        stack(NETWORK | {"Interface": other}, name=made["StackName"])
+    [interface] = cloud.client("ec2").describe_network_interfaces(NetworkInterfaceIds=[made["Interface"]])["NetworkInterfaces"]
+    assert interface["InterfaceType"] == "interface"
+
+
+def test_a_volume_grows_and_never_moves(cloud: Cloud, stack: Stack) -> None:
+    def volume(zone: str, size: int) -> dict[str, Any]:
+        return {
+            "State": {
+                **resource("AWS::EC2::Volume", AvailabilityZone=zone, Size=size, Encrypted=True, VolumeType="gp3"),
+                "DeletionPolicy": "Snapshot",
+            }
+        }
+
+    made = stack(volume("us-west-2a", 20), {"Id": ref("State")})
+    stack(volume("us-west-2a", 40), name=made["StackName"])
+    with pytest.raises(AssertionError, match="AvailabilityZone is not supported"):
+        stack(volume("us-west-2b", 40), name=made["StackName"])
+    ec2 = cloud.client("ec2")
+    [found] = ec2.describe_volumes(VolumeIds=[made["Id"]])["Volumes"]
+    assert (found["AvailabilityZone"], found["Size"], found["Encrypted"]) == ("us-west-2a", 40, True)
+    cloudformation = cloud.client("cloudformation")
+    cloudformation.delete_stack(StackName=made["StackName"])
+    with pytest.raises(cloudformation.exceptions.ClientError, match="does not exist"):
+        cloudformation.describe_stacks(StackName=made["StackName"])
+    [left] = [one for one in ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"] if one["VolumeId"] == made["Id"]]
+    assert left["VolumeSize"] == 40
+
+
+def test_a_private_key_is_in_parameter_store_and_goes_with_its_pair(cloud: Cloud, stack: Stack) -> None:
+    made = stack(
+        {"Pair": resource("AWS::EC2::KeyPair", KeyName="ops", KeyType="ed25519")}, {"Id": {"Fn::GetAtt": ["Pair", "KeyPairId"]}}
+    )
+    kept = cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{made['Id']}", WithDecryption=True)["Parameter"]
+    assert kept["Type"] == "SecureString"
+    assert "PRIVATE KEY" in kept["Value"]
+
+
+def test_secrets_generated_and_empty(cloud: Cloud, stack: Stack) -> None:
+    generated = {"PasswordLength": 48, "ExcludePunctuation": True}
+    made = stack(
+        {
+            "Token": resource("AWS::SecretsManager::Secret", Name="x/token", GenerateSecretString=generated),
+            "Empty": resource("AWS::SecretsManager::Secret", Name="x/empty"),
+        },
+        {"Token": ref("Token"), "Empty": ref("Empty")},
+    )
+    secrets = cloud.client("secretsmanager")
+    assert made["Token"].startswith("arn:aws:secretsmanager:us-west-2:000000000000:secret:x/token-")
+    token = secrets.get_secret_value(SecretId=made["Token"])["SecretString"]
+    assert (len(token), token.isalnum()) == (48, True)
+    with pytest.raises(secrets.exceptions.ResourceNotFoundException, match="secret value"):
+        secrets.get_secret_value(SecretId=made["Empty"])
