@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from operations.lock_add_ons import add_ons
+from operations.lock_distribution import distribution
 from operations.lock_prices import prices
 
 lock = typer.Typer(
@@ -12,4 +13,5 @@ lock = typer.Typer(
     no_args_is_help=True,
 )
 lock.command("add-ons")(add_ons)
+lock.command()(distribution)
 lock.command()(prices)

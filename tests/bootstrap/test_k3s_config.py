@@ -1,4 +1,4 @@
-"""Every key that our scripts write into k3s's config.yaml is an option of k3s; k3s_options.yaml says when and where that was read."""
+"""Every key that our scripts write to k3s's config.yaml is an option of k3s; k3s_options.yaml says where that was read."""
 
 from __future__ import annotations
 

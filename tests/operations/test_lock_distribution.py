@@ -1,0 +1,290 @@
+"""`lock distribution` against a real HTTP server with real faults: what arrives is checked, what fails changes nothing.
+
+The server plays k3s's channels and releases and a Helm repository in their own forms; it is no proof that they still have them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import yaml
+from commands import Run
+
+from stacks.distribution_lock import FILES, DistributionLock
+
+VERSION = "v1.35.2+k3s1"
+CONTENT = {"k3s": b"a binary" * 4000, "k3s-airgap-images-amd64.tar.zst": b"images" * 9000}
+VALUES = {
+    "image": {"repository": "public.ecr.aws/efs/driver", "tag": "v3.0.0"},
+    "sidecars": {
+        "livenessProbe": {"image": {"repository": "public.ecr.aws/csi/liveness", "tag": "v2.1.0-eksbuild.3"}},
+        "nodeDriverRegistrar": {"image": {"repository": "public.ecr.aws/csi/registrar", "tag": "v2.2.0-eksbuild.3"}},
+    },
+}
+
+
+def chart(values: object) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        text = yaml.safe_dump(values).encode()
+        entry = tarfile.TarInfo("aws-efs-csi-driver/values.yaml")
+        entry.size = len(text)
+        archive.addfile(entry, io.BytesIO(text))
+    return packed.getvalue()
+
+
+class Publisher:
+    """What is published, and the next faults by path: a status, or after how many bytes the line is cut."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {f"/releases/{VERSION}/{name}": text for name, text in CONTENT.items()}
+        self.list()
+        self.redirects = {"/channels/v1.35": f"/tag/{VERSION.replace('+', '%2B')}"}
+        self.offer(VALUES)
+        self.statuses: dict[str, list[int]] = {}
+        self.cuts: dict[str, list[int]] = {}
+        self.asked: list[tuple[str, str]] = []
+
+    def list(self) -> None:
+        """The release's list of hashes."""
+        self.files[f"/releases/{VERSION}/sha256sum-amd64.txt"] = "".join(
+            f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in CONTENT.items()
+        ).encode()
+
+    def offer(self, values: object) -> None:
+        """A Helm repository with an older, a newer and a test release."""
+        packed = chart(values)
+        entries = [
+            {"version": "9.9.9", "urls": ["old.tgz"], "digest": "0" * 64},
+            {"version": "10.0.0", "urls": ["chart.tgz"], "digest": hashlib.sha256(packed).hexdigest()},
+            {"version": "11.0.0-rc1", "urls": ["test.tgz"], "digest": "0" * 64},
+        ]
+        self.files |= {
+            "/charts/chart.tgz": packed,
+            "/charts/index.yaml": yaml.safe_dump({"entries": {"aws-efs-csi-driver": entries}}).encode(),
+        }
+
+
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Publisher, list[str]]]:
+    monkeypatch.setattr("operations.download.PAUSE", 0.001)
+    published = Publisher()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, begin = unquote(self.path), 0
+            published.asked.append((path, self.headers.get("Range", "")))
+            if published.statuses.get(path):
+                self.send_error(published.statuses[path].pop(0))
+                return
+            if path in published.redirects:
+                self.send_response(302)
+                self.send_header("Location", published.redirects[path])
+                self.end_headers()
+                return
+            if path not in published.files:
+                self.send_error(404)
+                return
+            body = published.files[path]
+            if self.headers.get("Range"):
+                begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+                if begin >= len(body):
+                    self.send_error(416)
+                    return
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(body) - begin))
+            self.end_headers()
+            cut = published.cuts.get(path) or [len(body)]
+            self.wfile.write(body[begin : begin + cut.pop(0)])
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    yield published, [f"--{name}={base}/{name}" for name in ("channels", "releases", "charts")]
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    distribution = {"lock": str(tmp_path / "locks/distribution.json"), "files": str(tmp_path / "cache")}
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump({"retain": False, "cluster": {"kind": "self-managed", "distribution": distribution}}))
+    return path
+
+
+def lock_of(config: Path) -> Path:
+    return config.parent / "locks/distribution.json"
+
+
+def kept(config: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in config.parent.glob("cache/*/*") if path.suffix != ".part"}
+
+
+@pytest.mark.slow
+def test_newest_release_of_the_cluster_s_version(publisher: tuple[Publisher, list[str]], config: Path, run: Run) -> None:
+    published, mirrors = publisher
+    done = run("lock", "distribution", str(config), *mirrors)
+    assert done.code == 0, done.err
+    lock = DistributionLock.load(lock_of(config))
+    assert lock.version == VERSION and lock.kubernetes == "1.35"
+    assert {name: file.sha256 for name, file in lock.files.items()} == {
+        name: hashlib.sha256(text).hexdigest() for name, text in CONTENT.items()
+    }
+    assert lock.images == {
+        "efs-csi-driver": "public.ecr.aws/efs/driver:v3.0.0",
+        "node-driver-registrar": "public.ecr.aws/csi/registrar:v2.2.0-eksbuild.3",
+        "liveness-probe": "public.ecr.aws/csi/liveness:v2.1.0-eksbuild.3",
+    }
+    assert [file.name for file in lock.cached(config.parent / "cache")] == list(FILES)
+    assert "/channels/v1.35" in lock.source and "sha256sum-amd64.txt" in lock.source and "chart.tgz" in lock.source
+    assert kept(config) == CONTENT
+
+    # A second run downloads neither file again.
+    published.asked.clear()
+    assert run("lock", "distribution", str(config), *mirrors).code == 0
+    assert not [path for path, _ in published.asked if path.rpartition("/")[2] in FILES]
+
+    # Another machine, with the lock alone.
+    for path in config.parent.glob("cache/*/*"):
+        path.unlink()
+    before = lock_of(config).read_text()
+    assert run("lock", "distribution", str(config), "--fetch-only").code == 0
+    assert kept(config) == CONTENT and lock_of(config).read_text() == before
+
+
+@pytest.mark.slow
+def test_cut_and_passing_faults_are_overcome(publisher: tuple[Publisher, list[str]], config: Path, run: Run) -> None:
+    published, mirrors = publisher
+    path = f"/releases/{VERSION}/k3s"
+    published.cuts[path] = [10_000, 5_000]
+    published.statuses = {f"/releases/{VERSION}/sha256sum-amd64.txt": [503], "/channels/v1.35": [500], path: [502]}
+    done = run("lock", "distribution", str(config), *mirrors)
+    assert done.code == 0, done.err
+    assert kept(config) == CONTENT
+    assert [begin for asked, begin in published.asked if asked == path] == ["", "", "bytes=10000-", "bytes=15000-"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        ("no channel", 1, "/channels/v1.35 is not there (HTTP 404)"),
+        ("no release", 1, "leads to /tag/latest, which is no k3s release"),
+        ("no file", 1, "k3s-airgap-images-amd64.tar.zst is not there"),
+        ("not in the list", 1, "sha256sum-amd64.txt lists no k3s, k3s-airgap"),
+        ("wrong sum", 1, "/k3s has not the SHA-256 that its publisher lists"),
+        ("always 500", 3, "/k3s is not to be had: HTTP 500"),
+        ("always cut", 3, "/k3s was cut off or does not answer, 5 times"),
+        ("full disk", 1, "no room for"),
+        ("wrong chart", 1, "chart.tgz has not the SHA-256"),
+        ("no index", 1, "is no index of a Helm repository"),
+        ("new values", 1, "names no image at sidecars.livenessProbe.image"),
+    ],
+)
+def test_what_fails_changes_nothing(
+    publisher: tuple[Publisher, list[str]], config: Path, run: Run, fault: str, code: int, words: str
+) -> None:
+    published, mirrors = publisher
+    release = f"/releases/{VERSION}"
+    lock_of(config).parent.mkdir()
+    lock_of(config).write_text("the lock until now")
+    match fault:
+        case "no channel":
+            published.redirects.clear()
+        case "no release":
+            published.redirects["/channels/v1.35"] = "/tag/latest"
+        case "no file":
+            del published.files[f"{release}/k3s-airgap-images-amd64.tar.zst"]
+        case "not in the list":
+            published.files[f"{release}/sha256sum-amd64.txt"] = b"0" * 64 + b"  k3s-arm64\n"
+        case "wrong sum":
+            published.files[f"{release}/k3s"] = b"something else"
+        case "always 500":
+            published.statuses[f"{release}/k3s"] = [500] * 5
+        case "always cut":
+            published.cuts[f"{release}/k3s"] = [10] * 5
+        case "full disk":
+            # The kernel's own full disk.
+            (config.parent / "cache" / VERSION).mkdir(parents=True)
+            (config.parent / "cache" / VERSION / "k3s.part").symlink_to("/dev/full")
+        case "wrong chart":
+            published.files["/charts/chart.tgz"] += b" "
+        case "no index":
+            published.files["/charts/index.yaml"] = b"<html>"
+        case "new values":
+            published.offer(
+                {"image": VALUES["image"], "sidecars": {"nodeDriverRegistrar": VALUES["sidecars"]["nodeDriverRegistrar"]}}
+            )
+    done = run("lock", "distribution", str(config), *mirrors)
+    assert done.code == code, done.err
+    assert words in done.err and len(done.err.strip().splitlines()[-1]) < 400 and "Traceback" not in done.err
+    assert lock_of(config).read_text() == "the lock until now"
+    assert "k3s" not in kept(config) or kept(config)["k3s"] == CONTENT["k3s"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--version", "1.35"], "--version is 1.35: wanted is a k3s release such as v1.35.2+k3s1"),
+        (["--releases", "http://mirror.example/k3s", "--version", VERSION], "is not an https address"),
+        (["--fetch-only"], "is missing: the versions and hashes of a self-managed cluster"),
+    ],
+)
+def test_arguments_that_cannot_be(config: Path, run: Run, arguments: list[str], words: str) -> None:
+    done = run("lock", "distribution", str(config), *arguments)
+    assert done.code == 2 and words in done.err
+
+
+def test_version_that_the_settings_exclude(config: Path, run: Run) -> None:
+    settings = yaml.safe_load(config.read_text())
+    settings["cluster"]["version"] = "1.35"
+    config.write_text(yaml.safe_dump(settings))
+    done = run("lock", "distribution", str(config), "--version", "v1.34.1+k3s1")
+    assert done.code == 2 and "--version v1.34.1+k3s1 is not Kubernetes 1.35" in done.err
+
+
+def test_lock_that_is_not_what_the_command_writes(tmp_path: Path) -> None:
+    from stacks.settings import SettingError
+
+    path = tmp_path / "distribution.json"
+    file = {"url": "https://x/k3s", "sha256": "0" * 64, "size": 8}
+    good = {
+        "read": "2026-11-21",
+        "source": "there",
+        "distribution": "k3s",
+        "version": VERSION,
+        "files": {name: file for name in FILES},
+        "images": {name: "public.ecr.aws/x/y:v1" for name in ("efs-csi-driver", "node-driver-registrar", "liveness-probe")},
+    }
+    for change, words in (
+        ({"version": "latest"}, "version is"),
+        ({"files": {"k3s": file}}, "has no file k3s-airgap-images-amd64.tar.zst"),
+        ({"images": {}}, "has no image efs-csi-driver"),
+        ({"files": good["files"] | {"k3s": file | {"sha256": "?"}}}, "files.k3s.sha256"),
+    ):
+        path.write_text(json.dumps(good | change))
+        with pytest.raises(SettingError, match=words):
+            DistributionLock.load(path)
+    path.write_text(json.dumps(good))
+    lock = DistributionLock.load(path)
+    with pytest.raises(SettingError, match=r"k3s is not on this machine: run `paddle-aws lock distribution --fetch-only`"):
+        lock.cached(tmp_path)
+    lock.folder(tmp_path).mkdir()
+    (lock.folder(tmp_path) / "k3s").write_text("short")
+    with pytest.raises(SettingError, match="has 5 bytes instead of 8"):
+        lock.cached(tmp_path)
+    with pytest.raises(SettingError, match=r'cluster.version is "1.34", but .* holds v1.35.2'):
+        lock.check_version("1.34")
