@@ -48,6 +48,8 @@ class AwsApi:
         self.upstream = upstream
         self.answers: dict[tuple[str, str], Answer] = {}
         self.requests: list[tuple[str, str, Parameters]] = []
+        self.wrong: list[str] = []
+        """Answers of tests that are none of AWS's."""
         self._session = botocore.session.get_session()
 
     def __enter__(self) -> AwsApi:
@@ -61,6 +63,7 @@ class AwsApi:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        assert not self.wrong, self.wrong
 
     def answer(self, service: str, operation: str, with_: Answer | dict[str, Any]) -> None:
         """What an operation answers from now on."""
@@ -107,7 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
             model = self.api.model(service, operation)
             found = answer(parameters)
             problems = ParamValidator().validate(found, model.output_shape)
-            assert not problems.has_errors(), problems.generate_report()
+            if problems.has_errors():
+                self.api.wrong.append(f"{operation}: {problems.generate_report()}")
+                raise Refused("ValidationException", self.api.wrong[-1])
             self._send(200, _xml(model, found) if form else json.dumps(found, default=str))
         except Refused as refused:
             error = f"<Error><Code>{refused.code}</Code><Message>{escape(refused.message)}</Message></Error>"

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from aws_api import AwsApi
 from commands import Done
 from job_controller import JobController
 from kubernetes_api import KubernetesApi
@@ -82,6 +83,28 @@ def aws(account: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     for name, value in account.environment.items():
         monkeypatch.setenv(name, value)
     return account
+
+
+@pytest.fixture
+def aws_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsApi]:
+    """AWS's query APIs, answered by a test, as the commands see them."""
+    with AwsApi() as started:
+        answered_by(started, monkeypatch)
+        yield started
+
+
+def answered_by(api: AwsApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": api.url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-west-2",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
 
 
 @pytest.fixture

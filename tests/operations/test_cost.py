@@ -1,7 +1,4 @@
-"""`lock prices` and `cost`: only what AWS said, unknown where it said nothing.
-
-No emulator has the Pricing API: botocore's stubber plays its answers, in the shape that its reference documents.
-"""
+"""`lock prices` and `cost`: only what AWS said, unknown where it said nothing."""
 
 from __future__ import annotations
 
@@ -9,60 +6,136 @@ import json
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.stub import ANY, Stubber
+from aws_api import AwsApi, Refused
 from commands import Run
 
-from operations import lock_prices
-from operations.lock_prices import FIXED, ask
+from operations import aws
+from operations.lock_prices import FIXED, Query, ask
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
+OWN = str(Path(__file__).parents[1] / "aws" / "variants" / "self-managed-cluster.yaml")
 
 
-def product(usage: str, *tiers: tuple[str, str], unit: str = "Hrs") -> str:
+def product(service: str, usage: str, *tiers: tuple[str, str], unit: str = "Hrs", **attributes: str) -> dict[str, Any]:
+    """A product as the Price List Query API gives it (one JSON text of the list)."""
     dimensions = {
-        str(n): {"unit": unit, "beginRange": begin, "description": f"{usd} per {unit}", "pricePerUnit": {"USD": usd}}
+        f"SKU.TERM.{n}": {
+            "unit": unit,
+            "beginRange": begin,
+            "endRange": "Inf",
+            "description": f"${usd} per {unit}",
+            "appliesTo": [],
+            "rateCode": f"SKU.TERM.{n}",
+            "pricePerUnit": {"USD": usd},
+        }
         for n, (begin, usd) in enumerate(tiers)
     }
-    terms = {"OnDemand": {"x": {"priceDimensions": dimensions}}}
-    return json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
+    known = {"regionCode": "us-west-2", "servicecode": service, "usagetype": usage, **attributes}
+    family = known.pop("productFamily", "Compute")
+    term = {"priceDimensions": dimensions, "sku": "SKU", "effectiveDate": "2026-01-01T00:00:00Z", "offerTermCode": "TERM"}
+    return {
+        "product": {"productFamily": family, "attributes": known, "sku": "SKU"},
+        "serviceCode": service,
+        "terms": {"OnDemand": {"SKU.TERM": {**term, "termAttributes": {}}}},
+    }
 
 
-def answered(query: lock_prices.Query, *products: str) -> dict[str, str] | None:
-    client = boto3.client("pricing", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-    with Stubber(client) as stub:
-        expected = {"ServiceCode": query.service, "FormatVersion": "aws_v1", "Filters": ANY}
-        stub.add_response("get_products", {"FormatVersion": "aws_v1", "PriceList": list(products)}, expected)
-        return ask(client, query, "us-west-2")
+class PriceList:
+    """Finds products as GetProducts does: all filters have to match; a page at a time."""
+
+    def __init__(self, *products: dict[str, Any], page: int = 1) -> None:
+        self.products, self.page = products, page
+
+    def __call__(self, asked: dict[str, Any]) -> dict[str, Any]:
+        found = [json.dumps(one) for one in self.products if self._matches(one, asked)]
+        start = int(asked.get("NextToken", 0))
+        more = {"NextToken": str(start + self.page)} if start + self.page < len(found) else {}
+        return {"FormatVersion": "aws_v1", "PriceList": found[start : start + self.page], **more}
+
+    def _matches(self, one: dict[str, Any], asked: dict[str, Any]) -> bool:
+        has = {**one["product"]["attributes"], "productFamily": one["product"]["productFamily"]}
+        wanted = {each["Field"]: each["Value"] for each in asked["Filters"]}
+        assert {each["Type"] for each in asked["Filters"]} == {"TERM_MATCH"}
+        return one["serviceCode"] == asked["ServiceCode"] and wanted.items() <= has.items()
 
 
-def test_one_clear_price_is_read() -> None:
+def answered(api: AwsApi, query: Query, *products: dict[str, Any]) -> dict[str, str] | None:
+    api.answer("pricing", "GetProducts", PriceList(*products))
+    return ask(aws.client("pricing", "us-east-1"), query, "us-west-2")
+
+
+@pytest.mark.slow
+def test_one_clear_price_is_read(aws_api: AwsApi) -> None:
     found = answered(
+        aws_api,
         FIXED["eks-cluster-hour"],
-        product("USW2-AmazonEKS-Hours:perCluster", ("0", "0.1234")),
-        product("USW2-AmazonEKS-Hours:extendedSupport", ("0", "9.99")),
+        product("AmazonEKS", "USW2-AmazonEKS-Hours:extendedSupport", ("0", "9.99")),
+        product("AmazonEKS", "USW2-AmazonEKS-Hours:perCluster", ("0", "0.1234")),
+        product("AmazonEC2", "USW2-AmazonEKS-Hours:perCluster", ("0", "7.77")),
     )
-    assert found == {"usd": "0.1234", "unit": "Hrs", "description": "0.1234 per Hrs"}
+    assert found == {"usd": "0.1234", "unit": "Hrs", "description": "$0.1234 per Hrs"}
+    # It was on the second page.
+    assert len(aws_api.asked("GetProducts")) == 2
 
 
+KEYS = "USW2-KMS-Keys"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "products",
     [
         (),
-        (product("USW2-KMS-Keys", ("0", "1.5")), product("USW2-KMS-Keys", ("0", "2.5"))),
-        (product("USW2-KMS-Keys", ("0", "0.0")),),
-        (product("USW2-KMS-Requests", ("0", "0.3")),),
+        (product("awskms", KEYS, ("0", "1.5")), product("awskms", KEYS, ("0", "2.5"))),
+        (product("awskms", KEYS, ("0", "0.0")),),
+        (product("awskms", "USW2-KMS-Requests", ("0", "0.3")),),
+        (product("awskms", KEYS, ("0", "1.5"), regionCode="eu-west-1"),),
     ],
-    ids=["none", "two", "free", "another"],
+    ids=["none", "two", "free", "another", "elsewhere"],
 )
-def test_anything_else_stays_unknown(products: tuple[str, ...]) -> None:
-    assert answered(FIXED["kms-key-month"], *products) is None
+def test_anything_else_stays_unknown(aws_api: AwsApi, products: tuple[dict[str, Any], ...]) -> None:
+    assert answered(aws_api, FIXED["kms-key-month"], *products) is None
 
 
-def test_of_tiers_the_first_counts() -> None:
-    found = answered(FIXED["s3-standard-gb-month"], product("USW2-TimedStorage-ByteHrs", ("0", "0.5"), ("51200", "0.4")))
+@pytest.mark.slow
+def test_of_tiers_the_first_counts(aws_api: AwsApi) -> None:
+    stored = product("AmazonS3", "USW2-TimedStorage-ByteHrs", ("0", "0.5"), ("51200", "0.4"))
+    found = answered(aws_api, FIXED["s3-standard-gb-month"], stored)
     assert found is not None and found["usd"] == "0.5"
+
+
+@pytest.mark.slow
+def test_the_lock_says_when_and_where_it_was_read(
+    run: Run, aws_api: AwsApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    machine = {"instanceType": "m5.large", "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA"}
+    machines = [
+        product("AmazonEC2", "USW2-BoxUsage:m5.large", ("0", "0.25"), capacitystatus="Used", **machine),
+        product(
+            "AmazonEC2", "USW2-BoxUsage:m5.large", ("0", "0.95"), capacitystatus="Used", **machine | {"operatingSystem": "SUSE"}
+        ),
+        product("AmazonEC2", "USW2-UnusedBox:m5.large", ("0", "0.25"), capacitystatus="Used", **machine),
+    ]
+    catalogue = PriceList(product("AmazonEKS", "USW2-AmazonEKS-Hours:perCluster", ("0", "0.5")), *machines)
+    first = [True]
+
+    def throttled_at_first(asked: dict[str, Any]) -> dict[str, Any]:
+        if first:
+            raise Refused("ThrottlingException", "Rate exceeded" if first.pop() else "")
+        return catalogue(asked)
+
+    aws_api.answer("pricing", "GetProducts", throttled_at_first)
+    done = run("lock", "prices", CONFIG)
+    assert done.code == 0, done.err
+    assert done.err.startswith("2 prices of us-west-2 are in locks/prices.json; unknown stay ")
+    found = json.loads((tmp_path / "locks" / "prices.json").read_text())
+    assert list(found)[:3] == ["read", "source", "region"]
+    assert {name: price["usd"] for name, price in found["prices"].items()} == {"eks-cluster-hour": "0.5", "m5.large-hour": "0.25"}
+    aws_api.refuse("pricing", "GetProducts", "AccessDeniedException", "User: x is not authorized to perform: pricing:GetProducts")
+    done = run("lock", "prices", CONFIG)
+    assert done.code == 3 and done.err.startswith("AWS refused GetProducts: AccessDeniedException: User: x is not authorized")
 
 
 def test_without_prices_everything_is_unknown(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +178,12 @@ def test_a_file_that_is_none(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("[]")
     done = run("cost", CONFIG, "--lock", str(tmp_path / "x"))
     assert (done.code, done.err) == (2, f"{tmp_path / 'x'} is no file of prices: `paddle-aws lock prices` writes one\n")
+
+
+def test_a_self_managed_cluster_has_a_machine_instead_of_the_eks_fee(run: Run, tmp_path: Path) -> None:
+    items = {row["what"]: row for row in json.loads(run("cost", OWN, "--json").out)["items"]}
+    assert not any("EKS" in what for what in items)
+    assert items["t3.medium (control plane)"]["count"] == 1
+    assert items["GiB of disk and state volume (control plane)"]["count"] == 50
+    assert {"Elastic IP (control plane)", "secrets: tokens, CA hash, kubeconfigs"} <= items.keys()
+    assert "m5.large (nodes.workers)" in items

@@ -1,0 +1,194 @@
+"""`doctor`'s questions that no emulator answers: quotas, instance types, simulated policies, a region's services.
+
+The answers have the shapes of AWS's own models (aws_api.py); the numbers in them are the tests' own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_api import AwsApi, Parameters, Refused
+
+from operations import findings
+from operations.account_checks import EIP_QUOTA, VCPU_QUOTAS, VPC_QUOTA, AccountChecks
+from operations.findings import Finding
+from stacks.cluster_spec import ClusterSpec
+
+pytestmark = pytest.mark.slow
+
+OWN = Path(__file__).parents[1] / "aws" / "variants" / "self-managed-cluster.yaml"
+USER = "arn:aws:iam::000000000000:user/me"
+
+
+def spec(**settings: Any) -> ClusterSpec:
+    return ClusterSpec.model_validate({"retain": False, "region": "us-west-2", **settings})
+
+
+def checked(name: str, settings: ClusterSpec) -> list[tuple[str, str]]:
+    """What one check finds."""
+    checks = [check for check in AccountChecks(settings).all() if check[0] == name]
+    found: list[Finding] = findings.run(checks)
+    return [(one.state, one.text) for one in found]
+
+
+def offered(api: AwsApi, *kinds: tuple[str, str]) -> None:
+    """Instance types by zone, a page each."""
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        wanted = {value for name, value in asked.items() if name.startswith("Filter.1.Value")}
+        found = [kind for kind in kinds if kind[0] in wanted]
+        page = int(asked.get("NextToken", 0))
+        offerings = [{"InstanceType": kind, "LocationType": "availability-zone", "Location": zone} for kind, zone in found]
+        more = {"NextToken": str(page + 1)} if page + 1 < len(found) else {}
+        return {"InstanceTypeOfferings": offerings[page : page + 1], **more}
+
+    api.answer("ec2", "DescribeInstanceTypeOfferings", answer)
+
+
+def test_instance_types_are_asked_for_zone_by_zone(aws_api: AwsApi) -> None:
+    offered(aws_api, ("m5.large", "us-west-2a"), ("m5.large", "us-west-2b"), ("g5.xlarge", "us-west-2b"))
+    nodes = {"workers": {"instance_types": ["m5.large"]}, "gpus": {"instance_types": ["g5.xlarge"], "gpu": True}}
+    zones = {"availability_zones": ["us-west-2a", "us-west-2b"]}
+    assert checked("instance types", spec(nodes=nodes, network=zones)) == [
+        ("ok", "m5.large (nodes.workers) is offered in us-west-2a, us-west-2b"),
+        ("problem", "g5.xlarge (nodes.gpus) is not offered in us-west-2a: take another type or zone"),
+    ]
+
+
+def test_a_self_managed_control_plane_is_a_machine_too(aws_api: AwsApi) -> None:
+    offered(aws_api, ("m5.large", "us-west-2a"), ("m5a.large", "us-west-2a"))
+    found = checked("instance types", ClusterSpec.load(OWN))
+    assert ("problem", "t3.medium (cluster) is not offered in us-west-2a: take another type or zone") in found
+
+
+def quotas(api: AwsApi, **values: float) -> None:
+    codes = {"standard": VCPU_QUOTAS[("standard", False)], "vpcs": VPC_QUOTA, "addresses": EIP_QUOTA}
+    known = {codes[name]: value for name, value in values.items()}
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        code = asked["QuotaCode"]
+        if code not in known:
+            raise Refused("NoSuchResourceException", "The request failed because the specified quota does not exist.")
+        return {"Quota": {"ServiceCode": asked["ServiceCode"], "QuotaCode": code, "Value": known[code], "Unit": "None"}}
+
+    api.answer("service-quotas", "GetServiceQuota", answer)
+    sizes = {"m5.large": 2, "t3.medium": 2}
+
+    def types(asked: Parameters) -> dict[str, Any]:
+        wanted = [value for name, value in asked.items() if name.startswith("InstanceType.")]
+        return {"InstanceTypes": [{"InstanceType": kind, "VCpuInfo": {"DefaultVCpus": sizes[kind]}} for kind in wanted]}
+
+    api.answer("ec2", "DescribeInstanceTypes", types)
+
+
+@pytest.mark.parametrize(
+    ("quota", "state", "words"),
+    [
+        (4, "problem", "6 vCPUs are needed, the quota is 4: ask for more in Service Quotas"),
+        (6, "warning", "10 vCPUs at the most, the quota is 6: the groups cannot grow so far"),
+        (32, "ok", "10 vCPUs at the most, the quota is 32 (other instances count too)"),
+    ],
+)
+def test_vcpus(aws_api: AwsApi, quota: float, state: str, words: str) -> None:
+    quotas(aws_api, standard=quota)
+    nodes = {"workers": {"instance_types": ["m5.large"], "min": 1, "desired": 3, "max": 5}}
+    assert checked("quotas: vCPUs", spec(nodes=nodes)) == [(state, f"standard on-demand instances: {words}")]
+
+
+def test_a_quota_that_cannot_be_read_is_unchecked(aws_api: AwsApi) -> None:
+    quotas(aws_api)
+    (found,) = checked("quotas: vCPUs", spec())
+    assert found[0] == "warning" and found[1].startswith("not checked: AWS refused GetServiceQuota: NoSuchResourceException")
+
+
+def test_addresses_and_vpcs(aws_api: AwsApi) -> None:
+    quotas(aws_api, vpcs=5, addresses=2)
+    mine: list[dict[str, Any]] = []
+    aws_api.answer("ec2", "DescribeVpcs", lambda asked: {"Vpcs": mine if "Filter.1.Name" in asked else [{"VpcId": "vpc-1"}]})
+    aws_api.answer("ec2", "DescribeAddresses", {"Addresses": [{"AllocationId": "a"}, {"AllocationId": "b"}]})
+    settings = ClusterSpec.load(OWN)
+    needed = settings.network.nat_gateways + 1
+    assert checked("quotas: network", settings) == [
+        ("ok", "1 VPCs of 5 are taken, 1 more are needed"),
+        ("problem", f"2 Elastic IPs of 2 are taken, {needed} more are needed: ask for more in Service Quotas"),
+    ]
+    # Once it is deployed, what it needs is among what is taken.
+    mine.append({"VpcId": "vpc-2"})
+    assert {state for state, _ in checked("quotas: network", settings)} == {"ok"}
+
+
+def simulated(api: AwsApi, *refused: str) -> None:
+    """IAM's simulation, in which some actions are denied; asked as a user."""
+    api.answer("sts", "GetCallerIdentity", {"UserId": "AIDA", "Account": "000000000000", "Arn": USER})
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        assert asked["PolicySourceArn"] == USER
+        actions = [value for name, value in asked.items() if name.startswith("ActionNames.member")]
+        resources = [value for name, value in asked.items() if name.startswith("ResourceArns.member")]
+        results = [
+            {
+                "EvalActionName": action,
+                "EvalResourceName": resource,
+                "EvalDecision": "implicitDeny" if action in refused else "allowed",
+            }
+            for action in actions
+            for resource in resources
+        ]
+        return {"EvaluationResults": results, "IsTruncated": False}
+
+    api.answer("iam", "SimulatePrincipalPolicy", answer)
+
+
+def test_the_operator_may(aws_api: AwsApi) -> None:
+    simulated(aws_api)
+    assert checked("permissions", spec()) == [("ok", f"{USER} may take cdk's roles and deploy, and reach the cluster afterwards")]
+
+
+def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
+    simulated(aws_api, "sts:AssumeRole", "secretsmanager:GetSecretValue")
+    found = checked("permissions", ClusterSpec.load(OWN))
+    assert [state for state, _ in found] == ["problem", "warning"]
+    role = "arn:aws:iam::000000000000:role/cdk-hnb659fds-deploy-role-000000000000-us-west-2"
+    assert f"may not sts:AssumeRole on {role}" in found[0][1]
+    assert "kubeconfig/operator-*, needed to run `paddle-aws kubeconfig`" in found[1][1]
+    assert all(text.endswith("attach the operator policy (docs/people.md)") for _, text in found)
+
+
+def listed(api: AwsApi, offered: set[str], known: set[str]) -> None:
+    """AWS's public list of services."""
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        names = [
+            name for name in asked["Names"] if name.rpartition("/")[2] in (offered if "/regions/us-west-2/" in name else known)
+        ]
+        parameters = [{"Name": name, "Type": "String", "Value": name.rpartition("/")[2]} for name in names]
+        invalid = sorted(set(asked["Names"]) - set(names))
+        return {"Parameters": parameters} | ({"InvalidParameters": invalid} if invalid else {})
+
+    api.answer("ssm", "GetParameters", answer)
+
+
+ALL = {"cloudformation", "ec2", "ecr", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts"}
+
+
+def test_a_regions_services_by_awss_own_list(aws_api: AwsApi) -> None:
+    listed(aws_api, ALL, ALL)
+    assert checked("region", spec()) == [("ok", "us-west-2 offers every service that is used (by AWS's list of today)")]
+    listed(aws_api, ALL - {"efs"}, ALL)
+    assert checked("region", spec()) == [
+        ("problem", "us-west-2 does not offer efs (by AWS's list of today): take another region")
+    ]
+
+
+def test_a_list_that_is_not_there_is_replaced_by_a_table_and_says_so(aws_api: AwsApi) -> None:
+    import boto3
+
+    aws_api.refuse("ssm", "GetParameters", "AccessDeniedException")
+    ((state, text),) = checked("region", spec())
+    assert state == "ok" and f"(by the table of boto3 {boto3.__version__}; AWS's own list cannot be read)" in text
+    # A service that AWS's list spells otherwise is no missing one.
+    listed(aws_api, ALL - {"logs"}, ALL - {"logs"})
+    ((state, text),) = checked("region", spec())
+    assert state == "ok" and "by AWS's list of today, logs by the table of boto3" in text
