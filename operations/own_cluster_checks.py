@@ -82,9 +82,7 @@ class OwnClusterChecks:
         filters = [{"Name": "tag:cluster", "Values": [self.spec.name]}]
         pages = self._client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate(Filters=filters)
         for group in (one for page in pages for one in page["AutoScalingGroups"]):
-            ready = [
-                one for one in group["Instances"] if (one["LifecycleState"], one["HealthStatus"]) == ("InService", "Healthy")
-            ]
-            wanted = group["DesiredCapacity"]
+            states = [(one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())]
+            ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
             state: State = "ok" if ready >= wanted else "problem"
             yield state, f"{group['AutoScalingGroupName']} has {ready} of {wanted} machines in service"

@@ -29,7 +29,7 @@ Parameters = dict[str, Any]
 """Of JSON protocols the document, of form protocols the flat form (`Filter.1.Name`)."""
 Answer = Callable[[Parameters], dict[str, Any]]
 
-SERVICES = {"servicequotas": "service-quotas"}
+SERVICES = {"servicequotas": "service-quotas", "tagging": "resourcegroupstaggingapi"}
 """Names in signatures that differ from botocore's."""
 
 
@@ -48,6 +48,8 @@ class AwsApi:
         self.upstream = upstream
         self.answers: dict[tuple[str, str], Answer] = {}
         self.requests: list[tuple[str, str, Parameters]] = []
+        self.rest: dict[str, dict[str, Any]] = {}
+        """Documents of REST protocols by path, taken as they are."""
         self.wrong: list[str] = []
         """Answers of tests that are none of AWS's."""
         self._session = botocore.session.get_session()
@@ -124,6 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(refused.status, text if form else json.dumps({"__type": refused.code, "message": refused.message}))
 
     def do_GET(self) -> None:
+        if (found := self.api.rest.get(self.path)) is not None:
+            return self._send(200, json.dumps(found))
         self._pass_on(b"")
 
     do_PUT = do_DELETE = do_HEAD = do_GET
@@ -136,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _pass_on(self, body: bytes) -> None:
-        assert self.api.upstream is not None, self.path
+        if self.api.upstream is None:
+            return self._send(400, json.dumps({"__type": "InvalidAction", "message": f"nobody answers {self.path} here"}))
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")}
         request = urllib.request.Request(self.api.upstream + self.path, data=body or None, method=self.command, headers=headers)
         try:

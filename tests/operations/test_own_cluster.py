@@ -1,0 +1,324 @@
+"""A self-managed cluster: its kubeconfig out of Secrets Manager, the tunnel, `doctor` and `leftovers`.
+
+The session-manager-plugin here is a program of the tests: it shows what it is given and ends, and forwards nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aws_api import AwsApi, Parameters, Refused
+from commands import Run
+
+from operations import account_search, findings
+from operations.account_checks import AccountChecks
+from operations.own_cluster_checks import OwnClusterChecks
+from stacks.cluster_spec import ClusterSpec
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+CONFIG = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
+TOKEN = "a-client-key-that-nobody-may-see"
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "default", "cluster": {"server": "https://203.0.113.9:6443", "certificate-authority-data": "Q0E="}}],
+    "users": [{"name": "default", "user": {"client-certificate-data": "Q0VSVA==", "client-key-data": TOKEN}}],
+    "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+    "current-context": "default",
+}
+
+
+@pytest.fixture
+def spec() -> ClusterSpec:
+    return ClusterSpec.load(CONFIG)
+
+
+@pytest.fixture
+def secrets(aws_api: AwsApi) -> dict[str, str | None]:
+    """Secrets by name; None: one without a value. What is not here may not be read."""
+    found: dict[str, str | None] = {"tutorial/kubeconfig/operator": yaml.safe_dump(KUBECONFIG)}
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        name = asked["SecretId"]
+        if name not in found:
+            raise Refused(
+                "AccessDeniedException", f"User: x is not authorized to perform: secretsmanager:GetSecretValue on {name}"
+            )
+        if (text := found[name]) is None:
+            why = "Secrets Manager can't find the specified secret value for staging label: AWSCURRENT"
+            raise Refused("ResourceNotFoundException", why)
+        return {"Name": name, "SecretString": text}
+
+    aws_api.answer("secretsmanager", "GetSecretValue", answer)
+    return found
+
+
+def test_the_kubeconfig_is_merged_and_never_shown(run: Run, secrets: dict[str, str | None], tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    other = {"name": "other", "cluster": {"server": "https://other.example"}}
+    file.write_text(yaml.safe_dump({"clusters": [other], "current-context": "other"}))
+    for _ in range(2):
+        done = run("kubeconfig", str(CONFIG), "--file", str(file))
+        assert done.code == 0, done.err
+    assert done.err == f"as the operator of cluster tutorial\n{file} has the context tutorial, and it is the current one\n"
+    assert TOKEN not in done.out + done.err
+    found = yaml.safe_load(file.read_text())
+    assert [one["name"] for one in found["clusters"]] == ["other", "tutorial"]
+    assert found["users"] == [{"name": "tutorial", "user": KUBECONFIG["users"][0]["user"]}]  # type: ignore[index]
+    assert found["current-context"] == "tutorial"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_each_team_has_its_own(run: Run, secrets: dict[str, str | None], tmp_path: Path) -> None:
+    secrets.clear()
+    secrets["tutorial/kubeconfig/trainer"] = yaml.safe_dump(KUBECONFIG)
+    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"))
+    assert done.code == 0 and "as the trainer of cluster tutorial" in done.err and "context tutorial-trainer" in done.err
+    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--team", "operator")
+    assert done.code == 3 and "AWS refused GetSecretValue: AccessDeniedException" in done.err
+    secrets.clear()
+    assert run("kubeconfig", str(CONFIG)).code == 3
+
+
+def test_a_control_plane_that_has_not_started(run: Run, aws_api: AwsApi, secrets: dict[str, str | None], tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    secrets["tutorial/kubeconfig/operator"] = None
+    done = run("kubeconfig", str(CONFIG), "--file", str(file))
+    assert (done.code, done.err) == (
+        3,
+        "the control plane of tutorial has not written its kubeconfig yet: wait until it has started (some minutes)\n",
+    )
+    aws_api.refuse("secretsmanager", "GetSecretValue", "ResourceNotFoundException", "can't find the specified secret.")
+    done = run("kubeconfig", str(CONFIG), "--file", str(file))
+    assert done.code == 2 and "deploy the cluster, or correct name and region" in done.err
+    secrets["tutorial/kubeconfig/operator"] = f"[{TOKEN}"
+    aws_api.answer("secretsmanager", "GetSecretValue", {"SecretString": f"[{TOKEN}"})
+    done = run("kubeconfig", str(CONFIG), "--file", str(file))
+    assert done.code == 2 and "holds no kubeconfig" in done.err and TOKEN not in done.err
+    assert not file.exists()
+
+
+# The tunnel.
+
+PLUGIN = """#!{python}
+import json, os, sys, time
+if sys.argv[1:] == ["--version"]:
+    print("{version}"); sys.exit()
+shown = {{"arguments": sys.argv[1:], "response": json.loads(os.environ[sys.argv[1]])}}
+open("{shown}", "w").write(json.dumps(shown))
+try:
+    time.sleep({seconds})
+except KeyboardInterrupt:
+    pass
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws_api: AwsApi) -> Path:
+    """The plugin's stand-in, and a cluster of one control plane and one node."""
+    install(tmp_path, monkeypatch)
+    machines = [
+        {"InstanceId": "i-0node", "PrivateIpAddress": "172.20.0.77"},
+        {"InstanceId": "i-0control", "PrivateIpAddress": "172.20.0.9"},
+    ]
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [one]} for one in machines]})
+    session = {"SessionId": "me-1", "TokenValue": "session-token", "StreamUrl": "wss://stream"}
+    aws_api.answer("ssm", "StartSession", session)
+    aws_api.answer("ssm", "TerminateSession", {"SessionId": "me-1"})
+    return tmp_path / "shown"
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.2.707.0", seconds: float = 0) -> None:
+    (folder / "bin").mkdir(exist_ok=True)
+    program = folder / "bin" / "session-manager-plugin"
+    text = PLUGIN.format(python=sys.executable, version=version, shown=folder / "shown", seconds=seconds)
+    program.write_text(text)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+
+
+def test_a_tunnel_leads_to_the_control_plane(
+    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, tmp_path: Path
+) -> None:
+    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--tunnel", "--port", "6444")
+    assert done.code == 0, done.err
+    assert "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n" in done.err
+    (asked,) = aws_api.asked("StartSession")
+    assert asked["Target"] == "i-0control" and asked["DocumentName"] == "AWS-StartPortForwardingSessionToRemoteHost"
+    assert asked["Parameters"] == {"host": ["172.20.0.9"], "portNumber": ["6443"], "localPortNumber": ["6444"]}
+    assert aws_api.asked("TerminateSession") == [{"SessionId": "me-1"}]
+    shown = json.loads(plugin.read_text())
+    assert shown["response"]["TokenValue"] == "session-token"
+    assert shown["arguments"][:3] == ["AWS_SSM_START_SESSION_RESPONSE", "us-west-2", "StartSession"]
+    # Anybody may read a command line.
+    assert "session-token" not in json.dumps(shown["arguments"]) + done.err
+    (cluster,) = yaml.safe_load((tmp_path / "config").read_text())["clusters"]
+    assert cluster["cluster"] == {"server": "https://127.0.0.1:6444", "certificate-authority-data": "Q0E="}
+
+
+def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path) -> None:
+    described = {
+        "name": "paddle",
+        "arn": "arn:aws:eks:us-west-2:000000000000:cluster/paddle",
+        "status": "ACTIVE",
+        "endpoint": "https://abc.eks.example",
+        "certificateAuthority": {"data": "Q0E="},
+        "resourcesVpcConfig": {"endpointPublicAccess": False},
+    }
+    aws_api.rest["/clusters/paddle"] = {"cluster": described}
+    done = run("kubeconfig", str(PROJECT / "cluster.yaml"), "--file", str(tmp_path / "config"), "--tunnel")
+    assert done.code == 0, done.err
+    (asked,) = aws_api.asked("StartSession")
+    assert asked["Parameters"] == {"host": ["abc.eks.example"], "portNumber": ["443"], "localPortNumber": ["8443"]}
+    (cluster,) = yaml.safe_load((tmp_path / "config").read_text())["clusters"]
+    assert cluster["cluster"]["server"] == "https://127.0.0.1:8443"
+    assert cluster["cluster"]["tls-server-name"] == "abc.eks.example"
+    done = run("kubeconfig", str(PROJECT / "cluster.yaml"), "--team", "trainer")
+    assert done.code == 2 and done.err.startswith("--team is trainer: on EKS the role that you have taken decides")
+
+
+def test_ctrl_c_closes_the_tunnel(
+    aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, seconds=60)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "operations.main", "kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--tunnel"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 20
+    while not plugin.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # As a terminal does: to all of the process group.
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130 and errors.endswith("the tunnel is closed\n") and "Traceback" not in errors
+    assert len(aws_api.asked("TerminateSession")) == 1
+
+
+def test_what_a_tunnel_needs(
+    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--tunnel")
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
+    done = run(*arguments)
+    assert done.code == 2 and done.err.splitlines()[-1].startswith("no machine of cluster tutorial runs in us-west-2")
+    install(tmp_path, monkeypatch, version="1.2.497.0")
+    done = run(*arguments)
+    assert done.code == 2 and "session-manager-plugin is 1.2.497.0: one newer than 1.2.497.0 is needed" in done.err
+    monkeypatch.setenv("PATH", "/nonexistent")
+    done = run(*arguments)
+    assert done.code == 2 and "session-manager-plugin is not installed" in done.err
+    assert aws_api.asked("StartSession") == [] and not (tmp_path / "config").exists()
+
+
+# Ready, and gone.
+
+
+def ready(spec: ClusterSpec) -> dict[str, tuple[str, str]]:
+    outputs = {"ControlPlaneAddress": "172.20.0.9", "BucketName": "b"}
+    checks = [check for check in OwnClusterChecks(spec, AccountChecks(spec), outputs).all() if check[0] != "etcd snapshots"]
+    return {one.check: (one.state, one.text) for one in findings.run(checks)}
+
+
+def test_a_cluster_that_is_ready_and_one_that_is_not(aws_api: AwsApi, spec: ClusterSpec) -> None:
+    machine = {"InstanceId": "i-0control", "PrivateIpAddress": "172.20.0.9", "State": {"Name": "running", "Code": 16}}
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [machine]}]})
+    aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s", "VersionIdsToStages": {"v" * 32: ["AWSCURRENT"]}})
+    group = {
+        "AutoScalingGroupName": "tutorial-nodes-workers",
+        "MinSize": 1,
+        "MaxSize": 3,
+        "DesiredCapacity": 1,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": ["us-west-2a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": datetime.now(UTC),
+        "Instances": [
+            {
+                "InstanceId": "i-0node",
+                "AvailabilityZone": "us-west-2a",
+                "LifecycleState": "InService",
+                "HealthStatus": "Healthy",
+                "ProtectedFromScaleIn": False,
+            }
+        ],
+    }
+    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
+    found = ready(spec)
+    assert {state for state, _ in found.values()} == {"ok"}, found
+    assert found["groups"][1] == "tutorial-nodes-workers has 1 of 1 machines in service"
+
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
+    aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s"})
+    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group | {"Instances": []}]})
+    found = ready(spec)
+    assert {state for state, _ in found.values()} == {"problem"}, found
+
+
+def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> None:
+    arn = "arn:aws:{}:us-west-2:000000000000:{}"
+    tagged = [
+        arn.format("secretsmanager", "secret:tutorial/kubeconfig/operator-AbCdEf"),
+        arn.format("ec2", "elastic-ip/eipalloc-1"),
+        arn.format("ec2", "dhcp-options/dopt-1"),
+        arn.format("ec2", "instance/i-0gone"),
+        arn.format("ec2", "launch-template/lt-1"),
+        arn.format("logs", "log-group:/tutorial/flow"),
+    ]
+    mappings = [{"ResourceARN": one, "Tags": []} for one in tagged]
+    aws_api.answer("resourcegroupstaggingapi", "GetResources", {"PaginationToken": "", "ResourceTagMappingList": mappings})
+    gone = {"InstanceId": "i-0gone", "State": {"Name": "terminated", "Code": 48}}
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [gone]}]})
+    volume = {"VolumeId": "vol-1", "State": "available"}
+    aws_api.answer("ec2", "DescribeVolumes", {"Volumes": [volume]})
+    aws_api.answer("ec2", "DescribeAddresses", {"Addresses": [{"AllocationId": "eipalloc-1"}]})
+    aws_api.answer("ec2", "DescribeNetworkInterfaces", {"NetworkInterfaces": [{"NetworkInterfaceId": "eni-1"}]})
+    aws_api.answer("ec2", "DescribeKeyPairs", {"KeyPairs": [{"KeyName": "tutorial", "KeyPairId": "key-1"}]})
+    aws_api.answer("ec2", "DescribeLaunchTemplates", {"LaunchTemplates": [{"LaunchTemplateId": "lt-1"}]})
+    group = {
+        "AutoScalingGroupName": "tutorial-nodes-x",
+        "MinSize": 0,
+        "MaxSize": 1,
+        "DesiredCapacity": 0,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": ["us-west-2a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": datetime.now(UTC),
+    }
+    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
+    aws_api.answer("secretsmanager", "ListSecrets", {"SecretList": [{"Name": "tutorial/ca-hash"}]})
+    found, unasked = account_search.search(spec)
+    assert {one.id: one.command for one in found} == {
+        "secret tutorial/kubeconfig/operator": "aws secretsmanager delete-secret --force-delete-without-recovery "
+        "--secret-id tutorial/kubeconfig/operator --region us-west-2",
+        "secret tutorial/ca-hash": "aws secretsmanager delete-secret --force-delete-without-recovery "
+        "--secret-id tutorial/ca-hash --region us-west-2",
+        "elastic-ip eipalloc-1": "aws ec2 release-address --allocation-id eipalloc-1 --region us-west-2",
+        "dhcp-options dopt-1": "aws ec2 delete-dhcp-options --dhcp-options-id dopt-1 --region us-west-2",
+        "launch-template lt-1": "aws ec2 delete-launch-template --launch-template-id lt-1 --region us-west-2",
+        "log-group /tutorial/flow": "aws logs delete-log-group --log-group-name /tutorial/flow --region us-west-2",
+        "volume vol-1": "aws ec2 delete-volume --volume-id vol-1 --region us-west-2",
+        "network-interface eni-1": "aws ec2 delete-network-interface --network-interface-id eni-1 --region us-west-2",
+        "key-pair key-1": "aws ec2 delete-key-pair --key-pair-id key-1 --region us-west-2",
+        "parameter /ec2/keypair/key-1": "aws ssm delete-parameter --name /ec2/keypair/key-1 --region us-west-2",
+        "group tutorial-nodes-x": "aws autoscaling delete-auto-scaling-group --force-delete "
+        "--auto-scaling-group-name tutorial-nodes-x --region us-west-2",
+    }
+    # What was not answered here is said to be unasked, never taken for empty; EKS is not asked at all.
+    assert any(text.startswith("stacks: ") for text in unasked) and not any("clusters" in text for text in unasked)
