@@ -7,7 +7,6 @@ set -euo pipefail
 # shellcheck source=shared.sh
 . "$(dirname "$0")/shared.sh"
 
-STATE=/var/lib/rancher/k3s/server
 LABEL=paddle-state
 DEVICE="/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_${STATE_VOLUME/-/}"
 
@@ -237,7 +236,7 @@ check_state
 check_address
 prepare_kernel
 install_distribution
-read_token "$SERVER_TOKEN_SECRET" server-token
+read_server_token
 read_token "$NODE_TOKEN_SECRET" node-token
 configure
 place_manifest efs-csi-driver.yaml

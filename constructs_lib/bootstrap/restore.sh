@@ -3,6 +3,7 @@
 #
 #   sudo /opt/paddle-cluster/restore.sh            names the snapshots
 #   sudo /opt/paddle-cluster/restore.sh SNAPSHOT   goes back to that one
+#   ... SNAPSHOT --token-of-secret                 one that another deployment made, whose server token was put into the secret
 #
 # Promises: nothing is stopped before the snapshot is known to be there; the state until now is kept beside the restored one.
 set -euo pipefail
@@ -12,9 +13,7 @@ set -euo pipefail
 # Whatever a deploy waits for, it is not this.
 SIGNAL_STACK=
 
-STATE=/var/lib/rancher/k3s/server
-
-if [ $# -ne 1 ]; then
+if [ $# -eq 0 ] || [ $# -gt 2 ] || [ "${2:---token-of-secret}" != --token-of-secret ]; then
   aws s3 ls "s3://$SNAPSHOT_BUCKET/$SNAPSHOT_PREFIX/" || fail "there is no snapshot in s3://$SNAPSHOT_BUCKET/$SNAPSHOT_PREFIX/ yet"
   say "name one of them (its last column) to go back to it: sudo $0 SNAPSHOT"
   exit 2
@@ -24,8 +23,12 @@ only_one
 mountpoint -q "$STATE" || fail "the state volume is not mounted at $STATE: sudo systemctl start paddle-cluster.service, and read what it says"
 aws s3api head-object --bucket "$SNAPSHOT_BUCKET" --key "$SNAPSHOT_PREFIX/$1" >/dev/null ||
   fail "s3://$SNAPSHOT_BUCKET/$SNAPSHOT_PREFIX/$1 cannot be read: sudo $0 without a name lists the snapshots"
-# The token that the snapshot was made under decrypts what it holds of the cluster's CA.
-read_token "$SERVER_TOKEN_SECRET" server-token
+# The token that the snapshot was made under opens what it holds of the cluster's CA.
+if [ -n "${2:-}" ]; then
+  read_token "$SERVER_TOKEN_SECRET" server-token
+else
+  read_server_token
+fi
 read_token "$NODE_TOKEN_SECRET" node-token
 
 systemctl stop paddle-forget-nodes.timer k3s.service
@@ -33,6 +36,8 @@ systemctl stop paddle-forget-nodes.timer k3s.service
 rm -f "$STATE/db/reset-flag"
 timeout "$DEADLINE_SECONDS" "$K3S" server --cluster-reset --cluster-reset-restore-path="$1" >&2 9>&- ||
   fail "k3s could not restore $1: the lines above are its own; the state until now is in $STATE/db/etcd, or in the newest $STATE/db/etcd-old-*"
+# k3s writes it anew, with the token that has just opened the snapshot.
+[ -z "${2:-}" ] || rm -f "$STATE/token"
 say "restored $1: starting the control plane"
 # The boot's own script starts it, waits, and publishes what nodes and people need.
 flock -u 9

@@ -3,13 +3,14 @@
 # Promises: whatever goes wrong ends the boot with one sentence on the console and, while a deploy waits for this machine, a
 # FAILURE signal; all the waiting together ends at the deadline; no secret is in an argument, a variable or a log.
 
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034  # What is set here, the others read.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
 
 HERE=/opt/paddle-cluster
 # Gone with the power: secrets are read again at each boot.
 SECRETS=/run/paddle-cluster
+STATE=/var/lib/rancher/k3s/server
 AGENT=/var/lib/rancher/k3s/agent
 K3S=/usr/local/bin/k3s
 
@@ -67,7 +68,6 @@ metadata() {
   printf 'X-aws-ec2-metadata-token: %s\n' "$token" | curl -sf --max-time 5 -H @- "$from/meta-data/$1"
 }
 
-# shellcheck disable=SC2034  # The roles read them.
 know_thyself() {
   until INSTANCE=$(metadata instance-id) && INSTANCE_TYPE=$(metadata instance-type) && ZONE=$(metadata placement/availability-zone); do
     again "the instance metadata did not answer within $DEADLINE_SECONDS s: the launch template has to allow it (HttpEndpoint)"
@@ -106,6 +106,18 @@ read_token() {
   done
   grep -Eqx '[A-Za-z0-9]{32,}' "$file.part" || fail "the token $1 is no token: wanted are at least 32 letters and digits"
   mv -f "$file.part" "$file"
+}
+
+# State is sealed with the server token that it began under, and k3s keeps that beside it: a volume that outlived its deployment is
+# opened with its own token, a new one takes the secret's.
+read_server_token() {
+  read_token "$SERVER_TOKEN_SECRET" server-token
+  [ -s "$STATE/token" ] || return 0
+  sed 's/^K10[0-9a-f]*::server://' "$STATE/token" | tr -d '\n' | write "$SECRETS/server-token.own" 600
+  if ! cmp -s "$SECRETS/server-token" "$SECRETS/server-token.own"; then
+    say "the state volume began under another server token than $SERVER_TOKEN_SECRET holds: its own is used"
+  fi
+  mv -f "$SECRETS/server-token.own" "$SECRETS/server-token"
 }
 
 # What kubelet checks under protect-kernel-defaults, and what the pod network needs of the kernel.

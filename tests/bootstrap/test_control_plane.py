@@ -350,6 +350,25 @@ def test_ecr_password_reaches_kubelet_only(running: Running) -> None:
             assert "'docker.io/library/busybox' is no image of a private ECR repository" in answer.console
 
 
+def test_volume_that_outlived_its_deployment(running: Running, tmp_path: Path) -> None:
+    account, _ = running
+    account.volume_is("available")
+    secrets = account.state["secrets"]
+    account.set(secrets=secrets | {"server-token": "AnotherDeployment" * 3})
+    later = Machine(account, tmp_path, "i-3", "control-plane")
+    boot = later.first_boot()
+    assert boot.code == 0, boot.console
+    assert "began under another server token than server-token holds: its own is used" in boot.console
+    assert on_the_volume(account, "/token").strip().endswith(f"::server:{SERVER_TOKEN}")
+
+    # A snapshot that was made under the secret's token.
+    snapshot(account, "of-another-deployment")
+    done = restore(later, "of-another-deployment", "--token-of-secret")
+    assert done.code == 0, done.console
+    assert on_the_volume(account, "/token").strip().endswith("::server:" + "AnotherDeployment" * 3)
+    account.set(secrets=secrets)
+
+
 def test_upgrade_by_one_version(running: Running, tmp_path: Path) -> None:
     account, _ = running
     account.volume_is("available")

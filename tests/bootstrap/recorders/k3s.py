@@ -63,6 +63,8 @@ def server(arguments: list[str]) -> None:
         flag.touch()
         return
     flag.unlink(missing_ok=True)
+    if (STATE / "token").exists() and not (STATE / "token").read_text().endswith(f"::server:{token}\n"):
+        sys.exit("bootstrap data already found and encrypted with different token")
     if json.loads((ACCOUNT / "state.json").read_text()).get("k3s_never_ready"):
         return
     database.mkdir(parents=True, exist_ok=True)
