@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from operations.cluster import ApiError, Cluster, Lost, Object
-from operations.errors import BadInput, OperationError
+from operations.cluster import TRIES, ApiError, Cluster, Lost, Object
+from operations.errors import BadInput, OperationError, Unreachable
 from operations.job_objects import collections, component, ended, moment, paddle_jobs, pods, selector
 from operations.pod_words import PodState, pod_state
 from operations.watching import Collection, follow
@@ -100,18 +100,43 @@ def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int |
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
             f"`paddle-aws logs {name} --volume train` reads the logs on the volume"
         )
-    query = {"timestamps": "true"} | ({"tailLines": str(tail)} if tail is not None else {})
-    yield from heapq.merge(*(_of_pod(cluster, namespace, pod, query) for pod in chosen))
+    yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
 
 
-def _of_pod(cluster: Cluster, namespace: str, pod: PodState, query: dict[str, str]) -> Iterator[Line]:
-    try:
-        for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", query):
-            yield _line(raw, pod)
-    except ApiError as error:
-        # A container that has not started has written nothing, and neither has a pod that is gone.
-        if error.status not in (400, 404):
-            raise
+def _of_pod(cluster: Cluster, namespace: str, pod: PodState, tail: int | None) -> Iterator[Line]:
+    """Each line once, also where the answer is cut. Raises Unreachable where it is cut again and again without a new line."""
+    last, cuts = "", 0
+    while True:
+        shown = last
+        try:
+            for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", _query(last, tail)):
+                line = _line(raw, pod)
+                # Not `> last`: a program may write two lines in one tick of the clock.
+                if line.time > shown:
+                    last, cuts = line.time, 0
+                    yield line
+            return
+        except ApiError as error:
+            # A container that has not started has written nothing, and neither has a pod that is gone.
+            if error.status not in (400, 404):
+                raise
+            return
+        except Lost as cut:
+            cuts += 1
+            if cuts >= TRIES:
+                raise Unreachable(f"cluster {cluster.name} breaks the log of {pod.name} off ({cut}): try again") from None
+            cluster.sleep(0.2 * cuts)
+
+
+def _query(last: str, tail: int | None) -> dict[str, str]:
+    """What to ask for behind the line of time `last`; empty: from the beginning, or the last `tail` lines."""
+    query = {"timestamps": "true"}
+    if last and (since := moment(_whole_seconds(last))) is not None:
+        # The server knows seconds only: lines that were shown come again and are left out by their time.
+        query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+    elif tail is not None:
+        query["tailLines"] = str(tail)
+    return query
 
 
 def _line(raw: bytes, pod: PodState) -> Line:
@@ -187,16 +212,11 @@ def _follow_pod(
 ) -> None:
     last = ""
     while True:
-        query = {"follow": "true", "timestamps": "true"}
-        if last and (since := moment(_whole_seconds(last))) is not None:
-            # The server knows seconds only: lines that were shown come again and are left out here.
-            query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
-        elif tail is not None:
-            query["tailLines"] = str(tail)
+        query, shown = {"follow": "true", **_query(last, tail)}, last
         try:
             for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", query, read=QUIET):
                 line = _line(raw, pod)
-                if line.time > last:
+                if line.time > shown:
                     last = line.time
                     lines.put(line)
             # A server may end a stream whose pod still writes.

@@ -1,0 +1,150 @@
+"""Every command that speaks to the cluster, while the cluster has each of the faults that it can have.
+
+Passing faults (429, 5xx, an answer cut in the middle, a token that expired) change nothing in what a command does; 401 and 403
+that stay end it with exit code 3 and one sentence, in which no credential is.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Run
+from conftest import JOB, OUTPUTS
+from job_controller import JobController
+from kubernetes_api import Fault, KubernetesApi
+from paddle_node import passes
+from paddle_node.contract import JobFolder
+from typer.testing import CliRunner
+
+from operations.main import app
+
+pytestmark = pytest.mark.slow
+
+SECRET = "nobody-may-see-this-token"
+COMMANDS = {
+    "submit": ("submit", "--wait"),
+    "resume": ("resume", "--wait"),
+    "resume --from": ("resume", "--from", "0", "--wait"),
+    "status": ("status",),
+    "list": ("list", "-A"),
+    "logs": ("logs",),
+    "logs --follow": ("logs", "--follow"),
+    "logs --volume": ("logs", "--volume", "train"),
+    "wait": ("wait",),
+    "cancel": ("cancel",),
+    "delete": ("delete", "--force"),
+    "results": ("results", "--download", "last", "--to", "home"),
+    "upload": ("upload", "note.txt", "--volume"),
+}
+
+
+@dataclass
+class Trained:
+    """A job that has come to its end, with one pass on its volume; each test finds it as it was."""
+
+    api: KubernetesApi
+    folder: Path
+    kubeconfig: Path
+    objects: dict[Any, Any]
+
+    def again(self, command: str) -> None:
+        """The cluster as the command needs it: without the job for a submission, with a running one to end."""
+        api = self.api
+        with api.changed:
+            api.objects = copy.deepcopy(self.objects)
+            if command == "submit":
+                api.objects = {key: value for key, value in api.objects.items() if key[1] == "namespaces"}
+            if command in ("cancel", "delete"):
+                for document in api.all("jobs"):
+                    document.pop("status")
+            api.faults = []
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch, KubernetesApi() as api:
+        controller = JobController(api, volume=folder / "volume")
+        api.created = controller
+        api.put("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
+        kubeconfig = Path(api.kubeconfig(folder / "kubeconfig", {"token": SECRET}))
+        patch.setenv("KUBECONFIG", str(kubeconfig))
+        patch.chdir(folder)
+        (folder / "job.yaml").write_text(JOB)
+        (folder / "note.txt").write_text("a note\n")
+        (folder / "outputs.json").write_text(json.dumps(OUTPUTS))
+        (folder / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
+        job = JobFolder(folder / "volume" / "words")
+        for number in range(2):
+            job.pass_dir(number).mkdir(parents=True)
+            (job.pass_dir(number) / "parameters").write_bytes(bytes(1000))
+            passes.seal(job, number, {"attempt": 1})
+        job.node(0).mkdir(parents=True)
+        job.train_log(0).write_text("a line\n")
+        assert CliRunner().invoke(app, ["submit", "--wait"]).exit_code == 0
+        yield Trained(api, folder, kubeconfig, copy.deepcopy(api.objects))
+        controller.close()
+
+
+@pytest.fixture
+def cluster(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Trained:
+    monkeypatch.setenv("KUBECONFIG", str(trained.kubeconfig))
+    monkeypatch.chdir(trained.folder)
+    return trained
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_fault_that_passes_changes_nothing(run: Run, cluster: Trained, command: str) -> None:
+    cluster.again(command)
+    cluster.api.faults = [
+        # Four on the first request of all, and then on each kind of request.
+        Fault("", status=429, headers={"Retry-After": "0"}),
+        Fault("", status=500),
+        Fault("", cut=7),
+        Fault("", status=401),
+        Fault("", "PATCH", status=503, times=2),
+        Fault("", "DELETE", status=500),
+        Fault("/proxy/", status=502),
+        Fault("/proxy/", cut=0),
+        Fault("/log\\?", cut=3),
+        Fault("watch=true", cut=11),
+        Fault("watch=true", status=504),
+    ]
+    done = run(*COMMANDS[command])
+    assert done.code == 0, done.err
+    assert all(fault.times == 0 for fault in cluster.api.faults[:4])
+    assert "Traceback" not in done.err and SECRET not in done.out + done.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("status", "words"), [(401, "does not know you (401)"), (403, "refuses (403)")])
+def test_a_refusal_that_stays(run: Run, cluster: Trained, command: str, status: int, words: str) -> None:
+    cluster.again(command)
+    before = copy.deepcopy(cluster.api.objects)
+    cluster.api.faults = [Fault("", status=status, times=999)]
+    done = run(*COMMANDS[command])
+    assert done.code == 3 and words in done.err
+    assert len(done.err.splitlines()) == 1
+    assert SECRET not in done.out + done.err
+    assert cluster.api.objects == before
+
+
+@pytest.mark.parametrize("command", ["status", "logs --follow", "wait", "results"])
+def test_answers_that_come_too_late_are_asked_for_again(
+    run: Run, cluster: Trained, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from operations import cluster as settings
+
+    cluster.again(command)
+    # The time-out is the default of a parameter: it was bound when the module was read.
+    assert settings.Cluster._open.__defaults__ == (settings.READ,)
+    monkeypatch.setattr(settings.Cluster._open, "__defaults__", (0.3,))
+    cluster.api.faults = [Fault("/jobs", delay=0.6), Fault("/pods", delay=0.6)]
+    assert run(*COMMANDS[command]).code == 0
+    assert all(fault.times == 0 for fault in cluster.api.faults)
