@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddle_node.contract import JobFolder, Variable
@@ -17,7 +17,7 @@ from paddle_node.contract import JobFolder, Variable
 from k8s_charts.spec import TrainingJob
 from operations import loss_plot
 from operations.training_metrics import Pass
-from rehearsal import account, interruption
+from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.errors import Failed, Refused
 from rehearsal.evaluation import Evaluation, evaluate
@@ -29,6 +29,7 @@ from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
 from rehearsal.pods.names import Names
+from rehearsal.pods.paddle_job import names_resolve, pods, run_paddle_job
 from rehearsal.pods.pod import Host
 from rehearsal.retained import Retained
 from rehearsal.screen import Phase, Screen
@@ -50,7 +51,17 @@ class Results:
     """Records of each trainer's shard, by the data's own manifest."""
     evaluation: Evaluation
     plot: Path
-    retained: tuple[Resource, ...]
+    retained: tuple[Resource, ...] = ()
+
+
+@dataclass(frozen=True)
+class PaddleJobResults:
+    """What the rehearsal of a PaddleJob leaves to be shown: its program and its output are its own affair."""
+
+    job: TrainingJob
+    measured: paddle_job.Measured | None
+    logs: Path
+    retained: tuple[Resource, ...] = ()
 
 
 class Rehearsal:
@@ -63,7 +74,7 @@ class Rehearsal:
         self._keep = keep
         self._phase: Phase | None = None
 
-    def run(self, state: State) -> Results:
+    def run(self, state: State) -> Results | PaddleJobResults:
         """All phases, one after the other. Raises RehearsalError, CloudError, JobError, SettingError, or KeyboardInterrupt."""
         job = TrainingJob.load(self.job_file)
         source = self.check(self.config, self.job_file)
@@ -74,15 +85,49 @@ class Rehearsal:
             host = self._host(cloud, state)
             if source is not None:
                 self._upload(cloud, host, source)
-            folder, shards = self._split(host, addresses)
-            passes = self._train(host, addresses, folder)
-            self._check_records(passes, shards)
-            evaluation = self._measure(host, addresses)
-            loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
+            train = self._paddle_job if host.manifests.paddle_jobs else self._job
+            results = train(job, host, addresses)
             if self._keep:
                 self._let_look_around(cloud)
             retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
-        return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png", retained)
+        return replace(results, retained=retained)
+
+    def _job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> Results:
+        """Engine job: split, train, measure."""
+        _jobs(host.manifests)
+        folder, shards = self._split(host, addresses)
+        passes = self._train(host, addresses, folder)
+        self._check_records(passes, shards)
+        evaluation = self._measure(host, addresses)
+        loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
+        return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png")
+
+    def _paddle_job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> PaddleJobResults:
+        """Engine paddlejob: split where there is data, run the operator's pods, and show what worker 0 measured."""
+        if host.manifests.jobs:
+            self._split(host, addresses)
+        (written,) = host.manifests.paddle_jobs
+        runs = paddle_job.ready(written, host.manifests, self._image, self.project)
+        with self.screen.phase("train") as phase:
+            names = interruption.run(names_resolve(host.pods))
+            for difference in paddle_job.differences(
+                written, host.manifests, self._image, self.project, gpus=job.gpus.count, names=names
+            ):
+                self.screen.remark(difference)
+            result = interruption.run(run_paddle_job(runs, host, addresses, PodScreen(phase, self.screen)))
+            _succeeded(result, f"PaddleJob {written.name}", "training failed")
+            counts = " and ".join(f"{replicas.count} {role}" for role, replicas in written.roles.items())
+            phase.result = f"{counts} pods ran to their ends"
+        worker = next(pod.name for pod in pods(written) if pod.role == "worker")
+        log = next(end for end in result.ended if end.name == worker).logs[written.roles["worker"].template.containers[0].name]
+        with self.screen.phase("measure") as phase:
+            found = paddle_job.measured(log)
+            phase.result = (
+                f"{found.metric} {found.value:.3f} (baseline: {found.baseline:.3f}), as worker 0 printed it"
+                if found
+                else "the program printed no line of JSON with a metric"
+            )
+        return PaddleJobResults(job, found, log.parent)
 
     # The account.
 
@@ -112,7 +157,7 @@ class Rehearsal:
     def _upload(self, cloud: Cloud, host: Host, source: Path) -> None:
         """Put a local data file where the manifests' data job will look for it."""
         with self.screen.phase("upload") as phase:
-            address = _variable(_jobs(host.manifests)[0], Variable.DATA_SOURCE)
+            address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
             account.upload(cloud, source, address)
             phase.result = f"{source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
 
@@ -121,7 +166,13 @@ class Rehearsal:
         """Reads both settings. The file to upload; None where the data job reads a place of its own."""
         ClusterSpec.load(config)
         job = TrainingJob.load(job_file)
-        if job.data is None or not job.splits:
+        if job.operator.elastic is not None:
+            raise Refused(f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, which is not here")
+        if job.operator.intranet == "Host":
+            raise Refused("paddlejob.intranet is Host: here each pod has an address of its own, PodIP or Service is allowed")
+        if job.data is None:
+            return None
+        if not job.splits:
             raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
         if job.data.local_file is None:
             return None
@@ -156,10 +207,11 @@ class Rehearsal:
         with self.screen.phase("manifests") as phase:
             account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record)
             files = synthesize(self.project, self.job_file, state.outputs, state.image_record, self.dist)
+            self._image = json.loads(state.image_record.read_text())["image"]
             read = manifests.load(files)
             laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
             laid_out.lay_out(self.project, state.image)
-            phase.result = f"{len(files)} files in {_shown(self.dist)}/ with Jobs {' and '.join(job.name for job in read.jobs)}"
+            phase.result = f"{len(files)} files in {_shown(self.dist)}/ with {_work(read)}"
         self._say_without_effect(read, state.logs / "without-effect.txt")
         return Host(
             manifests=read,
@@ -180,10 +232,10 @@ class Rehearsal:
         self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {_shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
-        job, _ = _jobs(host.manifests)
+        job = host.manifests.jobs[0]
         with self.screen.phase("split") as phase:
             result = interruption.run(run_job(job, host, addresses, PodScreen(phase, self.screen)))
-            _succeeded(result, job, "the data could not be split")
+            _succeeded(result, f"Job {job.name}", "the data could not be split")
             folder = _job_folder(job, host)
             data = json.loads(folder.data_manifest.read_text())
             shards = tuple(sum(file["records"] for file in shard["files"]) for shard in data["shards"])
@@ -208,7 +260,7 @@ class Rehearsal:
 
         with self.screen.phase("train") as phase:
             result = interruption.run(train(TrainingScreen(phase, self.screen, progress)))
-            _succeeded(result, job, "training failed")
+            _succeeded(result, f"Job {job.name}", "training failed")
             passes = tuple(progress.passes[number] for number in sorted(progress.passes))
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
@@ -236,6 +288,12 @@ def _jobs(read: Manifests) -> tuple[Job, Job]:
     return read.jobs[0], read.jobs[-1]
 
 
+def _work(read: Manifests) -> str:
+    """What runs: `Jobs a and b`, `PaddleJob c`."""
+    found = [*(f"Job {job.name}" for job in read.jobs), *(f"PaddleJob {job.name}" for job in read.paddle_jobs)]
+    return " and ".join(found)
+
+
 def _job_folder(job: Job, host: Host) -> JobFolder:
     """The job's folder on the volume, by the name that the manifest gives the pods."""
     mounted_at = _variable(job, Variable.JOB_PATH)
@@ -251,17 +309,17 @@ def _variable(job: Job, name: str) -> str:
     return expand(values[name], {})
 
 
-def _succeeded(result: JobResult, job: Job, message: str) -> None:
+def _succeeded(result: JobResult, what: str, message: str) -> None:
     if result.succeeded:
         return
     culprit = result.culprit
     if culprit is None:
-        raise Failed(f"{message}: Job {job.name} {result.reason}")
+        raise Failed(f"{message}: {what} {result.reason}")
     container = culprit.failed_container
     log = culprit.logs[container]
     code = culprit.codes[container]
     raise Failed(
-        f"{message}: Job {job.name} {result.reason}: pod {culprit.name} ended with code {code}; the end of {_shown(log)}:",
+        f"{message}: {what} {result.reason}: pod {culprit.name} ended with code {code}; the end of {_shown(log)}:",
         last_lines(log),
     )
 

@@ -10,19 +10,21 @@ from rich.table import Table
 from rich.text import Text
 
 from rehearsal.output_tree import output_tree
-from rehearsal.rehearse import Results
+from rehearsal.rehearse import PaddleJobResults, Results
 from rehearsal.screen import Phase
 
 _ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
 """Metrics of which less is better."""
 
 
-def summary(results: Results, phases: list[Phase], seconds: float) -> RenderableType:
+def summary(results: Results | PaddleJobResults, phases: list[Phase], seconds: float) -> RenderableType:
     """Everything to print after a rehearsal that went well."""
+    kept = [Text(f"kept  {resource}", style="dim") for resource in results.retained]
+    if isinstance(results, PaddleJobResults):
+        return Group(Text(), *kept, _panel(results, _paddle_job(results), phases, seconds))
     folder = results.folder
     tree = output_tree(folder, results.job.program.folder, len(results.shards), _shown(folder.root))
-    kept = [Text(f"kept  {resource}", style="dim") for resource in results.retained]
-    return Group(Text(), tree, Text(), _records(results), Text(), *kept, _headline(results, phases, seconds))
+    return Group(Text(), tree, Text(), _records(results), Text(), *kept, _panel(results, _job(results), phases, seconds))
 
 
 def _records(results: Results) -> Table:
@@ -40,20 +42,37 @@ def _records(results: Results) -> Table:
     return table
 
 
-def _headline(results: Results, phases: list[Phase], seconds: float) -> Panel:
+_Rows = list[tuple[str, RenderableType]]
+
+
+def _job(results: Results) -> _Rows:
     found = results.evaluation
-    better = found.value < found.baseline if found.metric in _ERRORS else found.value > found.baseline
+    rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
+    losses = f"{results.passes[0].loss:.4f} -> {results.passes[-1].loss:.4f}, drawn in {_shown(results.plot)}"
+    return [(found.metric, _measured(found.metric, found.value, found.baseline, rest)), ("loss", losses)]
+
+
+def _paddle_job(results: PaddleJobResults) -> _Rows:
+    logs: _Rows = [("logs", f"of each pod in {_shown(results.logs)}/")]
+    found = results.measured
+    if found is None:
+        return [("metric", "none: worker 0 printed no line of JSON with one"), *logs]
+    rest = f" as worker 0 measured it; baseline: {found.baseline:.3f}"
+    losses = f"{found.first_loss:.4f} -> {found.last_loss:.4f}"
+    return [(found.metric, _measured(found.metric, found.value, found.baseline, rest)), ("loss", losses), *logs]
+
+
+def _measured(metric: str, value: float, baseline: float, rest: str) -> Text:
+    better = value < baseline if metric in _ERRORS else value > baseline
+    return Text.assemble((f"{value:.3f}", "bold green" if better else "bold red"), rest)
+
+
+def _panel(results: Results | PaddleJobResults, rows: _Rows, phases: list[Phase], seconds: float) -> Panel:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(
-        found.metric,
-        Text.assemble(
-            (f"{found.value:.3f}", "bold green" if better else "bold red"),
-            f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}",
-        ),
-    )
-    grid.add_row("loss", f"{results.passes[0].loss:.4f} -> {results.passes[-1].loss:.4f}, drawn in {_shown(results.plot)}")
+    for name, what in rows:
+        grid.add_row(name, what)
     grid.add_row("time", ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases) + f": {seconds:.0f} s in all")
     kept = f", but for {len(results.retained)} resources that `retain: true` keeps" if results.retained else ""
     grid.add_row("account", f"as it was before the deploy{kept}")

@@ -19,12 +19,17 @@ class RunningContainer:
         self.log = log
 
     @classmethod
-    async def start(cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> RunningContainer:
-        """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`."""
+    async def start(
+        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, etc_hosts: Path | None = None
+    ) -> RunningContainer:
+        """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`.
+
+        `etc_hosts` lies over /etc/hosts, for this container alone.
+        """
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(_INIT), *argv,
+                sys.executable, "-I", "-S", str(_INIT), str(etc_hosts or ""), *argv,
                 stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
                 env=dict(environment), cwd=folder, start_new_session=True,
             )  # fmt: skip
@@ -60,9 +65,16 @@ class RunningContainer:
         return self._process.stdin
 
 
-async def run_briefly(argv: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float, log: Path) -> int:
+async def private_hosts_work(etc_hosts: Path) -> bool:
+    """Whether this machine lets a container have an /etc/hosts of its own: some keep such namespaces to root."""
+    return await run_briefly(["true"], {}, etc_hosts.parent, 10, etc_hosts.with_suffix(".log"), etc_hosts) == 0
+
+
+async def run_briefly(
+    argv: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float, log: Path, etc_hosts: Path | None = None
+) -> int:
     """Run a probe's command to its end; 124 when `timeout` seconds were not enough."""
-    container = await RunningContainer.start(argv, environment, folder, log)
+    container = await RunningContainer.start(argv, environment, folder, log, etc_hosts)
     try:
         return await asyncio.wait_for(container.wait(), timeout)
     except TimeoutError:

@@ -3,12 +3,14 @@
 Promises: every descendant, however it detached itself, is dead when this program exits; it exits with the first
 process's code (128 + signal when one ended it), as a container runtime reports it. It is told what to do on
 standard input: the byte T asks the first process to terminate, the end of file kills everything at once; so a
-rehearsal that is killed takes its pods along. Run as `python -I -S container_init.py program argument...`;
-standard library only, because it runs with no environment of its own.
+rehearsal that is killed takes its pods along. Run as `python -I -S container_init.py hosts program argument...`: `hosts`
+is a file that lies over /etc/hosts for these processes alone, or empty. Standard library only, because it runs with no
+environment of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -18,6 +20,10 @@ import time
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CANNOT_START = 128
+_LONGEST_TMPDIR = 50
+"""Bytes: programs put sockets there (Python's multiprocessing does), whose whole path may have 107."""
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 
 
 def _descendants() -> list[int]:
@@ -65,8 +71,32 @@ def _end_all() -> None:
         time.sleep(0.01)
 
 
+def _lay_over_hosts(file: str) -> None:
+    """Mounts `file` over /etc/hosts in a mount namespace of this process's own. Raises OSError where that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(_CLONE_NEWNS) != 0:
+        # Not root: a user namespace, in which this user stays who it is, gives the right.
+        if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) != 0:
+            raise OSError(ctypes.get_errno(), "no mount namespace of its own")
+        for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w") as setting:  # noqa: PTH123
+                setting.write(line)
+    # Nothing mounted here reaches the machine.
+    for source, target, flags in ((b"none", b"/", _MS_REC | _MS_SLAVE), (os.fsencode(file), b"/etc/hosts", _MS_BIND)):
+        if libc.mount(source, target, None, flags, None) != 0:
+            raise OSError(ctypes.get_errno(), f"{os.fsdecode(target)} cannot be mounted")
+
+
 def main() -> int:
     """Run the program named by the arguments; its exit code."""
+    etc_hosts, *argv = sys.argv[1:]
+    if etc_hosts:
+        try:
+            _lay_over_hosts(etc_hosts)
+        except OSError as error:
+            os.write(2, f"a container cannot have hosts of its own here: {error.strerror}\n".encode())
+            return _CANNOT_START
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -75,18 +105,25 @@ def main() -> int:
     # The terminal's and the rehearsal's signals are not for this process: orders come on standard input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
+    init, temporary = os.getpid(), os.environ.get("TMPDIR", "")
     first = os.fork()
     if first == 0:
+        if len(temporary) > _LONGEST_TMPDIR:
+            # A container's is /tmp, as short as it is there; here the same folder has this way to it.
+            os.environ["TMPDIR"] = f"/proc/{init}/cwd"
         signal.set_wakeup_fd(-1)
         for default in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
             signal.signal(default, signal.SIG_DFL)
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         try:
-            os.execvp(sys.argv[1], sys.argv[1:])
+            os.execvp(argv[0], argv)
         except OSError as error:
-            os.write(2, f"cannot start {sys.argv[1]}: {error.strerror}\n".encode())
+            os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode())
         os._exit(_CANNOT_START)
+    if temporary:
+        with contextlib.suppress(OSError):
+            os.chdir(temporary)
     orders = 0
     while True:
         ready, _, _ = select.select([orders, awake], [], [])

@@ -138,8 +138,19 @@ _WHOLE_KINDS_WITHOUT_EFFECT = {
     "RoleBinding": "there is no API server to ask",
     "PodGroup": "there is one machine",
 }
+_PADDLE_JOB_HONOURED = ("spec.intranet", "spec.withGloo")
+_PADDLE_JOB_WITHOUT_EFFECT = {
+    "spec.cleanPodPolicy": "pods go with the rehearsal, their logs stay",
+    "spec.schedulingPolicy.*": "there is one machine",
+}
+_PADDLE_JOB_REFUSED = {"spec.elastic": "there is no etcd here that elastic workers could meet in"}
+_ROLES = ("ps", "worker", "heter")
+_OPERATORS = {
+    "CustomResourceDefinition": ("metadata", "name", "paddlejobs.batch.paddlepaddle.org"),
+    "Deployment": ("metadata", "labels", "app.kubernetes.io/name", "paddle-operator"),
+}
+"""Where the PaddleJob operator's own objects say that they are."""
 _REFUSED_KINDS = {
-    "PaddleJob": "the operator that runs it is not here; rehearse the job with `engine: job`",
     "CustomResourceDefinition": "there is no API server to extend",
     "Deployment": "only Jobs run here",
     "StatefulSet": "only Jobs run here",
@@ -154,22 +165,34 @@ def _below(prefix: str, fields: Mapping[str, str]) -> dict[str, str]:
     return {f"{prefix}{field}": reason for field, reason in fields.items()}
 
 
-def _container_places() -> tuple[str, ...]:
-    return ("spec.template.spec.containers[].", "spec.template.spec.initContainers[].")
-
-
-def _job_lists() -> tuple[frozenset[str], dict[str, str], dict[str, str]]:
-    honoured = {*_ANY_HONOURED, *_JOB_HONOURED, *(f"spec.template.{field}" for field in _TEMPLATE_HONOURED)}
-    without = {**_JOB_WITHOUT_EFFECT, **_below("spec.template.", _TEMPLATE_WITHOUT_EFFECT)}
-    refused = {**_JOB_REFUSED, **_below("spec.template.", _TEMPLATE_REFUSED)}
-    for place in _container_places():
+def _template_lists(at: str) -> tuple[set[str], dict[str, str], dict[str, str]]:
+    """The three lists of a pod template whose path is `at`."""
+    honoured = {f"{at}{field}" for field in _TEMPLATE_HONOURED}
+    without = _below(at, _TEMPLATE_WITHOUT_EFFECT)
+    refused = _below(at, _TEMPLATE_REFUSED)
+    container, init = f"{at}spec.containers[].", f"{at}spec.initContainers[]."
+    for place in (container, init):
         honoured |= {f"{place}{field}" for field in _CONTAINER_HONOURED}
         without |= _below(place, _CONTAINER_WITHOUT_EFFECT)
         refused |= _below(place, _CONTAINER_REFUSED)
     for probe in _PROBES:
-        honoured |= {f"{_container_places()[0]}{probe}.{field}" for field in _PROBE_HONOURED}
-        refused |= _below(f"{_container_places()[0]}{probe}.", {"httpGet.*": "use exec", "grpc.*": "use exec"})
-        refused[f"{_container_places()[1]}{probe}.*"] = "init containers have no probes"
+        honoured |= {f"{container}{probe}.{field}" for field in _PROBE_HONOURED}
+        refused |= _below(f"{container}{probe}.", {"httpGet.*": "use exec", "grpc.*": "use exec"})
+        refused[f"{init}{probe}.*"] = "init containers have no probes"
+    return honoured, without, refused
+
+
+def _job_lists() -> tuple[frozenset[str], dict[str, str], dict[str, str]]:
+    honoured, without, refused = _template_lists("spec.template.")
+    return frozenset({*_ANY_HONOURED, *_JOB_HONOURED, *honoured}), _JOB_WITHOUT_EFFECT | without, _JOB_REFUSED | refused
+
+
+def _paddle_job_lists() -> tuple[frozenset[str], dict[str, str], dict[str, str]]:
+    honoured = {*_ANY_HONOURED, *_PADDLE_JOB_HONOURED, *(f"spec.{role}.replicas" for role in _ROLES)}
+    without, refused = dict(_PADDLE_JOB_WITHOUT_EFFECT), dict(_PADDLE_JOB_REFUSED)
+    for role in _ROLES:
+        also_honoured, also_without, also_refused = _template_lists(f"spec.{role}.template.")
+        honoured, without, refused = honoured | also_honoured, without | also_without, refused | also_refused
     return frozenset(honoured), without, refused
 
 
@@ -224,6 +247,7 @@ _REFUSED: dict[str, dict[str, str]] = {
     },
 }
 _HONOURED["Job"], _WITHOUT_EFFECT["Job"], _REFUSED["Job"] = _job_lists()
+_HONOURED["PaddleJob"], _WITHOUT_EFFECT["PaddleJob"], _REFUSED["PaddleJob"] = _paddle_job_lists()
 
 
 def honoured(kind: str) -> frozenset[str]:
@@ -257,6 +281,15 @@ def _matches(path: str, fields: Mapping[str, str] | frozenset[str]) -> str | Non
     return None
 
 
+def _is_the_operators(document: Mapping[str, Any]) -> bool:
+    """Whether the document is the PaddleJob operator's own."""
+    *keys, wanted = _OPERATORS.get(str(document.get("kind", "")), ("kind", ""))
+    found: Any = document
+    for key in keys:
+        found = found.get(key, {}) if isinstance(found, Mapping) else {}
+    return bool(found == wanted)
+
+
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     """What of `documents` will have no effect here, grouped by reason.
 
@@ -265,11 +298,14 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     without: dict[str, set[str]] = {}
     for kind, reason in _REFUSED_KINDS.items():
         for document in documents:
-            if document.get("kind") == kind:
+            if document.get("kind") == kind and not _is_the_operators(document):
                 raise Refused(f"{kind} {document['metadata']['name']} cannot be rehearsed: {reason}")
     for document in documents:
         kind = str(document.get("kind", ""))
         name = f"{kind} {document.get('metadata', {}).get('name', '')}".strip()
+        if _is_the_operators(document):
+            without.setdefault("the rehearsal itself plays the PaddleJob operator", set()).add(kind)
+            continue
         if kind in _WHOLE_KINDS_WITHOUT_EFFECT:
             without.setdefault(_WHOLE_KINDS_WITHOUT_EFFECT[kind], set()).add(kind)
             continue

@@ -68,6 +68,7 @@ class Container:
     """One container of a pod, init containers included."""
 
     name: str
+    image: str
     command: tuple[str, ...]
     args: tuple[str, ...]
     working_dir: str
@@ -142,6 +143,28 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Replicas:
+    """One role of a PaddleJob."""
+
+    count: int
+    template: PodTemplate
+
+
+@dataclass(frozen=True)
+class PaddleJob:
+    """A PaddleJob with its operator's defaults filled in."""
+
+    name: str
+    namespace: str
+    roles: Mapping[str, Replicas]
+    """ps, worker, heter: those that it has, in this order."""
+    by_service: bool
+    """Whether pods are told each other's names; else their addresses."""
+    gloo: int
+    elastic: bool
+
+
+@dataclass(frozen=True)
 class Service:
     """A headless Service: names of the pods it selects."""
 
@@ -161,6 +184,7 @@ class Manifests:
     config_maps: Mapping[str, Mapping[str, str]]
     service_accounts: frozenset[str]
     without_effect: tuple[fields.WithoutEffect, ...] = field(default=())
+    paddle_jobs: tuple[PaddleJob, ...] = ()
 
     def job(self, name: str) -> Job:
         for job in self.jobs:
@@ -196,10 +220,13 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         config_maps={d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])},
         service_accounts=frozenset(d["metadata"]["name"] for d in by_kind.get("ServiceAccount", [])),
         without_effect=tuple(without_effect),
+        paddle_jobs=tuple(paddle_job(document) for document in by_kind.get("PaddleJob", [])),
     )
-    for job in manifests.jobs:
-        _check_references(job, manifests)
-    wanted = {volume.claim for job in manifests.jobs for volume in job.template.volumes.values() if volume.claim}
+    templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
+    templates += [(role.template, f"PaddleJob {job.name}") for job in manifests.paddle_jobs for role in job.roles.values()]
+    for template, where in templates:
+        _check_references(template, where, manifests)
+    wanted = {volume.claim for template, _ in templates for volume in template.volumes.values() if volume.claim}
     if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims):
         note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
         return replace(manifests, without_effect=(*manifests.without_effect, note))
@@ -257,6 +284,29 @@ def _job(document: dict[str, Any]) -> Job:
     )
 
 
+def paddle_job(document: dict[str, Any]) -> PaddleJob:
+    """A PaddleJob's document, read; fields that no rehearsal honours are `read`'s to refuse."""
+    spec, name = document["spec"], document["metadata"]["name"]
+    if (intranet := spec.get("intranet", "PodIP")) not in ("PodIP", "Service"):
+        raise Refused(
+            f"PaddleJob {name}: spec.intranet is {intranet}: PodIP or Service is allowed here, each pod has its own address"
+        )
+    if "worker" not in spec:
+        raise Refused(f"PaddleJob {name}: spec.worker is not set: a PaddleJob needs workers")
+    return PaddleJob(
+        name=name,
+        namespace=document["metadata"].get("namespace", "default"),
+        roles={
+            role: Replicas(spec[role]["replicas"], _template(spec[role]["template"], f"PaddleJob {name}"))
+            for role in ("ps", "worker", "heter")
+            if role in spec
+        },
+        by_service=intranet == "Service",
+        gloo=spec.get("withGloo", 0),
+        elastic="elastic" in spec,
+    )
+
+
 def _rule(rule: dict[str, Any]) -> FailureRule:
     on = rule["onExitCodes"]
     return FailureRule(rule["action"], on.get("containerName"), on["operator"] == "In", frozenset(on["values"]))
@@ -298,6 +348,7 @@ def _volume(item: dict[str, Any], where: str) -> Volume:
 def _container(item: dict[str, Any]) -> Container:
     return Container(
         name=item["name"],
+        image=item.get("image", ""),
         command=tuple(item.get("command", ())),
         args=tuple(item.get("args", ())),
         working_dir=item.get("workingDir", ""),
@@ -337,8 +388,7 @@ def _probe(item: dict[str, Any] | None) -> Probe | None:
     )
 
 
-def _check_references(job: Job, manifests: Manifests) -> None:
-    template, where = job.template, f"Job {job.name}"
+def _check_references(template: PodTemplate, where: str, manifests: Manifests) -> None:
     for volume in template.volumes.values():
         if volume.config_map is not None and volume.config_map not in manifests.config_maps and not volume.optional:
             raise Refused(

@@ -1,14 +1,24 @@
-"""The PaddleJob operator's part: which pods a PaddleJob becomes, and what their first container is told.
+"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container is told, and how they run.
 
-Promises: names and variables are those of the operator (api batch.paddlepaddle.org/v1); nothing is started here. Its
-limit: no operator runs, so what it does to pods over time (clean-up, elastic scaling) is not played.
+Promises: names and variables are those of the operator (api batch.paddlepaddle.org/v1): its own in each pod, the shared
+ones in a ConfigMap of the job's name; one pod that fails fails the job, and no process is left. Its limits: no operator
+runs, so what it does to pods over time (clean-up, elastic scaling, a lost pod made again) is not played.
 """
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.container import private_hosts_work
+from rehearsal.pods.environment import PodFacts
+from rehearsal.pods.job import JobResult, NobodyWatches, Watcher
+from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, PaddleJob, PodTemplate
+from rehearsal.pods.pod import Host, Pod, PodEnd
 
 PORT = 36000
 """The first of each pod's ports; the operator's own choice."""
@@ -24,59 +34,127 @@ class OperatorPod:
     role: str
     """ps, worker or heter."""
     index: int
-    template: Mapping[str, Any]
+    template: PodTemplate
 
 
-def pods(job: Mapping[str, Any]) -> list[OperatorPod]:
+def pods(job: PaddleJob) -> list[OperatorPod]:
     """All pods of the job, servers first; `<job>-<role>-<index>` each."""
-    name, spec = job["metadata"]["name"], job["spec"]
     return [
-        OperatorPod(f"{name}-{role}-{index}", role, index, spec[role]["template"])
-        for role in ROLES
-        if role in spec
-        for index in range(spec[role]["replicas"])
+        OperatorPod(f"{job.name}-{role}-{index}", role, index, replicas.template)
+        for role, replicas in job.roles.items()
+        for index in range(replicas.count)
     ]
 
 
-def injected(job: Mapping[str, Any], pod: OperatorPod, addresses: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the operator adds to the pod's first container; `addresses` are all pods' by their names."""
-    spec = job["spec"]
-    by_name = spec.get("intranet") == "Service"
-    own = {
-        "POD_IP": pod.name if by_name else addresses[pod.name],
+def hosts(job: PaddleJob, addresses: Mapping[str, str], *, names_resolve: bool = True) -> dict[str, str]:
+    """How the pods are told to reach each of them: its Service's name, which is the pod's, or its address."""
+    return {name: name if job.by_service and names_resolve else address for name, address in addresses.items()}
+
+
+def own(job: PaddleJob, pod: OperatorPod, told: Mapping[str, str]) -> dict[str, str]:
+    """What the operator adds to the environment of the pod's first container."""
+    found = {
+        "POD_IP": told[pod.name],
         "PADDLE_TRAINER_ID": str(pod.index),
         "TRAINING_ROLE": ROLES[pod.role],
         "PADDLE_TRAINING_ROLE": ROLES[pod.role],
     }
-    if "elastic" in spec:
-        metadata = job["metadata"]
-        own["PADDLE_ELASTIC_JOB_ID"] = f"{metadata['namespace']}-{metadata['name']}"
-        own["PADDLE_ELASTIC_NP"] = str(spec["worker"]["replicas"])
-        own["PADDLE_ELASTIC_TIMEOUT"] = "60"
-        return own
-    return {**own, **_shared(job, addresses, by_name)}
+    if job.elastic:
+        found["PADDLE_ELASTIC_JOB_ID"] = f"{job.namespace}-{job.name}"
+        found["PADDLE_ELASTIC_NP"] = str(job.roles["worker"].count)
+        found["PADDLE_ELASTIC_TIMEOUT"] = "60"
+    return found
 
 
-def _shared(job: Mapping[str, Any], addresses: Mapping[str, str], by_name: bool) -> dict[str, str]:
-    """What the operator writes into the job's ConfigMap, once all pods have addresses."""
-    hosts: dict[str, list[str]] = {}
+def shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
+    """What the operator writes into the job's ConfigMap, once all pods have addresses; an elastic job has none."""
+    if job.elastic:
+        return {}
+    by_role: dict[str, list[str]] = {}
     for pod in pods(job):
-        hosts.setdefault(pod.role, []).append(pod.name if by_name else addresses[pod.name])
-    shared = {"TRAINER_PORTS_NUM": str(PORTS), "PADDLE_PORT": str(PORT)}
-    if "ps" in hosts:
-        shared["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(hosts["ps"])
-    if "worker" in hosts:
-        shared["PADDLE_TRAINER_ENDPOINTS"] = _endpoints(hosts["worker"])
-        shared["PADDLE_TRAINERS"] = ",".join(hosts["worker"])
-        shared["PADDLE_TRAINERS_NUM"] = str(len(hosts["worker"]))
-    if "heter" in hosts:
-        shared["PADDLE_HETER_ENDPOINTS"] = _endpoints(hosts["heter"])
-    if job["spec"].get("withGloo", 0) > 0 and not by_name and "ps" in hosts:
-        shared["PADDLE_WITH_GLOO"] = str(job["spec"]["withGloo"])
-        shared["PADDLE_GLOO_RENDEZVOUS"] = "3"
-        shared["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{hosts['ps'][0]}:{PORT + PORTS - 2}"
-    return shared
+        by_role.setdefault(pod.role, []).append(told[pod.name])
+    found = {"TRAINER_PORTS_NUM": str(PORTS), "PADDLE_PORT": str(PORT)}
+    if "ps" in by_role:
+        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(by_role["ps"])
+    if "worker" in by_role:
+        found["PADDLE_TRAINER_ENDPOINTS"] = _endpoints(by_role["worker"])
+        found["PADDLE_TRAINERS"] = ",".join(by_role["worker"])
+        found["PADDLE_TRAINERS_NUM"] = str(len(by_role["worker"]))
+    if "heter" in by_role:
+        found["PADDLE_HETER_ENDPOINTS"] = _endpoints(by_role["heter"])
+    if job.gloo > 0 and not job.by_service and "ps" in by_role:
+        found["PADDLE_WITH_GLOO"] = str(job.gloo)
+        found["PADDLE_GLOO_RENDEZVOUS"] = "3"
+        found["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{by_role['ps'][0]}:{PORT + PORTS - 2}"
+    return found
 
 
 def _endpoints(hosts: Sequence[str]) -> str:
     return ",".join(f"{host}:{PORT}" for host in hosts)
+
+
+async def names_resolve(folder: Path) -> bool:
+    """Whether pods here can have an /etc/hosts of their own, by which Service names resolve: it takes a mount namespace."""
+    return await private_hosts_work(_hosts_file(folder / "hosts", {}))
+
+
+def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
+    """Runs all pods to their ends. Cancelling it kills every one before it returns."""
+    watcher = watcher or NobodyWatches()
+    given = {pod.name: addresses.next() for pod in pods(job)}
+    by_name = job.by_service and await names_resolve(host.pods)
+    told = hosts(job, given, names_resolve=by_name)
+    config_maps = {**host.manifests.config_maps, job.name: shared(job, told)}
+    host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
+    etc_hosts = _hosts_file(host.pods / "hosts", given) if by_name else None
+    made = [_pod(job, pod, host, given[pod.name], own(job, pod, told), etc_hosts) for pod in pods(job)]
+    ends: list[PodEnd] = []
+    culprit: PodEnd | None = None
+
+    async def one(pod: Pod) -> None:
+        nonlocal culprit
+        watcher.pod_started(pod, None)
+        end = await pod.run()
+        ends.append(end)
+        first = not end.succeeded and culprit is None
+        watcher.pod_ended(pod, None, end, "done" if end.succeeded else "the job fails" if first else "ended with the job")
+        if first:
+            culprit = end
+            await asyncio.gather(*(other.terminate() for other in made if other is not pod))
+
+    tasks = [asyncio.create_task(one(pod)) for pod in made]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return JobResult(culprit is None, "Completed" if culprit is None else "Failed", tuple(ends), culprit)
+
+
+def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, variables: Mapping[str, str], etc_hosts: Path | None) -> Pod:
+    first, *others = pod.template.containers
+    # `$` is doubled for the kubelet's expansion, as the operator's values have none to be expanded.
+    entries = tuple(EnvironmentEntry(name, value.replace("$", "$$")) for name, value in variables.items())
+    told = replace(
+        first,
+        environment=(*first.environment, *entries),
+        environment_from=(*first.environment_from, EnvironmentSource(job.name)),
+    )
+    facts = PodFacts(
+        name=pod.name,
+        namespace=job.namespace,
+        uid=str(uuid.uuid4()),
+        labels=pod.template.labels,
+        annotations=pod.template.annotations,
+        address=address,
+        service_account=pod.template.service_account,
+    )
+    return Pod(host, replace(pod.template, containers=(told, *others)), facts, hostname=pod.name, etc_hosts=etc_hosts)

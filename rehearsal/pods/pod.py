@@ -72,12 +72,20 @@ class Pod:
     """A pod that `run()` starts and ends; `terminate()` is its deletion."""
 
     def __init__(
-        self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str, on_restart: Callable[[], None] = lambda: None
+        self,
+        host: Host,
+        template: PodTemplate,
+        facts: PodFacts,
+        hostname: str,
+        on_restart: Callable[[], None] = lambda: None,
+        etc_hosts: Path | None = None,
     ) -> None:
+        """`etc_hosts` is what the pod sees as /etc/hosts; None: the machine's own."""
         self.host, self.template, self.facts = host, template, facts
         self.hostname = template.hostname or hostname
         self.started: dict[str, RunningContainer] = {}
         self._on_restart = on_restart
+        self._etc_hosts = etc_hosts
         self._leaving = False
         self._folder = host.pods / facts.name
         self._codes: dict[str, int] = {}
@@ -143,9 +151,12 @@ class Pod:
         folder = _inside(root, container.working_dir or self.host.image.working_dir or "/")
         folder.mkdir(parents=True, exist_ok=True)
         running = await RunningContainer.start(
-            self._argv(container, root, variables), variables, folder, self.log(container.name)
+            self._argv(container, root, variables), variables, folder, self.log(container.name), self._etc_hosts
         )
         self.started[container.name] = running
+        if self._leaving:
+            # The pod was deleted while this container was still being started.
+            await running.terminate(self.template.grace)
         probes = asyncio.create_task(self._probe(container, running, root, variables, folder))
         try:
             return await running.wait()

@@ -1,15 +1,13 @@
-"""PaddleJobs as their pods would run: real Paddle processes with the environment that the operator gives each pod.
+"""PaddleJobs as their pods would run: real Paddle processes, told what the operator tells each pod, by the rehearsal's own code.
 
-Limits: no operator and no containers. Each pod is one process on a loopback address, running a program of
-examples/paddlejob/programs in place of the guide's images, which cannot be had here; jobs whose pods meet by Service
-names are checked for what they are told, since nothing resolves those names on this machine.
+Limits: those of rehearsal/paddle_job.py: no operator, no containers, no GPU, and programs of examples/paddlejob/programs in
+place of the guide's images, which cannot be had here. Examples whose pods are told the same run the same: one of them runs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,27 +17,44 @@ import pytest
 from k8s_charts.documents import documents
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from rehearsal import paddle_job
+from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import AddressBlock
-from rehearsal.pods.paddle_job import OperatorPod, injected, pods
+from rehearsal.pods.manifests import Manifests, PaddleJob
+from rehearsal.pods.names import Names
+from rehearsal.pods.paddle_job import OperatorPod, hosts, own, pods, run_paddle_job, shared
+from rehearsal.pods.pod import Host
 
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 EXAMPLES = PROJECT / "examples" / "paddlejob"
-PYTHON = PROJECT / ".venv-image" / "bin" / "python"
+OURS = "ours"
+"""This project's image."""
 
 
-def paddle_job(name: str, outputs: ClusterOutputs) -> dict[str, Any]:
+def read(name: str, outputs: ClusterOutputs) -> tuple[Manifests, PaddleJob]:
     job = TrainingJob.load(EXAMPLES / f"{name}.yaml")
-    return next(d for d in documents(job, outputs, job.image or "ours") if d["kind"] == "PaddleJob")
+    found = manifests.read(documents(job, outputs, job.image or OURS))
+    (only,) = found.paddle_jobs
+    return found, only
+
+
+def injected(job: PaddleJob, pod: OperatorPod, addresses: dict[str, str]) -> dict[str, str]:
+    """All that the operator tells a pod."""
+    told = hosts(job, addresses)
+    return {**shared(job, told), **own(job, pod, told)}
+
+
+def addresses_of(job: PaddleJob) -> dict[str, str]:
+    return {pod.name: f"10.0.0.{i}" for i, pod in enumerate(pods(job))}
 
 
 def test_each_pod_is_told_what_the_operator_tells_it(outputs: ClusterOutputs) -> None:
-    job = paddle_job("wide-and-deep", outputs)
+    _, job = read("wide-and-deep", outputs)
     made = pods(job)
     assert [pod.name for pod in made] == [f"wide-ande-deep-{role}-{i}" for role in ("ps", "worker") for i in (0, 1)]
-    addresses = {pod.name: f"10.0.0.{i}" for i, pod in enumerate(made)}
-    assert injected(job, made[3], addresses) == {
+    assert injected(job, made[3], addresses_of(job)) == {
         "POD_IP": "10.0.0.3",
         "PADDLE_TRAINER_ID": "1",
         "TRAINING_ROLE": "TRAINER",
@@ -58,9 +73,9 @@ def test_each_pod_is_told_what_the_operator_tells_it(outputs: ClusterOutputs) ->
 
 @pytest.mark.parametrize("name", ["service", "gpu-node-selection"])
 def test_pods_that_meet_by_service_are_told_names(name: str, outputs: ClusterOutputs) -> None:
-    job = paddle_job(name, outputs)
+    _, job = read(name, outputs)
     made = pods(job)
-    found = injected(job, made[0], {})
+    found = injected(job, made[0], addresses_of(job))
     assert found["POD_IP"] == made[0].name
     assert found["PADDLE_PSERVERS_IP_PORT_LIST"] == ",".join(f"{pod.name}:36000" for pod in made[:2])
     assert "PADDLE_WITH_GLOO" not in found
@@ -68,9 +83,9 @@ def test_pods_that_meet_by_service_are_told_names(name: str, outputs: ClusterOut
 
 def test_an_elastic_job_is_told_its_own_variables(outputs: ClusterOutputs) -> None:
     settings = {"name": "x", "engine": "paddlejob", "mode": "collective", "trainers": 2, "image": "i", "volume": {"kind": "none"}}
-    job = TrainingJob.parse({**settings, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}})
-    document = next(d for d in documents(job, outputs, "i") if d["kind"] == "PaddleJob")
-    found = injected(document, pods(document)[1], {pod.name: "10.0.0.1" for pod in pods(document)})
+    made = documents(TrainingJob.parse({**settings, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}), outputs, "i")
+    job = manifests.paddle_job(next(d for d in made if d["kind"] == "PaddleJob"))
+    found = injected(job, pods(job)[1], addresses_of(job))
     assert {name: found[name] for name in found if "ELASTIC" in name} == {
         "PADDLE_ELASTIC_JOB_ID": "paddle-x",
         "PADDLE_ELASTIC_NP": "2",
@@ -78,66 +93,45 @@ def test_an_elastic_job_is_told_its_own_variables(outputs: ClusterOutputs) -> No
     }
 
 
-def told(job: dict[str, Any]) -> str:
-    """What all pods of a job are told, but for the job's name: jobs that are told the same run the same."""
-    made = pods(job)
-    addresses = {pod.name: f"10.0.0.{i}" for i, pod in enumerate(made)}
-    return json.dumps([injected(job, pod, addresses) for pod in made])
+def told(name: str, outputs: ClusterOutputs) -> str:
+    """What all pods of an example are told, but for the job's name: jobs that are told the same run the same."""
+    _, job = read(name, outputs)
+    return json.dumps([injected(job, pod, addresses_of(job)) for pod in pods(job)]).replace(f"{job.name}-", "")
 
 
-def run(job: dict[str, Any], program: str, folder: Path) -> dict[str, Any]:
-    """Runs all pods of the job to their end; returns the line that worker 0 printed."""
-    with AddressBlock() as block:
-        return _run(job, program, folder, {pod.name: block.next() for pod in pods(job)})
+RUNS = ("wide-and-deep", "own-program", "service", "resnet")
+"""Examples that are run; each of the others is told what one of these is."""
 
 
-def _run(job: dict[str, Any], program: str, folder: Path, addresses: dict[str, str]) -> dict[str, Any]:
-    made = pods(job)
-
-    def start(pod: OperatorPod) -> subprocess.Popen[bytes]:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **injected(job, pod, addresses)}
-        log = (folder / f"{pod.name}.log").open("wb")
-        command = [str(PYTHON), str(EXAMPLES / "programs" / program)]
-        return subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
-
-    processes = {pod.name: start(pod) for pod in made}
-    try:
-        ends = {name: process.wait(timeout=600) for name, process in processes.items()}
-    finally:
-        for process in processes.values():
-            process.kill()
-    logs = {pod.name: (folder / f"{pod.name}.log").read_text(errors="replace") for pod in made}
-    assert set(ends.values()) == {0}, "\n".join(f"{name}: {ends[name]}\n{logs[name][-2000:]}" for name in ends)
-    first = next(pod.name for pod in made if pod.role == "worker")
-    found: dict[str, Any] = json.loads(next(line for line in logs[first].splitlines() if line.startswith('{"accuracy"')))
-    return found
-
-
-needs_paddle = pytest.mark.skipif(
-    not PYTHON.exists() or sys.platform != "linux", reason="the trainer image's environment is not made here"
-)
-
-
-PARAMETER_SERVER_RUNS = ("wide-and-deep", "own-program")
-
-
-@pytest.mark.parametrize("name", ["wide-and-deep", "volcano", "podip", "pv-pvc", "own-program"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.yaml")))
 def test_each_example_is_told_what_one_of_those_that_run_is_told(name: str, outputs: ClusterOutputs) -> None:
-    assert told(paddle_job(name, outputs)) in [told(paddle_job(run, outputs)) for run in PARAMETER_SERVER_RUNS]
+    assert told(name, outputs) in [told(run, outputs) for run in RUNS]
 
 
-@needs_paddle
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PARAMETER_SERVER_RUNS)
-def test_parameter_servers_and_workers_train_a_model(name: str, outputs: ClusterOutputs, tmp_path: Path) -> None:
-    found = run(paddle_job(name, outputs), "wide_and_deep.py", tmp_path)
-    assert found["accuracy"] > found["baseline"] + 0.15
-    assert found["last_loss"] < found["first_loss"]
+@pytest.mark.skipif(
+    not (PROJECT / ".venv-image").exists() or sys.platform != "linux", reason="the trainer image's environment is not made here"
+)
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_trains_a_model(name: str, outputs: ClusterOutputs, tmp_path: Path) -> None:
+    found, written = read(name, outputs)
+    laid_out = image.read(PROJECT / "trainer_image" / "Dockerfile")
+    laid_out.lay_out(PROJECT, tmp_path / "image")
+    (tmp_path / "volume").mkdir()
+    host = Host(
+        found, laid_out, tmp_path / "image", tmp_path / "pods", tmp_path / "volume", tmp_path / "logs",
+        Names(tmp_path / "hosts.json", ()), PROJECT / ".venv-image" / "bin",
+    )  # fmt: skip
+    job = paddle_job.ready(written, found, OURS, PROJECT)
 
+    async def run() -> Any:
+        with AddressBlock() as block:
+            return await asyncio.wait_for(run_paddle_job(job, host, block), 300)
 
-@needs_paddle
-@pytest.mark.slow
-def test_collective_workers_train_a_model(outputs: ClusterOutputs, tmp_path: Path) -> None:
-    found = run(paddle_job("resnet", outputs), "collective.py", tmp_path)
-    assert found["accuracy"] > found["baseline"] + 0.15
-    assert found["last_loss"] < found["first_loss"]
+    result = asyncio.run(run())
+    logs = {end.name: end.logs["paddle"] for end in result.ended}
+    assert result.succeeded, "\n".join(f"{name}:\n{log.read_text(errors='replace')[-2000:]}" for name, log in logs.items())
+    model = paddle_job.measured(logs[f"{job.name}-worker-0"])
+    assert model is not None
+    assert model.metric == "accuracy"
+    assert model.value > model.baseline + 0.15
+    assert model.last_loss < model.first_loss

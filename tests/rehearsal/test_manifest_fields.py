@@ -53,7 +53,8 @@ def test_the_shipped_job_is_read_whole():
 def test_every_golden_manifest_is_read_or_refused_by_name(golden):
     documents = [document for document in yaml.safe_load_all(golden.read_text()) if document]
     try:
-        assert manifests.read(documents).jobs
+        read = manifests.read(documents)
+        assert read.jobs or read.paddle_jobs
     except Refused as refused:
         assert any(document["metadata"]["name"] in str(refused) for document in documents)
         assert "does not know" not in str(refused)
@@ -73,7 +74,7 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
         ("spec/template/spec/invented", 1, "spec.template.spec.invented is a field the"),
         ("spec/successPolicy", {"rules": [{"succeededCount": 1}]}, "spec.successPolicy.rules[].succeededCount cannot"),
         ("spec/suspend", True, "spec.suspend is true: nothing here would ever resume it"),
-        ("kind", "PaddleJob", "PaddleJob quick-start"),
+        ("kind", "Deployment", "Deployment quick-start-"),
         ("kind", "Invented", "the rehearsal knows no such kind"),
     ],
 )  # fmt: skip
@@ -87,6 +88,35 @@ def test_a_job_that_a_queue_admits_runs():
     documents = changed("spec/suspend", True)
     training_job(documents)["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team"
     assert manifests.read(documents).jobs
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("elastic", 1, "PaddleJob wide-ande-deep: spec.elastic cannot be rehearsed: there is no etcd here"),
+        ("intranet", "Host", "spec.intranet is Host: PodIP or Service is allowed here"),
+        ("invented", 1, "spec.invented is a field the rehearsal does not know"),
+        ("worker", None, "spec.worker is not set"),
+    ],
+)
+def test_what_a_paddle_job_cannot_have_here_is_refused_by_name(field, value, sentence):
+    documents = list(yaml.safe_load_all((GOLDEN / "wide-and-deep.yaml").read_text()))
+    spec = next(d["spec"] for d in documents if d["kind"] == "PaddleJob")
+    spec.update({field: value})
+    if value is None:
+        del spec[field]
+    with pytest.raises(Refused) as refused:
+        manifests.read(documents)
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_the_operators_own_objects_are_played_and_nobody_elses():
+    documents = list(yaml.safe_load_all((GOLDEN / "wide-and-deep.yaml").read_text()))
+    played = next(e.fields for e in manifests.read(documents).without_effect if "plays the PaddleJob operator" in e.reason)
+    assert played == ("CustomResourceDefinition", "Deployment")
+    next(d for d in documents if d["kind"] == "Deployment")["metadata"]["labels"]["app.kubernetes.io/name"] = "web"
+    with pytest.raises(Refused, match="only Jobs run here"):
+        manifests.read(documents)
 
 
 def test_two_volumes_are_refused():

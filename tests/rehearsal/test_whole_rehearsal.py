@@ -118,6 +118,20 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
     assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
 
 
+def test_a_paddle_job_of_the_operators_guide(second_clone):
+    rehearsal = second_clone.start("--job", "examples/paddlejob/gpu-node-selection.yaml")
+    said, _ = rehearsal.communicate(timeout=300)
+    assert rehearsal.returncode == 0, said
+    phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
+    assert phases == ["emulator", "bootstrap", "deploy", "manifests", "train", "measure", "destroy"]
+    accuracy, baseline = re.search(r"accuracy ([\d.]+) \(baseline: ([\d.]+)\)", said).groups()
+    assert float(accuracy) > float(baseline) + 0.15
+    sentences = " ".join(said.split())
+    assert "no GPU here: pods that would get 1 each compute on the CPU" in sentences
+    assert "examples/paddlejob/programs/wide_and_deep.py stand for it" in sentences
+    assert second_clone.left_running == []
+
+
 def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, tmp_path):
     (tmp_path / "bad.tsv").write_text("".join(f"no label in line {number}\n" for number in range(600)))
     (tmp_path / "job.yaml").write_text(
@@ -138,6 +152,11 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
         (
             "name: x\ntrainers: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: nowhere.tsv}\n",
             "nowhere.tsv is no file",
+        ),
+        (
+            "name: x\nengine: paddlejob\nmode: collective\ntrainers: 2\nimage: i\nvolume: {kind: none}\n"
+            "paddlejob: {elastic: 1, etcd_server: 'etcd:2379'}\n",
+            "paddlejob.elastic is 1: elastic workers meet in an etcd, which is not here",
         ),
     ],
 )

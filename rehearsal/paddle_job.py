@@ -1,0 +1,88 @@
+"""A PaddleJob's training in a rehearsal: its pods run, told what the operator would tell them, to a trained model.
+
+Limits: this project's image stands for every other, and where an image brings the program along, as the operator guide's
+demos do, a program of examples/paddlejob/programs for the same mode stands for it; there is no GPU; Service names
+resolve where the machine lets a process have an /etc/hosts of its own, else pods are told the addresses. Each is said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
+
+PROGRAMS = Path("examples", "paddlejob", "programs")
+"""Below the project: what stands for the programs of images that are not here."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the program printed as its one line of JSON."""
+
+    metric: str
+    value: float
+    baseline: float
+    first_loss: float
+    last_loss: float
+
+
+def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJob:
+    """The job as it can run here; `image` is this project's own, by the name that the manifests have for it."""
+    if _brings_its_program(job, read, image):
+        return job
+    program = stand_in(job, project)
+    return replace(job, roles={role: _running(replicas, program) for role, replicas in job.roles.items()})
+
+
+def stand_in(job: PaddleJob, project: Path) -> Path:
+    """The program that stands for an image's own."""
+    return project / PROGRAMS / ("wide_and_deep.py" if "ps" in job.roles else "collective.py")
+
+
+def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
+    """Our image, or a program among the manifests: in a ConfigMap that the pods mount, or brought by a data job."""
+    templates = [replicas.template for replicas in job.roles.values()]
+    ours = all(template.containers[0].image == image for template in templates)
+    mounted = all(any(volume.config_map for volume in template.volumes.values()) for template in templates)
+    return ours or mounted or bool(read.jobs)
+
+
+def _running(replicas: Replicas, program: Path) -> Replicas:
+    first, *others = replicas.template.containers
+    told = replace(first, command=("python3", str(program)), args=())
+    return replace(replicas, template=replace(replicas.template, containers=(told, *others)))
+
+
+def differences(job: PaddleJob, read: Manifests, image: str, project: Path, *, gpus: int, names: bool) -> Iterator[str]:
+    """What is other here than on a cluster, a sentence each."""
+    if not _brings_its_program(job, read, image):
+        named = sorted({replicas.template.containers[0].image for replicas in job.roles.values()})
+        program = stand_in(job, project).relative_to(project)
+        yield f"{', '.join(named)} is not here: this project's image and {program} stand for it and its program"
+    elif any(replicas.template.containers[0].image != image for replicas in job.roles.values()):
+        yield "this project's image stands for the one that the manifests name"
+    if gpus:
+        nccl = "" if "ps" in job.roles else ", and workers talk by gloo instead of NCCL"
+        yield f"no GPU here: pods that would get {gpus} each compute on the CPU{nccl}"
+    if job.by_service:
+        yield (
+            "Service names resolve by an /etc/hosts of the pods' own"
+            if names
+            else "this machine lets no pod have an /etc/hosts of its own: pods are told addresses in place of Service names"
+        )
+
+
+def measured(log: Path) -> Measured | None:
+    """The last line of worker 0's log that is JSON with a metric, its baseline and two losses; None where there is none."""
+    for line in reversed(log.read_text(errors="replace").splitlines()):
+        try:
+            found = json.loads(line)
+            (metric,) = set(found) - {"baseline", "first_loss", "last_loss"}
+            numbers = [float(found[key]) for key in (metric, "baseline", "first_loss", "last_loss")]
+        except (ValueError, TypeError, KeyError):
+            continue
+        return Measured(metric, *numbers)
+    return None
