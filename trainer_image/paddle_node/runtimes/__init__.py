@@ -8,6 +8,7 @@ has to be told of it.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from paddle_node.failure import SettingError
+
 if TYPE_CHECKING:
     from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 Role = Literal["server", "trainer"]
+LONGEST_STRING = 131_071
+"""Bytes of one argument, or of one variable with its name."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,16 @@ class Process:
     """A server's ports that listen on the pod's address once it is ready to serve."""
     waits_for_servers: bool = False
     """Start it only when the ports of EVERY pod's servers listen; otherwise at once, beside the servers."""
+
+    def __post_init__(self) -> None:
+        """Raises `SettingError` for what Linux could not start: Paddle wants every peer's endpoint in one variable."""
+        words = [("an argument", word) for word in self.argv]
+        for what, text in [*words, *((name, f"{name}={value}") for name, value in self.environ.items())]:
+            if (length := len(os.fsencode(text))) > LONGEST_STRING:
+                raise SettingError(
+                    f"{what} of the {self.role} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}, "
+                    f"so a list of all peers has room for about 6,500; take fewer trainers with more threads each"
+                )
 
 
 @runtime_checkable

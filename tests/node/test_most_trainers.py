@@ -1,0 +1,43 @@
+"""How many trainers a list of all of them in one variable has room for, and the sentence beyond."""
+
+import re
+
+import pytest
+from paddle_node import environment, runtimes
+from paddle_node.environment import Attempt, Peer
+from paddle_node.failure import SettingError
+
+
+def processes(runtime: str, trainers: int) -> tuple[runtimes.Process, ...]:
+    node = environment.parse(
+        {
+            "JOB_NAME": "words",
+            "TRAIN_CONFIG_DIR": "words",
+            "CONF_PADDLE_GRADIENT_NUM": str(trainers),
+            "JOB_COMPLETION_INDEX": "0",
+            "PADDLE_NODE_RUN_ID": "run",
+            "PADDLE_NODE_SERVICE": "words",
+            "POD_IP": "10.0.0.1",
+        }
+    )
+    peers = [Peer(i, f"words-{i}", f"10.100.{i // 250}.{i % 250}") for i in range(trainers)]
+    return runtimes.by_name(runtime).processes(node, peers, Attempt(1, None))
+
+
+@pytest.mark.parametrize("runtime", ["fleet-ps", "collective", "paddle-0.x"])
+def test_six_thousand_five_hundred_are_told_of_each_other(runtime: str) -> None:
+    assert processes(runtime, 6_500)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "what"),
+    [
+        ("fleet-ps", "PADDLE_PSERVERS_IP_PORT_LIST of the server"),
+        ("collective", "PADDLE_TRAINER_ENDPOINTS of the trainer"),
+        ("paddle-0.x", "an argument of the trainer"),
+    ],
+)
+def test_more_are_refused_in_one_sentence(runtime: str, what: str) -> None:
+    with pytest.raises(SettingError) as refusal:
+        processes(runtime, 10_000)
+    assert re.match(rf"{what} has 1\d{{5}} bytes: Linux starts no program with more than 131071, so a list", str(refusal.value))
