@@ -1,18 +1,19 @@
 """Why a rule of a security review does not fit one construct, said next to that construct.
 
-Promises: each acknowledgment names one finding, of cdk-nag (AwsSolutions, NIST 800-53 R5) or of checkov (CKV_), and its
-reason. The CDK prints a finding of cdk-nag that nobody acknowledged; checkov reads its own in the resource's metadata. A
-test fails on one that no construct needs any more. Importing this needs neither tool.
+Promises: each acknowledgment names one finding, of cdk-nag (AwsSolutions, NIST 800-53 R5), of the CDK's own validation (W...)
+or of checkov (CKV_), and its reason. The CDK prints a finding of the first two that nobody acknowledged; checkov reads its
+own in the resource's metadata. A test fails on one that no construct needs any more. Importing this needs no such tool.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
-_PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5"}
+_PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5", "W": "CloudFormation-Validate"}
 
 
 def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
@@ -58,7 +59,7 @@ def _pack(finding: str) -> str:
 def _spelled(value: Any) -> str:
     """A resolved value as cdk-nag spells it."""
     if isinstance(value, str):
-        return value
+        return re.sub(r"\$\{([^}]+)\}", r"<\1>", value)
     ((function, argument),) = value.items()
     if function == "Fn::Join":
         return str(argument[0]).join(_spelled(part) for part in argument[1])

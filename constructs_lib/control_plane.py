@@ -179,6 +179,7 @@ class ControlPlane(Construct):
         # The old machine ends before the new one begins: there is one address and one volume.
         one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1)
         self.group.node.add_dependency(address, policy)
+        acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010")
         acknowledge(self.group, "one machine, replaced when it fails: `kubectl get nodes` shows it", "AwsSolutions-AS3")
 
     def _template(
@@ -257,6 +258,6 @@ class ControlPlane(Construct):
             policy.add_statements(iam.PolicyStatement(sid="Seal", actions=["kms:GenerateDataKey"], resources=list(keys)))
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
         acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
-        acknowledge(policy, "the snapshots' own folder", *wildcards(self, place))
-        acknowledge(policy, "EC2's Describe and Session Manager's actions take no resource", *wildcards(self, "*"))
+        acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))
+        acknowledge(policy, "EC2's Describe and Session Manager's actions take no resource", *wildcards(self, "*"), "CKV_AWS_111")
         return policy

@@ -94,6 +94,7 @@ class TokenNodeRole(Construct):
             policy,
             "Session Manager's actions and the Describe of EFS, which reads no data, take no resource",
             *wildcards(self, "*"),
+            "CKV_AWS_111",
         )
         self.policy = policy
 

@@ -46,7 +46,7 @@ def review(file: Path) -> dict[str, Any]:
                 raise
         report = json.loads((Path(out) / "validation-report.json").read_text())
     findings = [
-        (construct["constructPath"], _id(plugin["pluginName"], violation["ruleName"]))
+        (construct["constructPath"], _id(plugin["pluginName"].replace(" ", "-"), violation["ruleName"]))
         for plugin in report["pluginReports"]
         for violation in plugin["violations"]
         for construct in violation["violatingConstructs"]

@@ -1,0 +1,463 @@
+"""A self-managed cluster: one test for each step of the documents' "For experts" lists and of the issue that asked for it."""
+
+import base64
+import json
+import re
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk.assertions import Match, Template
+
+from constructs_lib.machine_boot import LIMIT, boot_user_data
+from constructs_lib.state_volume import StateVolume
+from stacks.cluster_spec import ClusterSpec
+from stacks.own_cluster import release
+from stacks.settings import SettingError
+
+VERSION = "v1.35.0+k3s0"
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def own(variant: Any) -> Any:
+    return variant("self-managed-cluster")
+
+
+def one(found: dict[str, Any] | list[Any]) -> Any:
+    (only,) = found.values() if isinstance(found, dict) else found
+    return only
+
+
+def named(found: dict[str, Any], word: str) -> Any:
+    return one({name: resource for name, resource in found.items() if word in name})
+
+
+def boot_text(resource: dict[str, Any]) -> str:
+    """User data as a machine gets it, with a value of usual length for each token."""
+    parts = resource["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]["Fn::Join"][1]
+    usual = {
+        "Fn::Sub": "cdk-hnb659fds-assets-123456789012-us-west-2",
+        "Ref": "arn:aws:secretsmanager:us-west-2:123456789012:secret:tutorial/kubeconfig/operator-AbCdEf",
+        "Fn::ImportValue": "tutorial-storage-bucket83908e77-abcdefghijkl-or-an-arn-of-about-that-length",
+        "Fn::GetAtt": "203.0.113.200",
+    }
+    return "".join(part if isinstance(part, str) else usual[next(iter(part))] for part in parts)
+
+
+def variables(resource: dict[str, Any]) -> dict[str, str]:
+    return dict(re.findall(r"^([A-Z_]+)='([^']*)'$", boot_text(resource), re.MULTILINE))
+
+
+def control_plane(own: Any) -> Any:
+    return one(own.whole("AWS::EC2::LaunchTemplate", "cluster"))
+
+
+def statements(own: Any, stack: str, word: str) -> dict[str, Any]:
+    policy = named(own.whole("AWS::IAM::ManagedPolicy", stack), word)
+    return {statement["Sid"]: statement for statement in policy["Properties"]["PolicyDocument"]["Statement"]}
+
+
+# Create an S3 bucket for binaries and scripts.
+
+
+def test_machines_fetch_their_files_from_the_bucket_and_know_each_checksum(own: Any) -> None:
+    locked = json.loads((PROJECT / "tests/aws/variants/distribution/lock.json").read_text())["files"]
+    for template in own.whole("AWS::EC2::LaunchTemplate").values():
+        lines = [line.split() for line in variables(template)["FILES"].splitlines()]
+        files = {name: (uri, checksum) for name, uri, checksum in lines}
+        for name in ("k3s", "k3s-airgap-images-amd64.tar.zst"):
+            uri, checksum = files[name]
+            assert checksum == locked[name]["sha256"]
+            assert uri.startswith(f"s3://cdk-hnb659fds-assets-123456789012-us-west-2/{checksum}")
+        role = f"{variables(template)['ROLE']}.sh"
+        assert {"shared.sh", "ecr-credentials", role} <= set(files)
+
+
+def test_files_of_any_size_are_neither_hashed_nor_copied_at_synth(own: Any) -> None:
+    folder = Path(own.assembly.directory)
+    assert [path.name for path in folder.iterdir() if path.name.startswith("asset.")] == []
+    manifest = json.loads((folder / "tutorial-cluster.assets.json").read_text())
+    paths = [Path(file["source"]["path"]) for file in manifest["files"].values()]
+    assert {path.name for path in paths if path.is_absolute()} > {"k3s", "control-plane.sh", "efs-csi-driver.yaml"}
+
+
+def test_a_machine_reads_its_own_files_of_that_bucket_and_no_other(own: Any) -> None:
+    for stack, word in (("cluster", "ControlPlane"), ("nodes", "Joining")):
+        files = statements(own, stack, word)["Files"]
+        assert files["Action"] == "s3:GetObject"
+        assert "*" not in json.dumps(files["Resource"])
+
+
+def test_without_a_lock_one_sentence_names_the_command(tmp_path: Path) -> None:
+    spec = ClusterSpec.model_validate(
+        {"retain": False, "cluster": {"kind": "self-managed", "distribution": {"lock": str(tmp_path / "none.json")}}}
+    )
+    with pytest.raises(SettingError, match=r"none\.json is missing: .* run `paddle-aws lock distribution`"):
+        release(spec)
+
+
+def test_a_version_that_is_asked_for_must_be_the_locks(own: Any) -> None:
+    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"})
+    with pytest.raises(SettingError, match=r'version is "1\.34", but'):
+        release(ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, "version": "1.34"}}))
+    assert release(ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, "version": "1.35"}})).version == VERSION
+
+
+# Create two IAM roles.
+
+
+def test_two_roles_in_two_profiles_each_with_what_it_needs_only(own: Any) -> None:
+    roles = {**own.whole("AWS::IAM::Role", "cluster"), **own.whole("AWS::IAM::Role", "nodes")}
+    assert len(roles) == 2
+    for role in roles.values():
+        assert json.dumps(role["Properties"]["ManagedPolicyArns"]).count("iam::aws:policy/") == 1
+    control_plane, nodes = statements(own, "cluster", "ControlPlane"), statements(own, "nodes", "Joining")
+    assert set(nodes) == {
+        "SessionManager", "Files", "JoinToken", "Open", "Ready", "FindMountTargets", "ListData", "ReadData"
+    }  # fmt: skip
+    assert set(control_plane) == {
+        "SessionManager", "Files", "AttachVolume", "AttachToItself", "UseVolume", "Look", "Secrets", "Publish", "Open",
+        "FindSnapshots", "Snapshots", "Ready", "Seal",
+    }  # fmt: skip
+    assert len(own.resources("AWS::IAM::InstanceProfile")) == 3
+
+
+def test_the_control_plane_attaches_its_own_volume_to_its_own_machine(own: Any) -> None:
+    found = statements(own, "cluster", "ControlPlane")
+    (volume,) = own.whole("AWS::EC2::Volume")
+    assert {"Ref": volume} in found["AttachVolume"]["Resource"]["Fn::Join"][1]
+    assert found["AttachToItself"]["Condition"] == {"StringEquals": {"aws:ResourceTag/paddle-aws/control-plane": "tutorial"}}
+    group = one(own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster"))
+    tag = {"Key": "paddle-aws/control-plane", "Value": "tutorial", "PropagateAtLaunch": True}
+    assert tag in group["Properties"]["Tags"]
+
+
+def test_nodes_read_training_data_and_never_the_snapshots_beside_it(own: Any) -> None:
+    found = statements(own, "nodes", "Joining")
+    assert json.dumps(found["ReadData"]["Resource"]).endswith('"/sources/*"]]}')
+    assert "PutObject" not in json.dumps(found)
+    outputs = own.templates["cluster"]["Outputs"]
+    assert outputs["DataJobCredentials"]["Value"] == "instance-profile"
+
+
+# Create an AWS SSH key.
+
+
+def test_a_key_pair_is_made_and_its_private_key_found_in_parameter_store(own: Any) -> None:
+    (pair,) = own.resources("AWS::EC2::KeyPair")
+    assert pair == {"KeyName": "tutorial", "KeyType": "ed25519"}, "no tags: a change of them would replace the pair"
+    command = json.dumps(own.templates["cluster"]["Outputs"]["SshKeyCommand"]["Value"])
+    assert "aws ssm get-parameter --region us-west-2 --name /ec2/keypair/" in command
+    for template in own.resources("AWS::EC2::LaunchTemplate"):
+        assert template["LaunchTemplateData"]["KeyName"] in ({"Ref": next(iter(own.whole("AWS::EC2::KeyPair")))}, "tutorial")
+
+
+def test_ssh_is_open_to_the_named_range_alone_and_session_manager_to_all_who_may(own: Any) -> None:
+    open_to = {rule["CidrIp"] for rule in _ingress(own, 22)}
+    assert open_to == {"203.0.113.7/32"}
+    for stack, word in (("cluster", "ControlPlane"), ("nodes", "Joining")):
+        assert "ssmmessages:OpenDataChannel" in statements(own, stack, word)["SessionManager"]["Action"]
+
+
+# Create a VPC, internet gateway, route table and subnet.
+
+
+def test_the_vpc_of_the_documents(own: Any) -> None:
+    (vpc,) = own.resources("AWS::EC2::VPC")
+    assert (vpc["CidrBlock"], vpc["EnableDnsSupport"], vpc["EnableDnsHostnames"]) == ("172.20.0.0/16", True, True)
+    assert len(own.resources("AWS::EC2::InternetGateway")) == len(own.resources("AWS::EC2::VPCGatewayAttachment")) == 1
+    assert "172.20.0.0/24" in {subnet["CidrBlock"] for subnet in own.resources("AWS::EC2::Subnet")}
+    assert len(own.resources("AWS::EC2::SubnetRouteTableAssociation")) == len(own.resources("AWS::EC2::Subnet")) == 2
+    (options,) = own.resources("AWS::EC2::DHCPOptions")
+    assert (options["DomainName"], options["DomainNameServers"]) == ("us-west-2.compute.internal", ["AmazonProvidedDNS"])
+    assert len(own.resources("AWS::EC2::VPCDHCPOptionsAssociation")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cidr", ["172.20.0.0/16", "10.1.0.0/18", "10.1.2.0/24"])
+@pytest.mark.parametrize("zones", [1, 2, 3])
+@pytest.mark.parametrize("nat_gateways", [0, 1])
+def test_subnets_are_where_the_settings_expect_them(cidr: str, zones: int, nat_gateways: int) -> None:
+    """The fixed address is checked against the subnet before there is a CDK: this compares the two."""
+    from constructs_lib.network import TrainingNetwork
+
+    names = [f"us-west-2{letter}" for letter in "abc"[:zones]]
+    network = TrainingNetwork(
+        Stack(App(analytics_reporting=False), "S"), "N", availability_zones=names, cidr=cidr, nat_gateways=nat_gateways
+    )
+    cluster = {"kind": "self-managed", "pod_cidr": "10.64.0.0/16", "service_cidr": "10.96.0.0/16"}
+    settings = {"cidr": cidr, "availability_zones": names, "nat_gateways": nat_gateways, "interface_endpoints": not nat_gateways}
+    spec = ClusterSpec.model_validate({"retain": False, "network": settings, "cluster": cluster}).network
+    private = [*network.vpc.private_subnets, *network.vpc.isolated_subnets]
+    for public, found in ((True, network.vpc.public_subnets), (False, private)):
+        expected = [spec.subnet(name, public=public) for name in names]
+        made = [IPv4Network(subnet.ipv4_cidr_block) for subnet in found]
+        assert (made or [None] * zones) == expected
+
+
+# Create and configure security groups for master and nodes.
+
+
+def _rules(own: Any, direction: str) -> list[tuple[str, str, str, int | None]]:
+    """(group, peer, protocol, port) of every rule of the two groups."""
+
+    def called(value: Any) -> str:
+        text = json.dumps(value)
+        kinds = ("FirewallControlPlane", "FirewallNodes", "Clients")
+        return next((kind.removeprefix("Firewall") for kind in kinds if kind in text), str(value))
+
+    peer = {"Ingress": "SourceSecurityGroupId", "Egress": "DestinationSecurityGroupId"}[direction]
+    found = []
+    for name, group in own.whole("AWS::EC2::SecurityGroup", "cluster").items():
+        for rule in group["Properties"].get(f"SecurityGroup{direction}", []):
+            found.append((called(name), rule["CidrIp"], rule["IpProtocol"], rule.get("FromPort")))
+            assert rule.get("FromPort") == rule.get("ToPort")
+    for rule in own.resources(f"AWS::EC2::SecurityGroup{direction}", "cluster"):
+        assert rule["FromPort"] == rule["ToPort"]
+        found.append((called(rule["GroupId"]), called(rule[peer]), rule["IpProtocol"], rule["FromPort"]))
+    return sorted(found)
+
+
+def _ingress(own: Any, port: int) -> list[dict[str, Any]]:
+    return [
+        rule
+        for group in own.resources("AWS::EC2::SecurityGroup")
+        for rule in group.get("SecurityGroupIngress", [])
+        if rule.get("FromPort") == port
+    ]
+
+
+def test_the_exact_ports_in(own: Any) -> None:
+    assert _rules(own, "Ingress") == [
+        ("ControlPlane", "203.0.113.7/32", "tcp", 22),
+        ("ControlPlane", "203.0.113.7/32", "tcp", 6443),
+        ("ControlPlane", "Nodes", "tcp", 6443),
+        ("ControlPlane", "Nodes", "tcp", 10250),
+        ("ControlPlane", "Nodes", "udp", 8472),
+        ("Nodes", "ControlPlane", "tcp", 10250),
+        ("Nodes", "ControlPlane", "udp", 8472),
+        ("Nodes", "Nodes", "tcp", 10250),
+        ("Nodes", "Nodes", "udp", 8472),
+    ]
+
+
+def test_the_exact_ports_out(own: Any) -> None:
+    assert _rules(own, "Egress") == [
+        ("ControlPlane", "0.0.0.0/0", "tcp", 443),
+        ("ControlPlane", "Nodes", "tcp", 10250),
+        ("ControlPlane", "Nodes", "udp", 8472),
+        ("Nodes", "0.0.0.0/0", "tcp", 80),
+        ("Nodes", "0.0.0.0/0", "tcp", 443),
+        ("Nodes", "ControlPlane", "tcp", 6443),
+        ("Nodes", "ControlPlane", "tcp", 10250),
+        ("Nodes", "ControlPlane", "udp", 8472),
+        ("Nodes", "Nodes", "tcp", 10250),
+        ("Nodes", "Nodes", "udp", 8472),
+    ]
+
+
+# Create an EBS volume for the master, attached after it is up.
+
+
+def test_the_state_is_on_a_sealed_volume_in_the_machines_zone(own: Any) -> None:
+    volume = one(own.whole("AWS::EC2::Volume"))
+    properties = volume["Properties"]
+    assert (properties["Encrypted"], properties["Size"], properties["VolumeType"]) == (True, 20, "gp3")
+    assert "KmsKeyId" in properties
+    group = one(own.resources("AWS::AutoScaling::AutoScalingGroup", "cluster"))
+    assert group["AvailabilityZones"] == [properties["AvailabilityZone"]]
+    assert volume["DeletionPolicy"] == "Delete", "retain: false"
+    assert variables(control_plane(own))["STATE_VOLUME"] != ""
+
+
+def test_state_that_is_to_be_kept_leaves_a_snapshot() -> None:
+    stack = Stack(App(analytics_reporting=False), "Theirs")
+    volume = StateVolume(stack, "State", availability_zone="eu-central-1a", snapshot_id="snap-0123456789abcdef0")
+    StateVolume(stack, "Gone", availability_zone="eu-central-1a", removal_policy=RemovalPolicy.DESTROY)
+    volumes = {
+        name: made["DeletionPolicy"] for name, made in Template.from_stack(stack).find_resources("AWS::EC2::Volume").items()
+    }
+    assert sorted(volumes.values()) == ["Delete", "Snapshot"]
+    assert [statement.sid for statement in volume.may_attach(("own", "yes"))] == ["AttachVolume", "AttachToItself"]
+
+
+# Launch the master with a fixed address; certificates for every name; it starts by itself.
+
+
+def test_the_control_plane_is_at_172_20_0_9_whatever_machine_it_is(own: Any) -> None:
+    (interface,) = own.whole("AWS::EC2::NetworkInterface").items()
+    name, found = interface
+    assert found["Properties"]["PrivateIpAddress"] == "172.20.0.9"
+    assert len(found["Properties"]["GroupSet"]) == 1
+    data = control_plane(own)["Properties"]["LaunchTemplateData"]
+    assert data["NetworkInterfaces"] == [{"DeviceIndex": 0, "NetworkInterfaceId": {"Ref": name}}]
+    assert "SecurityGroupIds" not in data
+
+
+def test_an_elastic_ip_is_on_the_interface_before_the_first_machine(own: Any) -> None:
+    (association,) = own.whole("AWS::EC2::EIPAssociation")
+    group = one(own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster"))
+    assert association in group["DependsOn"]
+    assert own.templates["cluster"]["Outputs"]["ControlPlaneAddress"]["Value"] == "172.20.0.9"
+
+
+def test_the_certificate_has_every_name(own: Any) -> None:
+    found = variables(control_plane(own))
+    assert found["ALTERNATE_NAMES"].split() == ["172.20.0.9", "paddle", "api.paddle", "203.0.113.200"]
+    assert found["ENDPOINT"] == "https://203.0.113.200:6443"
+    records = {record["Name"]: record["ResourceRecords"] for record in own.resources("AWS::Route53::RecordSet")}
+    assert records == {"paddle.": ["172.20.0.9"], "api.paddle.": ["172.20.0.9"]}
+
+
+def test_there_is_one_control_plane_and_never_two(own: Any) -> None:
+    group = one(own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster"))
+    assert (group["Properties"]["MinSize"], group["Properties"]["MaxSize"]) == ("1", "1")
+    rolling = group["UpdatePolicy"]["AutoScalingRollingUpdate"]
+    assert (rolling["MinInstancesInService"], rolling["WaitOnResourceSignals"]) == (0, True)
+    assert group["CreationPolicy"] == {"ResourceSignal": {"Count": 1, "Timeout": "PT15M"}}
+    found = variables(control_plane(own))
+    (logical_id,) = own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster")
+    assert (found["SIGNAL_STACK"], found["SIGNAL_RESOURCE"]) == ("tutorial-cluster", logical_id)
+
+
+def test_every_machine_is_an_encrypted_one_with_imdsv2(own: Any) -> None:
+    for template in own.resources("AWS::EC2::LaunchTemplate"):
+        data = template["LaunchTemplateData"]
+        assert data["MetadataOptions"]["HttpTokens"] == "required"
+        assert all(disk["Ebs"]["Encrypted"] for disk in data["BlockDeviceMappings"])
+        assert data["ImageId"].startswith("resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-")
+
+
+# Join tokens.
+
+
+def test_tokens_are_made_by_aws_and_in_no_template(own: Any) -> None:
+    secrets = {secret["Name"]: secret for secret in own.resources("AWS::SecretsManager::Secret")}
+    generated = {name for name, secret in secrets.items() if "GenerateSecretString" in secret}
+    assert generated == {"tutorial/server-token", "tutorial/node-token"}
+    assert set(secrets) - generated == {
+        "tutorial/ca-hash", "tutorial/kubeconfig/operator", "tutorial/kubeconfig/trainer", "tutorial/kubeconfig/reader"
+    }  # fmt: skip
+    assert all("SecretString" not in secret and "KmsKeyId" in secret for secret in secrets.values())
+    # A machine is told a secret's ARN, and asks for it as itself: nothing resolves one into a template.
+    assert "resolve:secretsmanager" not in json.dumps(own.templates)
+
+
+def test_a_node_reads_its_token_and_the_ca_hash_and_no_other_secret(own: Any) -> None:
+    found = statements(own, "nodes", "Joining")["JoinToken"]
+    text = json.dumps(found["Resource"])
+    assert "NodeToken" in text
+    assert "CaHash" in text
+    assert len(found["Resource"]) == 2
+
+
+def test_each_team_reads_its_own_kubeconfig(own: Any) -> None:
+    for stack, team in (("access", "operator"), ("cluster", "trainer"), ("cluster", "reader")):
+        found = statements(own, stack, f"{team.capitalize()}Policy")
+        assert json.dumps(found["Kubeconfig"]["Resource"]).endswith(f':secret:tutorial/kubeconfig/{team}-??????"]]}}')
+        assert "ClusterAddress" not in found
+    for team in ("Trainer", "Reader"):
+        denied = statements(own, "cluster", f"{team}Policy")["NoSnapshots"]
+        assert denied["Effect"] == "Deny"
+        assert "/cluster/*" in json.dumps(denied["Resource"])
+
+
+# Create an Auto Scaling group with min and max; a node that ends is replaced.
+
+
+def test_groups_of_nodes_with_their_sizes_and_their_signal(own: Any) -> None:
+    groups = own.whole("AWS::AutoScaling::AutoScalingGroup", "nodes")
+    workers, spare = named(groups, "workers"), named(groups, "spare")
+    sizes = [[group["Properties"][key] for key in ("MinSize", "DesiredCapacity", "MaxSize")] for group in (workers, spare)]
+    assert sizes == [["1", "3", "6"], ["0", "1", "2"]]
+    assert workers["CreationPolicy"]["ResourceSignal"]["Count"] == 3
+    assert workers["UpdatePolicy"]["AutoScalingRollingUpdate"]["MinInstancesInService"] == 1
+    templates = own.whole("AWS::EC2::LaunchTemplate", "nodes")
+    for word in ("workers", "spare"):
+        (logical_id,) = [name for name in groups if word in name]
+        assert variables(named(templates, word))["SIGNAL_RESOURCE"] == logical_id
+    assert spare["Properties"]["MixedInstancesPolicy"]["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
+
+
+def test_nodes_join_at_the_fixed_address_with_their_labels_and_taints(own: Any) -> None:
+    found = variables(named(own.whole("AWS::EC2::LaunchTemplate", "nodes"), "workers"))
+    assert found["SERVER_URL"] == "https://172.20.0.9:6443"
+    assert found["NODE_LABELS"] == "eks.amazonaws.com/capacityType=ON_DEMAND team=speech"
+    assert found["NODE_TAINTS"] == "batch=only:NoSchedule"
+
+
+def test_nodes_come_after_the_control_plane_and_so_do_their_upgrades(own: Any) -> None:
+    (nodes,) = [stack for stack in own.assembly.stacks if stack.stack_name == "tutorial-nodes"]
+    assert "tutorial-cluster" in {dependency.id for dependency in nodes.dependencies}
+    for template in own.whole("AWS::EC2::LaunchTemplate").values():
+        assert variables(template)["DISTRIBUTION_VERSION"] == VERSION
+
+
+# Pod network, snapshots, user data.
+
+
+def test_pods_and_services_have_addresses_of_their_own(own: Any) -> None:
+    found = variables(control_plane(own))
+    ranges = [IPv4Network(found["POD_CIDR"]), IPv4Network(found["SERVICE_CIDR"]), IPv4Network("172.20.0.0/16")]
+    assert not any(a.overlaps(b) for a in ranges for b in ranges if a is not b)
+
+
+def test_snapshots_go_to_the_bucket_on_a_schedule(own: Any) -> None:
+    found = variables(control_plane(own))
+    assert (found["SNAPSHOT_PREFIX"], found["SNAPSHOT_SCHEDULE"], found["SNAPSHOT_RETENTION"]) == (
+        "cluster/snapshots", "0 */6 * * *", "28"
+    )  # fmt: skip
+    allowed = statements(own, "cluster", "ControlPlane")["Snapshots"]
+    assert "/cluster/snapshots/*" in json.dumps(allowed["Resource"])
+
+
+def test_user_data_fits(own: Any) -> None:
+    for template in own.whole("AWS::EC2::LaunchTemplate").values():
+        text = boot_text(template)
+        assert len(text.encode()) < LIMIT // 2, "EC2 takes 16 KB"
+        assert text.startswith("#!/bin/bash\n")
+        assert len(base64.b64encode(text.encode())) < LIMIT
+
+
+def test_a_variable_that_a_shell_would_misread_is_refused() -> None:
+    with pytest.raises(ValueError, match="holds no single quote"):
+        boot_user_data({"CLUSTER_NAME": "it's"})
+
+
+# Teardown.
+
+
+def test_nothing_is_made_that_only_the_cluster_itself_could_delete(own: Any) -> None:
+    """No load balancer, no volume, no address is asked of AWS from inside: what is there is what the stacks made."""
+    for stack, word in (("cluster", "ControlPlane"), ("nodes", "Joining")):
+        actions = {
+            action
+            for statement in statements(own, stack, word).values()
+            for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+        }
+        assert not [
+            action for action in actions if re.match(r"(ec2|elasticloadbalancing|autoscaling):(Create|Run|Allocate)", action)
+        ]
+
+
+@pytest.mark.slow
+def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], own: Any) -> None:
+    from constructs_lib.control_plane import SnapshotPlace
+    from constructs_lib.joining_nodes import JoiningNodes
+    from constructs_lib.self_managed_cluster import SelfManagedCluster
+
+    stack, vpc = stranger
+    runs = release(own.spec)
+    snapshots = SnapshotPlace(bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs")
+    cluster = SelfManagedCluster(stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=snapshots)
+    JoiningNodes(stack, "Nodes", cluster=cluster, vpc=vpc, release=runs)
+    template = Template.from_stack(stack)
+    template.resource_count_is("AWS::EC2::EIPAssociation", 0)
+    template.resource_count_is("AWS::KMS::Key", 0)
+    template.has_resource("AWS::EC2::Volume", {"DeletionPolicy": "Snapshot"})
+    template.has_resource_properties("AWS::AutoScaling::AutoScalingGroup", {"MinSize": "1", "MaxSize": "1"})
+    template.has_resource_properties("AWS::EC2::NetworkInterface", {"PrivateIpAddress": Match.absent()})
