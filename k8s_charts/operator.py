@@ -11,7 +11,7 @@ from cdk8s import Chart
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 
-from k8s_charts import custom_object, names, network, paddle_job_definition
+from k8s_charts import custom_object, names, network, paddle_job_definition, pod
 from k8s_charts.namespace import pod_security
 from k8s_charts.spec import TrainingJob
 
@@ -112,7 +112,7 @@ class OperatorChart(Chart):
         container = k8s.Container(
             name="manager",
             image=self._job.operator.operator_image,
-            image_pull_policy="IfNotPresent",
+            image_pull_policy=pod.pull_policy(self._job.operator.operator_image),
             command=["/manager"],
             args=self._arguments(),
             ports=[k8s.ContainerPort(name="health", container_port=HEALTH_PORT, protocol="TCP")],
@@ -128,7 +128,7 @@ class OperatorChart(Chart):
                 run_as_non_root=True,
             ),
         )
-        pod = k8s.PodSpec(
+        manager = k8s.PodSpec(
             containers=[container],
             service_account_name=self._name,
             automount_service_account_token=True,
@@ -150,6 +150,6 @@ class OperatorChart(Chart):
                 # Never two operators at once: that spares leader election, and the right to write leases.
                 strategy=k8s.DeploymentStrategy(type="Recreate"),
                 selector=k8s.LabelSelector(match_labels=self._labels),
-                template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=self._labels), spec=pod),
+                template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=self._labels), spec=manager),
             ),
         )

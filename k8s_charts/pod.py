@@ -19,6 +19,11 @@ PROGRAM = "program"
 """Name of the volume that holds a user's program from a ConfigMap."""
 
 
+def pull_policy(image: str) -> str:
+    """A digest never changes and a tag may: the kubelet asks for the tag each time, and for a digest only once."""
+    return "IfNotPresent" if "@sha256:" in image else "Always"
+
+
 def requirements(resources: Resources, gpus: int = 0) -> k8s.ResourceRequirements:
     """Requests equal limits: the pod is "Guaranteed", the last to be evicted when a node runs short."""
     amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
@@ -62,8 +67,7 @@ def container(
     return k8s.Container(
         name=name,
         image=image,
-        # A digest never changes and a tag may: the kubelet asks for the tag each time, and for a digest only once.
-        image_pull_policy="IfNotPresent" if "@sha256:" in image else "Always",
+        image_pull_policy=pull_policy(image),
         command=list(command) if command is not None else None,
         args=list(arguments) or None,
         working_dir=working_dir,
