@@ -20,8 +20,6 @@ from constructs import Construct, IDependable
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.subnets import chosen
 
-NFS = ec2.Port.tcp(2049)
-
 
 @jsii.implements(ec2.IConnectable)
 class MountableFileSystem(Construct):

@@ -48,7 +48,7 @@ class TrainingNetwork(Construct):
         cidr: str = "10.0.0.0/16",
         nat_gateways: int = 1,
         interface_endpoints: bool = False,
-        endpoint_services: Mapping[str, ec2.InterfaceVpcEndpointAwsService] | None = None,
+        endpoint_services: Mapping[str, str] | None = None,
         domain_name: str | None = None,
         flow_log_days: int = 30,
         encryption_key: kms.IKey | None = None,

@@ -14,26 +14,25 @@ from constructs import Construct
 
 from constructs_lib.subnets import chosen
 
-_SERVICE = ec2.InterfaceVpcEndpointAwsService
 SERVICES = {
-    "Ec2": _SERVICE.EC2,
-    "Eks": _SERVICE.EKS,
-    "EksAuth": _SERVICE.EKS_AUTH,
-    "EcrApi": _SERVICE.ECR,
-    "EcrDkr": _SERVICE.ECR_DOCKER,
-    "Efs": _SERVICE.ELASTIC_FILESYSTEM,
-    "Sts": _SERVICE.STS,
-    "Logs": _SERVICE.CLOUDWATCH_LOGS,
-    "Monitoring": _SERVICE.CLOUDWATCH_MONITORING,
-    "Ssm": _SERVICE.SSM,
-    "SsmMessages": _SERVICE.SSM_MESSAGES,
+    "Ec2": "ec2",
+    "Eks": "eks",
+    "EksAuth": "eks-auth",
+    "EcrApi": "ecr.api",
+    "EcrDkr": "ecr.dkr",
+    "Efs": "elasticfilesystem",
+    "Sts": "sts",
+    "Logs": "logs",
+    "Monitoring": "monitoring",
+    "Ssm": "ssm",
+    "SsmMessages": "ssmmessages",
 }
 """What EKS's documents on private clusters ask for, and what the EFS driver, Session Manager and CloudWatch's agent call."""
 
 SELF_MANAGED_SERVICES = {
     **{name: service for name, service in SERVICES.items() if name not in ("Eks", "EksAuth", "Monitoring")},
-    "CloudFormation": _SERVICE.CLOUDFORMATION,
-    "Secrets": _SERVICE.SECRETS_MANAGER,
+    "CloudFormation": "cloudformation",
+    "Secrets": "secretsmanager",
 }
 """What the machines of a self-managed cluster call: secrets, and the signal that they are ready."""
 
@@ -48,7 +47,7 @@ class ServiceEndpoints(Construct):
         vpc: where.
         vpc_subnets: one interface is made in each zone of these; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.
-        services: id: service; None: those of an EKS cluster (`SERVICES`).
+        services: id: AWS's name of the service in the names of endpoints; None: those of an EKS cluster (`SERVICES`).
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class ServiceEndpoints(Construct):
         vpc: ec2.IVpc,
         vpc_subnets: ec2.SubnetSelection | None = None,
         client_cidr: str | None = None,
-        services: Mapping[str, ec2.InterfaceVpcEndpointAwsService] | None = None,
+        services: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, id)
         group = ec2.SecurityGroup(
@@ -72,7 +71,7 @@ class ServiceEndpoints(Construct):
                 self,
                 name,
                 vpc=vpc,
-                service=service,
+                service=ec2.InterfaceVpcEndpointAwsService(service),
                 subnets=chosen(vpc, vpc_subnets, one_per_az=True),
                 security_groups=[group],
                 open=False,

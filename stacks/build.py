@@ -126,5 +126,6 @@ def tag(scope: Construct, spec: ClusterSpec) -> None:
     """Tags everything below `scope`."""
     # KubernetesCluster is kube-up's tag of old, by which its documents find what belongs to a cluster.
     ours = {"project": "paddle-aws", "cluster": spec.name, "owner": spec.owner, "KubernetesCluster": spec.name}
+    tags = Tags.of(scope)
     for key, value in {**spec.tags, **ours}.items():
-        Tags.of(scope).add(key, value)
+        tags.add(key, value)
