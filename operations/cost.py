@@ -12,7 +12,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.lock_prices import LOCK
-from operations.screen import Json, as_json, console, say, table
+from operations.screen import Json, as_json, say, show, table
 
 if TYPE_CHECKING:
     from stacks.cluster_spec import ClusterSpec
@@ -42,7 +42,7 @@ class Item:
 
 
 def cost(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     hours: Annotated[float, typer.Option(min=0, help="Length of one run.")] = 1.0,
     lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = LOCK,
     json: Json = False,
@@ -77,14 +77,15 @@ def cost(
             (row["what"], f"{row['count']:g}", row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
             for row in rows
         ]
-        some = "at least " if unknown else ""
-        lines.append(("in all", "", "", f"{some}{_dollars(month)}", f"{some}{_dollars(run)}"))
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
-        console().print(table(columns, lines, right=columns[1:]))
+        show(table(columns, lines, right=columns[1:], folds="WHAT"))
+        some = "at least " if unknown else ""
+        typer.echo(f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of {hours:g} h")
         if known["read"]:
             say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
         if unknown:
-            say(f"unknown: {', '.join(unknown)}; `paddle-aws lock prices` reads prices from AWS into {lock}")
+            what = "every price" if len(unknown) == len(rows) else ", ".join(unknown)
+            say(f"unknown: {what}; `paddle-aws lock prices` reads prices from AWS into {lock}")
         say(f"left out: {LEFT_OUT}")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     destroy: Annotated[bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")] = False,
     json: Json = False,
 ) -> None:

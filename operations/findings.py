@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from operations import screen
 from operations.errors import OperationError, of_a_library
-from operations.screen import console, table
+from operations.screen import table
 
 State = Literal["ok", "warning", "problem"]
 
@@ -49,4 +50,4 @@ def as_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
 
 def show(found: Sequence[Finding]) -> None:
     """A line each."""
-    console().print(table(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found]))
+    screen.show(table(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found]))

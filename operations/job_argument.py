@@ -15,7 +15,7 @@ import typer
 from operations.errors import BadInput
 from operations.screen import DEFAULT_NAMESPACE
 
-JobArgument = Annotated[str, typer.Argument(metavar="[JOB]", help="The job's name, or its job file.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name, or its job file.")]
 DEFAULT = "job.yaml"
 
 

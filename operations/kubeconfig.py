@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kubeconfig(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     file: Annotated[Path | None, typer.Option(help="Default: $KUBECONFIG's first file, else ~/.kube/config.")] = None,
     alias: Annotated[str | None, typer.Option(help="The context's name. Default: the cluster's ARN, or its name.")] = None,
     team: Annotated[

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from operations.errors import Failed, explained
-from operations.screen import Json, as_json, console, say, table
+from operations.screen import Json, as_json, say, show, table
 
 
 def leftovers(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     json: Json = False,
 ) -> None:
     """List everything in the account that carries this cluster's tags or names, with the command that removes each.
@@ -34,7 +34,7 @@ def leftovers(
             as_json({"left": [asdict(one) for one in found], "not_asked": unasked})
         elif found:
             rows = [(one.service, one.id, one.expected or "unexpected", one.command) for one in found]
-            console().print(table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows))
+            show(table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows))
         for text in unasked:
             say(f"not asked: {text}")
         unexpected = [one for one in found if not one.expected]

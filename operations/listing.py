@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.errors import explained
-from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, console, say, span, table
+from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span, table
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster, Object
@@ -35,7 +35,8 @@ def list_jobs(
         if not views:
             say(f"no jobs {'on the cluster' if where is None else f'in namespace {where}'}: `paddle-aws submit` starts one")
             return
-        console().print(table(("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON"), [_row(view) for view in views]))
+        columns = ("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON")
+        show(table(columns, [_row(view, everywhere) for view in views]))
 
 
 def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
@@ -61,11 +62,11 @@ def _created(view: JobView) -> float:
     return job.created.timestamp() if job is not None and job.created is not None else 0.0
 
 
-def _row(view: JobView) -> tuple[str, ...]:
+def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
     from datetime import UTC, datetime
 
     job = view.training or view.data
     pods = f"{job.succeeded}/{job.wanted}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
     since = age(job.created) if job is not None else ""
-    return (view.name, view.phase, pods, ran, since, view.namespace, view.reason)
+    return (view.name, view.phase, pods, ran, since, view.namespace if everywhere else "", view.reason)

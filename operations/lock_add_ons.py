@@ -19,7 +19,7 @@ SOURCE = "EKS, DescribeAddonVersions: the default version for each Kubernetes ve
 
 
 def add_ons(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     out: Annotated[Path, typer.Option(help="The file to write.")] = LOCK,
 ) -> None:
     """Read the default versions of EKS's add-ons in a cluster's region, so that every deploy takes the same ones.

@@ -34,7 +34,7 @@ IMAGES = {
 
 
 def distribution(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     version: Annotated[
         str | None,
         typer.Option(help="A k3s release, such as v1.35.2+k3s1. Default: the newest of the cluster's Kubernetes version."),

@@ -60,7 +60,7 @@ def instance(kind: str) -> Query:
 
 
 def prices(
-    config: Annotated[Path, typer.Argument(metavar="[CLUSTER]", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     out: Annotated[Path, typer.Option(help="The file to write.")] = LOCK,
 ) -> None:
     """Read today's list prices for a cluster's region and instance types from AWS, for `paddle-aws cost`.

@@ -9,6 +9,7 @@ from operations.cost import cost
 from operations.delete import delete
 from operations.doctor import doctor
 from operations.eks_token import eks_token
+from operations.help_text import flow
 from operations.kubeconfig import kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
@@ -45,6 +46,7 @@ app.command()(leftovers)
 app.command()(cost)
 app.add_typer(lock, name="lock")
 app.command("eks-token", hidden=True)(eks_token)
+flow(app)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
-from operations.screen import Context, Json, Namespace, as_json, console, has_braille, on_a_terminal, say, span, table
+from operations.screen import Context, Json, Namespace, as_json, console, has_braille, on_a_terminal, say, show, span, table
 
 if TYPE_CHECKING:
     from operations.training_metrics import Pass
@@ -53,7 +53,7 @@ def results(
                     {"job": which.name, "passes": [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]}
                 )
             else:
-                _show(which.name, rows, measured)
+                _show(which.name, rows, measured, draw=download is None)
             if plot is not None:
                 _plot(which.name, [measured[number] for number in sorted(measured)], plot)
             if download is not None:
@@ -104,7 +104,7 @@ def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
     return row | more | {"trainers": trainers}
 
 
-def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass]) -> None:
+def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw: bool) -> None:
     from rich.filesize import decimal
 
     from operations import loss_plot
@@ -121,13 +121,12 @@ def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass]) -> N
         size = decimal(row["bytes"]) if row["files"] else ""
         lines.append((str(row["pass"]), saved, size, *facts))
     columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
-    screen = console()
-    screen.print(table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME")))
+    show(table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME")))
     # In a pipe the table alone: a picture is for eyes.
-    if on_a_terminal():
-        drawn = loss_plot.text([measured[number] for number in sorted(measured)], screen.width, has_braille())
+    if draw and on_a_terminal():
+        drawn = loss_plot.text([measured[number] for number in sorted(measured)], console().width, has_braille())
         for line in ["", *drawn] if drawn else []:
-            screen.print(line, soft_wrap=True)
+            typer.echo(line)
 
 
 def _plot(name: str, passes: list[Pass], file: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def resume(
-    job_file: Annotated[Path, typer.Argument(metavar="[JOB]", help="The job file.")] = Path("job.yaml"),
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
     from_pass: Annotated[
         int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
     ] = None,
@@ -36,6 +36,7 @@ def resume(
     left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
     with explained(left):
         from operations.cluster import Cluster
+        from operations.narrator import Narrator
         from operations.submission import Submission
         from operations.submit import bring_data, finish, prepare, train
 
@@ -49,9 +50,10 @@ def resume(
                 )
             _set_aside(cluster, submission, from_pass)
         submission.forget(cluster, "training")
-        prepare(cluster, submission, again=bring_data(submission))
+        narrator = Narrator(say)
+        prepare(cluster, submission, narrator, again=bring_data(submission))
         train(cluster, submission)
-        finish(cluster, submission, wait=wait, follow=follow)
+        finish(cluster, submission, narrator, wait=wait, follow=follow)
 
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:

@@ -65,26 +65,42 @@ def as_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2, default=str))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Any:
-    """A table without lines; a cell that is a word of STYLES has its colour. The last column takes what space is left."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folds: str | None = None) -> Any:
+    """A table without lines; a cell that is a word of STYLES has its colour.
+
+    The column `folds`, else the last one, takes what space is left and breaks its words; no other is ever cut. A column in which
+    every cell is empty is left out.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    rights = set(right)
-    for number, column in enumerate(columns):
-        last = number == len(columns) - 1
-        # A column without a name is a picture: what does not fit is cut, words are folded.
-        picture = not column
+    found = [list(row) for row in rows]
+    shown = [number for number in range(len(columns)) if not found or any(row[number] for row in found)]
+    titled = any(column.strip() for column in columns)
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=titled)
+    rights, breaking = set(right), folds or columns[-1]
+    for number in shown:
+        column = columns[number]
+        widest = max([len(column), *(len(row[number]) for row in found)])
         made.add_column(
             column,
             justify="right" if column in rights else "left",
-            overflow="crop" if picture else "fold",
-            no_wrap=picture or not last,
+            overflow="fold",
+            no_wrap=column != breaking,
+            min_width=None if column == breaking else widest,
         )
-    for row in rows:
-        made.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    for row in found:
+        made.add_row(*(Text(row[number], style=STYLES.get(row[number], "")) for number in shown))
     return made
+
+
+def show(made: Any) -> None:
+    """Prints a table; lines end with their last word."""
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(made)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def age(text: str | datetime | None) -> str:

@@ -12,6 +12,7 @@ from operations.screen import Context, say
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
+    from operations.narrator import Narrator
     from operations.submission import Submission
 
 LOOK = 30.0
@@ -19,7 +20,7 @@ LOOK = 30.0
 
 
 def submit(
-    job_file: Annotated[Path, typer.Argument(metavar="[JOB]", help="The job file.")] = Path("job.yaml"),
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the logs of all ranks until the end.")] = False,
@@ -43,13 +44,15 @@ def submit(
             _print(submission)
             return
         from operations.cluster import Cluster
+        from operations.narrator import Narrator
 
         cluster = Cluster.connect(context, say)
         submission.check(cluster)
         changed = bring_data(submission)
-        prepare(cluster, submission, again=changed)
+        narrator = Narrator(say)
+        prepare(cluster, submission, narrator, again=changed)
         train(cluster, submission)
-        finish(cluster, submission, wait=wait, follow=follow)
+        finish(cluster, submission, narrator, wait=wait, follow=follow)
 
 
 def _print(submission: Submission) -> None:
@@ -75,10 +78,9 @@ def bring_data(submission: Submission) -> bool:
     return upload_file(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
 
 
-def prepare(cluster: Cluster, submission: Submission, again: bool = False) -> None:
+def prepare(cluster: Cluster, submission: Submission, narrator: Narrator, again: bool = False) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
     from operations import waiting
-    from operations.narrator import Narrator
 
     if submission.data_job is None:
         return
@@ -86,7 +88,7 @@ def prepare(cluster: Cluster, submission: Submission, again: bool = False) -> No
     submission.forget(cluster, "data", unless_done=not again)
     submission.apply(cluster, submission.preparation(), say)
     job = submission.job
-    view = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=Narrator(say))
+    view = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=narrator)
     if view.data is not None and view.data.phase == "failed":
         pod = next((pod for pod in reversed(view.pods) if pod.component == "data" and pod.phase == "failed"), None)
         raise Failed(
@@ -102,10 +104,9 @@ def train(cluster: Cluster, submission: Submission) -> None:
     say(f"job {submission.job.name} is submitted: {submission.training['kind']} {submission.training['metadata']['name']}")
 
 
-def finish(cluster: Cluster, submission: Submission, *, wait: bool, follow: bool) -> None:
+def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait: bool, follow: bool) -> None:
     """What submit and resume do once the training is on the cluster."""
     from operations import waiting
-    from operations.narrator import Narrator
 
     job = submission.job
     if follow:
@@ -114,12 +115,12 @@ def finish(cluster: Cluster, submission: Submission, *, wait: bool, follow: bool
         log_stream.follow_job(cluster, job.name, job.namespace, operator=submission.operator)
     if follow or wait:
         view = waiting.until(
-            cluster, job.name, job.namespace, waiting.training_ended, narrator=Narrator(say), operator=submission.operator
+            cluster, job.name, job.namespace, waiting.training_ended, narrator=narrator, operator=submission.operator
         )
         say(waiting.verdict(view))
         return
     view = waiting.until(
-        cluster, job.name, job.namespace, waiting.settled, narrator=Narrator(say), operator=submission.operator, seconds=LOOK
+        cluster, job.name, job.namespace, waiting.settled, narrator=narrator, operator=submission.operator, seconds=LOOK
     )
     if view.phase in ("failed", "done"):
         say(waiting.verdict(view))

@@ -83,4 +83,4 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
                     progress(len(block))
                     if last:
                         break
-    say(f"{path} is on the volume: {job.name}/{base or found[0][1]} ({len(found)} files)")
+    say(f"{path} is on the volume: {job.name}/{base or found[0][1]} ({len(found)} file{'s' * (len(found) != 1)})")

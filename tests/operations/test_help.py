@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import typer.main
 from commands import Run
 
+from operations.errors import Exit
 from operations.main import app
 
 pytestmark = pytest.mark.slow
@@ -37,7 +39,8 @@ COMMANDS = commands(typer.main.get_command(app))
 def test_help_has_an_example(run: Run, name: str) -> None:
     done = run(*name.split(), "--help", columns=100)
     assert done.code == 0
-    assert f"Example: paddle-aws {name}" in done.out or name == "manifests" or "Example:" in done.out
+    assert f"Example: paddle-aws {name}" in done.out or "&& paddle-aws " + name in done.out
+    assert "[[" not in done.out
     text = (PROJECT / "docs" / "commands.md").read_text()
     assert f"`{name}" in text
 
@@ -45,6 +48,18 @@ def test_help_has_an_example(run: Run, name: str) -> None:
 @pytest.mark.parametrize("name", ["status", "list", "results", "doctor", "leftovers", "cost"])
 def test_reading_commands_have_json(name: str) -> None:
     assert any("--json" in parameter.opts for parameter in COMMANDS[name].params)
+
+
+def test_the_exit_codes_are_documented() -> None:
+    text = (PROJECT / "docs" / "commands.md").read_text()
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.M)} == {int(code) for code in Exit}
+
+
+def test_help_flows_to_the_terminals_width(run: Run) -> None:
+    shown = run("results", "--help", columns=60).out
+    assert "What goes to S3 passes" in " ".join(shown.split()) and max(map(len, shown.splitlines())) <= 60
+    # No line of a paragraph ends where the source's did, but at the width.
+    assert not [line for line in shown.splitlines() if line.strip() == "goes"]
 
 
 def test_an_unknown_option_is_exit_code_2(run: Run) -> None:

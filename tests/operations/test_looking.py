@@ -59,7 +59,7 @@ def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: KubernetesApi, contro
     done = run("status")
     rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
     assert len(rows) == 3 and all("x" * 200 in row for row in rows)
-    assert "words is failed: a pod ended with a code that no retry can heal" in done.out
+    assert "words failed: a pod ended with a code that no retry can heal" in done.out
 
 
 def test_status_for_programs(run: Run, training: dict[str, Any]) -> None:

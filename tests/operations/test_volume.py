@@ -59,7 +59,7 @@ def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_pa
     ]
     # Below the table the loss, by pass and by minute.
     assert rows[6] == ["loss", "by", "pass"] and "loss by minute since the first pass began" in done.out
-    assert rows[7][0] == "3" and rows[7][1].startswith("│⠑")
+    assert rows[7][0] == "3" and rows[7][1].startswith("│⠉⠑")
     assert max(map(len, done.out.splitlines())) <= 70
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert helpers(api) == []
