@@ -15,6 +15,11 @@ from rehearsal.cloud import Cloud
 _WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 
 
+def way_out() -> dict[str, str]:
+    """This machine's own way to the internet."""
+    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ}
+
+
 def pod_identity(cloud: Cloud, cluster: str) -> Callable[[str, str], Mapping[str, str]]:
     """A function of (namespace, service account) that gives the variables a pod of that account gets."""
     client = cloud.client("eks")
@@ -24,8 +29,7 @@ def pod_identity(cloud: Cloud, cluster: str) -> Callable[[str, str], Mapping[str
         key = (namespace, account)
         if key not in known:
             found = client.list_pod_identity_associations(clusterName=cluster, namespace=namespace, serviceAccount=account)
-            way_out = {name: os.environ[name] for name in _WAY_OUT if name in os.environ}
-            known[key] = {**way_out, **cloud.environment} if found["associations"] else {}
+            known[key] = {**way_out(), **cloud.environment} if found["associations"] else {}
         return known[key]
 
     return variables

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from rehearsal.errors import Failed, Refused
 from rehearsal.evaluation import Evaluation, evaluate
 from rehearsal.identity import pod_identity
 from rehearsal.inventory import Inventory, Resource
+from rehearsal.node_role import node_role
 from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.environment import expand
@@ -222,8 +224,14 @@ class Rehearsal:
             logs=state.logs,
             names=Names(state.hosts, read.services),
             interpreter=self.project / ".venv-image" / "bin",
-            identity=pod_identity(cloud, _output(state.outputs, "ClusterName")),
+            identity=self._identity(cloud, state),
         )
+
+    def _identity(self, cloud: Cloud, state: State) -> Callable[[str, str], Mapping[str, str]]:
+        spec = ClusterSpec.load(self.config)
+        if spec.cluster.self_managed:
+            return node_role(cloud, spec.jobs.data_account)
+        return pod_identity(cloud, _output(state.outputs, "ClusterName"))
 
     def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
         """Once: what of the manifests one machine cannot show; each with its reason in a file."""

@@ -20,6 +20,7 @@ import yaml
 
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.inventory import Inventory
+from rehearsal.node_role import node_role
 
 pytestmark = pytest.mark.slow
 
@@ -416,6 +417,11 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     records = cloud.client("route53").list_resource_record_sets(HostedZoneId=outputs["ZoneId"])["ResourceRecordSets"]
     names = {record["Name"]: [one["Value"] for one in record["ResourceRecords"]] for record in records if record["Type"] == "A"}
     assert names == {"paddle.": ["172.20.0.9"], "api.paddle.": ["172.20.0.9"]}
+
+    # The data job's pod has the nodes' role, as the rehearsal plays it; the others have none.
+    as_account = node_role(cloud, "paddle-data")
+    assert "AWS_ENDPOINT_URL" in as_account("paddle", "paddle-data")
+    assert as_account("paddle", "default") == {}
 
     # What the control plane has written by then must outlive every later deploy.
     secrets.put_secret_value(SecretId="tutorial/ca-hash", SecretString="a" * 64)
