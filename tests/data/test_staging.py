@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from job_folder import Job
+from job_folder import IMAGE, Job
 from paddle_node.failure import Failure
+from paddle_node.local_disk import LocalDisk
 from paddle_node.staging import ready, stage
 
 
@@ -23,7 +26,7 @@ def split_job(job: Job, tmp_path: Path) -> Job:
 
 def refused(job: Job, trainer: int = 1, trainers: int = 3, copy_to: Path | None = None) -> str:
     with pytest.raises(Failure) as caught:
-        stage(job.folder, trainer, trainers, copy_to=copy_to)
+        stage(job.folder, trainer, trainers, local=LocalDisk(copy_to) if copy_to else None)
     assert caught.value.code == 65
     return caught.value.sentence
 
@@ -106,7 +109,7 @@ def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, 
     assert ready(job.folder, 0)
     assert stage(job.folder, 0, 3, said.append) == folder
     assert said == [f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"]
-    local = stage(job.folder, 0, 3, said.append, tmp_path / "local")
+    local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
     assert (local / "train.txt").read_text() == "1\n"
 
 
@@ -126,7 +129,7 @@ class TestCopy:
     """Copied to local disk first."""
 
     def test_it_is_laid_out_as_on_the_volume(self, split_job: Job, tmp_path: Path) -> None:
-        local = stage(split_job.folder, 1, 3, copy_to=tmp_path / "local")
+        local = stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local"))
         assert local == tmp_path / "local" / "1" / "data"
         assert (local / "part-00000").read_bytes() == split_job.shard(1)
 
@@ -135,14 +138,14 @@ class TestCopy:
         source.write_text("".join(f"line {number}\n" for number in range(60)))
         job.split(source)
         said: list[str] = []
-        local = stage(job.folder, 0, 3, said.append, tmp_path / "local")
+        local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
         parts = sorted(local.iterdir())
         assert len(parts) >= 3
         kept = parts[0].stat().st_mtime_ns
         parts[1].write_bytes(b"half")
         parts[2].unlink()
         (local / "of-another-job").write_text("x")
-        stage(job.folder, 0, 3, said.append, tmp_path / "local")
+        stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
         assert parts[0].stat().st_mtime_ns == kept
         assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
         assert said[0] == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
@@ -162,8 +165,75 @@ class TestCopy:
             with pytest.raises(
                 Failure, match=r"cannot be copied to .*: No space left on device; give the pod more local storage"
             ) as caught:
-                stage(job.folder, 0, 3, copy_to=small)
+                stage(job.folder, 0, 3, local=LocalDisk(small))
             assert caught.value.code == 74
             assert not list(small.rglob("*.tmp"))
+            # Where nobody asked for the copy, a full disk is no reason to fail.
+            said: list[str] = []
+            local = LocalDisk(small, "auto", passes=10)
+            assert stage(job.folder, 0, 3, said.append, local) == job.folder.shard(0)
+            assert said == [
+                f"{job.folder.shard(0)} is read where it lies: its 466662 bytes are more than half of the 65536 of local disk"
+            ]
         finally:
             subprocess.run(["umount", "-l", str(small)], check=True)
+
+    def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(self, split_job: Job, tmp_path: Path) -> None:
+        with pytest.raises(Failure, match="the shard has 21 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more") as caught:
+            stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local", room=20))
+        assert caught.value.code == 74
+        assert not (tmp_path / "local").exists()
+
+
+class TestWhenFaster:
+    """PADDLE_NODE_STAGE=auto: both disks are tried."""
+
+    def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(self, split_job: Job, tmp_path: Path) -> None:
+        said: list[str] = []
+        local = tmp_path / "local"
+        (local / "1" / "data").mkdir(parents=True)
+        assert stage(split_job.folder, 1, 3, said.append, LocalDisk(local, "auto", passes=10)) == split_job.folder.shard(1)
+        assert "is read where it lies: a copy would save nothing (" in said[0]
+        assert said[0].endswith(" MB/s on local disk, 10 passes over 0 MB)")
+        assert not list(local.rglob("*data*")), "a trainer reads a copy wherever one is"
+        assert not list(local.rglob("*.tmp"))
+
+    def test_half_of_the_pods_scratch_stays_the_programs(self, split_job: Job, tmp_path: Path) -> None:
+        said: list[str] = []
+        stage(split_job.folder, 1, 3, said.append, LocalDisk(tmp_path, "auto", passes=10, room=40))
+        assert said[0].endswith("is read where it lies: its 21 bytes are more than half of the 40 of local disk")
+
+    def test_a_copy_that_was_begun_is_completed_and_damage_is_still_named(self, split_job: Job, tmp_path: Path) -> None:
+        copy = tmp_path / "local" / "1" / "data"
+        copy.mkdir(parents=True)
+        (copy / "part-00000").write_text("half")
+        local = LocalDisk(tmp_path / "local", "auto", passes=10)
+        assert stage(split_job.folder, 1, 3, local=local) == copy
+        assert (copy / "part-00000").read_bytes() == split_job.shard(1)
+        (copy / "part-00000").write_text("half")
+        damage_changed(split_job, split_job.folder.shard(1) / "part-00000")
+        with pytest.raises(Failure, match="is damaged: its checksum is not the manifest's"):
+            stage(split_job.folder, 1, 3, local=local)
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can slow the reading of a file down here")
+    def test_a_slow_volume_is_copied(self, job: Job, tmp_path: Path) -> None:
+        """Each read of the shard really takes 0.2 s longer than it would: strace holds the system call up."""
+        source = tmp_path / "in.txt"
+        source.write_text("a line\n" * 1_000_000)
+        job.split(source)
+        part = job.folder.shard(1) / "part-00000"
+        program = (
+            "import sys; from pathlib import Path; from paddle_node import contract, local_disk, staging; "
+            "local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=10); "
+            "print(staging.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
+        )
+        slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part), "-e", "inject=read:delay_enter=200000"]
+        command = [*slowed, "-o", "/dev/null", sys.executable, "-c", program, str(job.folder.root), str(tmp_path / "local")]
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(IMAGE)}, capture_output=True, text=True)
+        if "ptrace" in done.stderr.lower():
+            pytest.skip(f"strace may not work here: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stderr
+        assert f"{job.folder.shard(1)} is copied to local disk, which saves about " in done.stdout
+        assert done.stdout.splitlines()[-1] == str(tmp_path / "local" / "1" / "data")
+        assert (tmp_path / "local" / "1" / "data" / "part-00000").read_bytes() == job.shard(1)

@@ -27,7 +27,7 @@ def test_the_tutorials_values_are_the_defaults():
     assert (node.trainer_id, node.trainers, list(node.ports), node.control_port) == (2, 3, [7164, 7165, 7166, 7167], 7163)
     assert (node.runtime, node.discovery, node.job_object, node.arguments) == ("fleet-ps", "index", "job", ("--flag", "a b"))
     assert node.home == Path("/home/paddle")
-    assert node.stage_to is None
+    assert node.local_disk is None
 
 
 def test_paths_begin_at_the_rehearsals_root():
@@ -41,6 +41,14 @@ def test_paths_begin_at_the_rehearsals_root():
         ({"JOB_NAME": ""}, "JOB_NAME is missing: the job's name, which is its folder on the volume"),
         ({"JOB_NAME": "../other"}, "JOB_NAME is '../other': the name of one folder is needed, without a slash"),
         ({"JOB_PATH": "jobs"}, "JOB_PATH is 'jobs': an absolute path is needed, such as /home/jobpath"),
+        (
+            {"PADDLE_NODE_STAGE": "auto"},
+            "PADDLE_NODE_STAGE is 'auto': PADDLE_NODE_STAGE_TO must name a folder on local disk",
+        ),
+        (
+            {"PADDLE_NODE_STAGE": "sometimes"},
+            "PADDLE_NODE_STAGE is 'sometimes': allowed are always, auto, never",
+        ),
         ({"PADDLE_NODE_STAGE_TO": "data"}, "PADDLE_NODE_STAGE_TO is 'data': an absolute path is needed, such as /home/paddle"),
         ({"CONF_PADDLE_GRADIENT_NUM": "0"}, "CONF_PADDLE_GRADIENT_NUM is '0': a whole number from 1 to 10000 is needed"),
         ({"CONF_PADDLE_GRADIENT_NUM": "three"}, "CONF_PADDLE_GRADIENT_NUM is 'three': a whole number from 1 to 10000 is needed"),

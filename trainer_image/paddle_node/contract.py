@@ -106,7 +106,11 @@ class Variable(StrEnum):
     """This pod's trainer id, as discovery found it."""
 
     STAGE_TO = "PADDLE_NODE_STAGE_TO"
-    """Folder to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
+    """Folder on local disk to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
+    STAGE = "PADDLE_NODE_STAGE"
+    """always (default where `STAGE_TO` is set) | auto: where trying both shows that it is faster | never."""
+    STAGE_ROOM = "PADDLE_NODE_STAGE_ROOM"
+    """Bytes that the pod's scratch may take (its emptyDir's limit); empty: what the disk has free."""
 
     # Set by the rehearsal alone; empty in a container.
     ROOT = "PADDLE_NODE_ROOT"

@@ -16,6 +16,7 @@ from pathlib import Path
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
+from paddle_node.local_disk import CHOICES, NEVER, LocalDisk
 
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
@@ -56,8 +57,8 @@ class NodeEnvironment:
     train_config_dir: str
     program: Path
     """The user's program on the volume: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`."""
-    stage_to: Path | None
-    """Where the shard is copied before training; None: it is read where it lies."""
+    local_disk: LocalDisk | None
+    """Where the shard may be copied before training; None: it is read where it lies."""
     data_job: str
     """The data job whose manifest is waited for; empty: any."""
     trainers: int
@@ -161,16 +162,17 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         raise SettingError(
             f"{Variable.CONTROL_PORT} is {control_port}: the pserver listens on {port} to {last_port}; choose another port"
         )
+    passes = read.whole(Variable.PASSES, 10, 1, 99_999)
     return NodeEnvironment(
         job_name=job_name,
         folder=folder,
         train_config_dir=train_config_dir,
         program=folder.program(train_config_dir),
-        stage_to=contract.path(stage_to, dict(environ)) if (stage_to := read.absolute(Variable.STAGE_TO, "")) else None,
+        local_disk=_local_disk(read, environ, passes),
         data_job=read.text(Variable.DATA_JOB, ""),
         trainers=trainers,
         threads=read.whole(Variable.THREADS, 1, 1, 1024),
-        passes=read.whole(Variable.PASSES, 10, 1, 99_999),
+        passes=passes,
         keep_passes=read.whole(Variable.KEEP_PASSES, 0, 0, 99_999),
         attempts=read.whole(Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000),
         seed=read.whole(Variable.SEED, 0, 0, 2**31 - 1),
@@ -195,6 +197,17 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         arguments=tuple(arguments),
         environ=dict(environ),
     )
+
+
+def _local_disk(read: _Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
+    folder = read.absolute(Variable.STAGE_TO, "")
+    when = read.choice(Variable.STAGE, CHOICES)
+    if not folder:
+        if read.text(Variable.STAGE, NEVER) != NEVER:
+            raise SettingError(f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local disk")
+        return None
+    room = read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1) if read.text(Variable.STAGE_ROOM, "") else None
+    return LocalDisk(contract.path(folder, dict(environ)), when, passes, room)
 
 
 class _Reader:

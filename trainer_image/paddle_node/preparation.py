@@ -21,11 +21,11 @@ POLL = 1.0
 
 
 def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> None:
-    """Returns when the shard is verified (and copied, where that is asked for). Raises `Failure`. Blocking."""
+    """Returns when the shard is verified (and copied, where that is asked for or faster). Raises `Failure`. Blocking."""
     from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
 
     _wait_for_data(node, report)
-    staging.stage(node.folder, node.trainer_id, node.trainers, report, node.stage_to)
+    staging.stage(node.folder, node.trainer_id, node.trainers, report, node.local_disk)
     if not node.program.is_dir():
         raise SettingError(f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no {node.program} on the volume")
 

@@ -146,8 +146,10 @@ class Parser:
 
 
 def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
-    """Shard `<trainer>/data`, or `data/<trainer>` where that is absent; below `staged` where it was copied to."""
+    """Shard `<trainer>/data`, or `data/<trainer>` where that is absent; the copy below `staged` where one was made."""
     place = (staged or folder).shard(trainer)
+    if staged is not None and not place.is_dir():
+        place = folder.shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)
     expected = None

@@ -2,25 +2,27 @@
 
 Promises: `stage` returns the folder to read only when the number of shards is this job's number of trainers and every
 file has the bytes and the checksum that the manifest states; else a `Failure` (BAD_DATA) says in one sentence
-what is wrong. A copy to local disk is made in parallel and checked while it passes; what an earlier try has copied is
-checked and kept. A volume without a manifest, filled by hand in one of the tutorials' two layouts, works with a warning:
-nothing can be checked there.
+what is wrong. A copy to local disk is made where it was asked for, or where `local_disk` finds that it pays: in
+parallel, checked while it passes; what an earlier try has copied is checked and kept. A volume without a manifest,
+filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import xxhash
 
-from paddle_node import data_manifest
+from paddle_node import data_manifest, local_disk
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import DataFile, DataManifest
 from paddle_node.failure import Failure
+from paddle_node.local_disk import LocalDisk
 
 BLOCK = 1 << 20
 WORKERS = 4
@@ -38,12 +40,12 @@ def ready(folder: JobFolder, trainer_id: int) -> bool:
 
 
 def stage(
-    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, copy_to: Path | None = None
+    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
 ) -> Path:
-    """Where trainer `trainer_id` of `trainers` reads its shard; below `copy_to`, laid out like a job's folder, if that is given.
+    """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
 
     Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
-    with VOLUME_FULL when the copy does not fit.
+    with VOLUME_FULL when a copy that was asked for does not fit.
     """
     manifest = data_manifest.read(folder.data_manifest)
     if manifest is None:
@@ -54,27 +56,15 @@ def stage(
         files = _own_files(folder, manifest, trainer_id, trainers)
         names = [file.name for file in files if file]
         _refuse_extra(path, names)
-    if copy_to is None:
-        if manifest is not None:
-            with _workers() as pool:
-                list(pool.map(lambda file: verify_file(path / file.name, file) if file else None, files))
-        return path
-    local = JobFolder(copy_to).shard(trainer_id)
-    try:
-        _make_room(local, names)
-        with _workers() as pool:
-            copied = sum(pool.map(lambda name, file: _copy(path / name, local / name, file), names, files))
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise Failure(
-            ExitCode.VOLUME_FULL if full else 1,
-            f"the shard cannot be copied to {copy_to}: {error.strerror}; give the pod more "
-            f"local storage, or leave {Variable.STAGE_TO} empty",
-        ) from None
-    report(
-        f"copied {copied} of {len(names)} files of {path} to {local}" + (", the others were there" if copied < len(names) else "")
-    )
-    return local
+    if local is not None:
+        copy = JobFolder(local.folder).shard(trainer_id)
+        if _wanted(local, path, copy, names, files, report) and _copied(local, path, copy, names, files, report):
+            return copy
+        # A trainer reads a copy wherever one is.
+        shutil.rmtree(copy, ignore_errors=True)
+    with _workers() as pool:
+        list(pool.map(lambda file: verify_file(path / file.name, file) if file else None, files))
+    return path
 
 
 def verify_file(path: Path, file: DataFile) -> None:
@@ -85,6 +75,72 @@ def verify_file(path: Path, file: DataFile) -> None:
         found.update(block)
         size += len(block)
     _compare(path, file, size, found.hexdigest())
+
+
+def _wanted(
+    local: LocalDisk,
+    path: Path,
+    copy: Path,
+    names: Sequence[str],
+    files: Sequence[DataFile | None],
+    report: Callable[[str], None],
+) -> bool:
+    """Whether to copy, and why not."""
+    if local.when == local_disk.NEVER:
+        return False
+    size = sum(file.bytes if file else (path / name).stat().st_size for name, file in zip(names, files, strict=True))
+    if local.when == local_disk.ALWAYS:
+        if local.room is not None and size > local.room:
+            raise Failure(
+                ExitCode.VOLUME_FULL,
+                f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: give the pod more "
+                f"local storage, or set {Variable.STAGE}={local_disk.NEVER}",
+            )
+        return True
+    try:
+        if any((copy / name).exists() for name in names):
+            return True  # This pod has begun to copy before.
+        if size > local.free() * local_disk.LEFT_FREE:
+            report(f"{path} is read where it lies: its {size} bytes are more than half of the {local.free()} of local disk")
+            return False
+        saved, measured = local.saves([path / name for name in names], size)
+    except OSError as error:
+        report(f"{path} is read where it lies: trying the local disk failed, {error.strerror}")
+        return False
+    if saved < local_disk.WORTH:
+        report(f"{path} is read where it lies: a copy would save nothing ({measured})")
+        return False
+    report(f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})")
+    return True
+
+
+def _copied(
+    local: LocalDisk,
+    path: Path,
+    copy: Path,
+    names: Sequence[str],
+    files: Sequence[DataFile | None],
+    report: Callable[[str], None],
+) -> bool:
+    """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
+    try:
+        _make_room(copy, names)
+        with _workers() as pool:
+            copied = sum(pool.map(lambda name, file: _copy(path / name, copy / name, file), names, files))
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full and local.when == local_disk.AUTO:
+            report(f"{path} is read where it lies: the local disk is full")
+            return False
+        raise Failure(
+            ExitCode.VOLUME_FULL if full else 1,
+            f"the shard cannot be copied to {local.folder}: {error.strerror}; give the pod more "
+            f"local storage, or set {Variable.STAGE}={local_disk.NEVER}",
+        ) from None
+    report(
+        f"copied {copied} of {len(names)} files of {path} to {copy}" + (", the others were there" if copied < len(names) else "")
+    )
+    return True
 
 
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:

@@ -7,6 +7,7 @@ in front while in work, without it in the shard, where the user's own format tel
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator, Sequence
 from typing import IO, Protocol
@@ -32,6 +33,9 @@ class Framing(Protocol):
     def final(self, records: Sequence[bytes]) -> bytes:
         """As they lie in a shard."""
 
+    def records(self, content: bytes) -> list[bytes]:
+        """What `stored` was given."""
+
     def batches(self, stream: IO[bytes], length: int | None = None) -> Iterator[list[bytes]]:
         """The records in the next `length` bytes (None: to the end), about `BATCH` bytes at a time."""
 
@@ -46,6 +50,9 @@ class Lines:
 
     def final(self, records: Sequence[bytes]) -> bytes:
         return self.stored(records)
+
+    def records(self, content: bytes) -> list[bytes]:
+        return content[:-1].split(b"\n") if content else []
 
     def batches(self, stream: IO[bytes], length: int | None = None) -> Iterator[list[bytes]]:
         rest = b""
@@ -75,6 +82,9 @@ class Sized:
 
     def final(self, records: Sequence[bytes]) -> bytes:
         return b"".join(records)
+
+    def records(self, content: bytes) -> list[bytes]:
+        return [record for batch in self.batches(io.BytesIO(content)) for record in batch]
 
     def batches(self, stream: IO[bytes], length: int | None = None) -> Iterator[list[bytes]]:
         records: list[bytes] = []

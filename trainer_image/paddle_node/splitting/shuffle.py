@@ -3,7 +3,7 @@
 Promises: every record gets a place by chance alone, the same for the same seed and source on any number of pods; at most
 about `LEAF` bytes of records are in memory at a time.
 
-How: each record is thrown into one of up to 256 buckets; a bucket that would still be too large is thrown
+How: each record is thrown into one of up to 1024 buckets; a bucket that would still be too large is thrown
 again; what is left of a bucket at last, a leaf, is shuffled in memory when it is read. The chance comes from numpy's
 RandomState, whose numbers are frozen for ever (that of Generator may change with a release).
 """
@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ LEAF = 8 << 20
 """Bytes that a leaf may take in memory; also what a step gathers before it writes."""
 PER_RECORD = 80
 """What Python adds to a record's own bytes."""
-MOST_BUCKETS = 256
+MOST_BUCKETS = 1024
 TOGETHER = 1 << 18
 """Bytes that are written at a time."""
 _ROW = 3 * 8
@@ -104,30 +105,42 @@ class ShuffledOrder:
             leaf += 1
 
     def _write_leaf(self, leaf: int, first: int, last: int, part: PartFile) -> None:
-        records = self._leaf(leaf)
+        records, size = self._leaf(leaf)
         places = _chance(self._seed, "leaf", leaf).permutation(len(records))[first:last]
         # Few of long records, many of short ones: what is written at a time is joined first.
-        many = max(1, TOGETHER * len(records) // (sum(map(len, records)) + 1))
+        many = max(1, TOGETHER * len(records) // (size + 1))
         for start in range(0, len(places), many):
-            part.records([records[place] for place in places[start : start + many].tolist()])
+            part.records(_in_order(records, places[start : start + many]))
 
-    def _leaf(self, leaf: int) -> list[bytes]:
+    def _leaf(self, leaf: int) -> tuple[list[bytes], int]:
+        """Its records, and their bytes together."""
         if not self._levels:
-            return [record for unit in self._units for batch in _unit(unit, 0, unit.size) for record in batch]
+            records = [record for unit in self._units for batch in _unit(unit, 0, unit.size) for record in batch]
+            return records, sum(unit.size for unit in self._units)
         prefix: tuple[int, ...] = ()
         number = leaf // self._levels[-1]
         for buckets in reversed(self._levels[:-1]):
             prefix = (number % buckets, *prefix)
             number //= buckets
         bucket = leaf % self._levels[-1]
-        return [record for batch in self._bucket(self._runs[prefix], bucket) for record in batch]
+        held: list[bytes] = []
+        size = 0
+        for fragment in self._fragments(self._runs[prefix], bucket):
+            held += self._framing.records(fragment)
+            size += len(fragment)
+        return held, size
+
+    def _fragments(self, runs: Sequence[Run], bucket: int) -> Iterator[bytes]:
+        for run in runs:
+            with run.path.open("rb", buffering=0) as stream:
+                for offset, length, _ in run.fragments(bucket).tolist():
+                    if length:
+                        yield os.pread(stream.fileno(), length, offset)
 
     def _bucket(self, runs: Sequence[Run], bucket: int) -> Iterator[list[bytes]]:
-        for run in runs:
-            with run.path.open("rb") as stream:
-                for offset, length, _ in run.fragments(bucket).tolist():
-                    stream.seek(offset)
-                    yield from self._framing.batches(stream, length)
+        """A bucket that is too large for the memory."""
+        for fragment in self._fragments(runs, bucket):
+            yield self._framing.records(fragment)
 
     def _throw(self, steps: Steps, level: int, buckets: int) -> None:
         """One level: the units' segments, or every bucket of the level above, become runs."""
@@ -159,30 +172,37 @@ class ShuffledOrder:
             rows: list[list[tuple[int, int, int]]] = []
             offset = held = 0
             gathered: list[list[bytes]] = [[] for _ in range(buckets)]
+            counts = np.zeros(buckets, np.int64)
             with temporary.open("wb") as stream:
 
                 def flush() -> None:
                     nonlocal offset, held
                     row = []
-                    for records in gathered:
-                        content = self._framing.stored(records)
+                    for pieces, records in zip(gathered, counts.tolist(), strict=True):
+                        content = b"".join(pieces)
                         stream.write(content)
-                        row.append((offset, len(content), len(records)))
+                        row.append((offset, len(content), records))
                         offset += len(content)
-                        records.clear()
+                        pieces.clear()
                     rows.append(row)
+                    counts[:] = 0
                     held = 0
 
                 for records in batches():
-                    thrown = chance.randint(0, buckets, len(records))
-                    order = np.argsort(thrown, kind="stable").tolist()
-                    start = 0
-                    for bucket, many in enumerate(np.bincount(thrown, minlength=buckets).tolist()):
-                        gathered[bucket] += [records[place] for place in order[start : start + many]]
-                        start += many
-                    weight = sum(map(len, records))
-                    held += weight + PER_RECORD * len(records)
-                    steps.progress.add(weight + len(records))
+                    # Batches stay small: a processor's cache holds their records from their making to their joining.
+                    thrown = chance.randint(0, buckets, len(records), dtype=np.uint16)
+                    sorted_by_bucket = _in_order(records, np.argsort(thrown, kind="stable"))
+                    many = np.bincount(thrown, minlength=buckets)
+                    counts += many
+                    weight = start = 0
+                    for bucket, end in enumerate(np.cumsum(many).tolist()):
+                        if end > start:
+                            content = self._framing.stored(sorted_by_bucket[start:end])
+                            gathered[bucket].append(content)
+                            weight += len(content)
+                            start = end
+                    held += weight
+                    steps.progress.add(weight)
                     if held >= LEAF:
                         flush()
                 if held:
@@ -220,6 +240,10 @@ def _unit(unit: Unit, start: int, end: int) -> Iterator[list[bytes]]:
 def _chance(seed: str, *purpose: object) -> np.random.RandomState:
     digest = xxhash.xxh3_128(repr((seed, *purpose)).encode()).digest()
     return np.random.RandomState(np.frombuffer(digest, np.uint32))
+
+
+def _in_order(records: Sequence[bytes], places: Integers) -> Sequence[bytes]:
+    return itemgetter(*places.tolist())(records) if len(places) > 1 else [records[place] for place in places.tolist()]
 
 
 def _file(steps: Steps, name: str) -> Path:

@@ -5,8 +5,9 @@ step of a dead pod is taken over after `EXPIRY` seconds, by a new process of the
 deterministic and must put its output in place by rename: then two pods that do the same step, which the claims
 make rare but cannot rule out, do no harm.
 
-No lock of the file system is used (NFS only pretends): a claim is an exclusive create, a take-over a rename, and the
-age of a pod's heartbeat is measured against one's own, so that only the volume's clock counts.
+No lock of the file system is used (NFS only pretends): a claim is a symbolic link to the pod's name, which comes into
+being whole or not at all and only once; a take-over is a rename; the age of a pod's heartbeat is measured against one's
+own, so that only the volume's clock counts.
 """
 
 from __future__ import annotations
@@ -137,13 +138,12 @@ class Steps:
         if self._create(path):
             return True
         try:
-            owner = path.read_text()
+            owner = str(path.readlink())
             if owner == self._pod:
                 # A process of this pod that was killed; or, rarely, one that still ends beside us.
                 return name not in mine
-            # A claim without a name was cut short in its making: its own age counts.
-            sign = self._pods / owner if owner and (self._pods / owner).exists() else path
-            silent = self._beat.stat().st_mtime - sign.stat().st_mtime
+            sign = self._pods / owner if (self._pods / owner).exists() else path
+            silent = self._beat.stat().st_mtime - sign.lstat().st_mtime
         except FileNotFoundError:
             return False  # Done or taken over in this moment: the next round sees.
         if silent < EXPIRY:
@@ -158,11 +158,9 @@ class Steps:
 
     def _create(self, path: Path) -> bool:
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            path.symlink_to(self._pod)
         except FileExistsError:
             return False
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(self._pod)
         return True
 
     def _live(self) -> None:
