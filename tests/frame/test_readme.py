@@ -21,6 +21,7 @@ RUN_BY = {
     "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make test": (".ci/run", "make test"),
     "make bench": ("tests/frame/test_readme.py", "make bench"),
+    "make test-cluster KUBECONFIG=~/.kube/config": ("tests/operations/test_real_cluster.py", "pytest.mark.cluster"),
     "make image push": ("tests/image/test_build_and_push.py", "make push"),
     "make manifests": ("tests/charts/test_command.py", "manifests"),
     ". .venv/bin/activate": ("Makefile", "RUN      := PATH="),
@@ -32,6 +33,9 @@ RUN_BY = {
     "paddle-aws status": ("tests/operations", "status"),
     "paddle-aws results --download last": ("tests/operations", "results"),
     "paddle-aws resume --follow": ("tests/operations", "resume"),
+    "paddle-aws lock prices": ("tests/operations/test_cost.py", '"lock", "prices"'),
+    "paddle-aws lock distribution": ("tests/operations/test_lock_distribution.py", '"lock", "distribution"'),
+    "paddle-aws cost --hours 3": ("tests/operations/test_cost.py", "--hours"),
     "paddle-aws doctor": ("tests/operations/test_doctor.py", "doctor"),
     "paddle-aws doctor --destroy": ("tests/operations/test_doctor.py", "--destroy"),
     "paddle-aws leftovers": ("tests/operations/test_doctor.py", "leftovers"),
@@ -51,9 +55,9 @@ def test_each_command_is_run_somewhere(command: str) -> None:
 
 
 def test_make_targets_exist() -> None:
-    wanted = {word for command in commands() if command.startswith("make ") for word in command.split()[1:]}
+    wanted = {word for line in commands() if line.startswith("make ") for word in line.split()[1:] if "=" not in word}
     listed = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert wanted <= set(re.findall(r"make ([a-z]+) ", listed))
+    assert wanted <= set(re.findall(r"make ([a-z-]+) ", listed))
 
 
 def test_paddle_aws_commands_and_options_exist() -> None:
@@ -61,7 +65,10 @@ def test_paddle_aws_commands_and_options_exist() -> None:
     for command in commands():
         program, *words = shlex.split(command)
         if program == "paddle-aws":
-            options = {option for parameter in known[words[0]].params for option in parameter.opts}
+            named = known[words[0]]
+            for word in words[1:]:
+                named = getattr(named, "commands", {}).get(word, named)
+            options = {option for parameter in named.params for option in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= options, command
 
 
