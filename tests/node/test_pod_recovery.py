@@ -141,6 +141,15 @@ def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
 
 
 @pytest.mark.slow
+def test_so_does_a_pservers(job):
+    # It reads the same settings as the trainer, and may be the first to find one wrong.
+    pods = job(count=1, stand_in={"server_code": 2})
+    pods.start()
+    assert pods.codes() == [2], pods.logs()
+    assert "pserver 0 ended with 2 (BAD_SETTING) of job-0.job, which another attempt cannot change" in pods.log(0)
+
+
+@pytest.mark.slow
 def test_no_success_without_the_last_pass(job):
     pods = job(stand_in={"forget_done": 1}, ATTEMPTS="1")
     pods.start()

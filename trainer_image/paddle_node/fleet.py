@@ -124,6 +124,12 @@ class Job:
         import paddle
 
         self._expect("fleet-ps", "run_collective")
+        if not hasattr(paddle.base.core, "DistFleetWrapper"):
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{Variable.RUNTIME} is fleet-ps, and the image has Paddle {paddle.__version__}, which has no parameter servers: "
+                "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective",
+            )
         paddle.enable_static()
         # To Paddle a seed of 0 means none. The rows of embeddings are drawn by the pservers, which take no seed.
         paddle.static.default_startup_program().random_seed = self.node.seed + 1

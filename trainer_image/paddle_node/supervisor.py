@@ -493,7 +493,8 @@ class Supervisor:
         assert self._attempt is not None
         role = "pserver" if child.process.role == "server" else "trainer"
         what = f"{role} {self._node.trainer_id} ended with {_code(child.code)}"
-        code = child.code if role == "trainer" else 0
+        # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
+        code = child.code if role == "trainer" or child.code in FAIL_JOB else 0
         link.send({"lost": what, "code": code, "attempt": self._attempt.number})
 
     async def _end_processes(self) -> None:
