@@ -13,6 +13,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,27 +27,56 @@ import stacks.cluster_spec
 App().synth()
 """
 WHOLE = "import runpy; runpy.run_path('app.py', run_name='__main__')"
-APPS = {"empty app": EMPTY, "empty app that imports the same modules": IMPORTS, "whole app": WHOLE}
+UNTYPED = """
+import json, os, pathlib
+from aws_cdk import App, CfnResource, Stack
+app = App()
+for file in sorted(pathlib.Path(os.environ["TEMPLATES"]).glob("*.template.json")):
+    stack = Stack(app, file.name.partition(".")[0])
+    for name, resource in json.loads(file.read_text())["Resources"].items():
+        CfnResource(stack, name, type=resource["Type"], properties=resource.get("Properties", {}))
+app.synth()
+"""
+# In this order: what is the least for these resources, what their typed modules cost, what the constructs cost.
+APPS = {
+    "empty app": EMPTY,
+    "the same resources as untyped JSON": UNTYPED,
+    "empty app that imports the same modules": IMPORTS,
+    "whole app": WHOLE,
+}
 TABLE = "{:<58} {:>9} {:>9}"
 
 
-def fresh(code: str, validation: bool) -> tuple[float, float]:
+def fresh(code: str, validation: bool, templates: str) -> tuple[float, float]:
     """Seconds by the clock and of processor, for one program in a process of its own."""
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     environment = {**os.environ, "CDK_VALIDATION": str(validation).lower(), "CDK_CONTEXT_JSON": json.dumps(context)}
+    environment["TEMPLATES"] = templates
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, "-c", code], cwd=PROJECT, env=environment, check=True, capture_output=True)
     clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return clock, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def compared(repeat: int, validation: bool) -> dict[str, tuple[float, float]]:
+def compared(repeat: int, validation: bool, templates: str) -> dict[str, tuple[float, float]]:
     """Medians of each app, run in turns."""
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in APPS}
     for _ in range(repeat):
         for name, code in APPS.items():
-            runs[name].append(fresh(code, validation))
+            runs[name].append(fresh(code, validation, templates))
     return {name: (_median(c for c, _ in each), _median(p for _, p in each)) for name, each in runs.items()}
+
+
+def shipped(out: str) -> None:
+    """The templates of the shipped cluster.yaml, into the folder `out`."""
+    from aws_cdk import App
+
+    from stacks.build import build
+    from stacks.cluster_spec import ClusterSpec
+
+    app = App(context=json.loads((PROJECT / "cdk.json").read_text())["context"], analytics_reporting=False, outdir=out)
+    build(app, ClusterSpec.load(PROJECT / "cluster.yaml"))
+    app.synth()
 
 
 def warm(groups: int, repeat: int) -> list[float]:
@@ -88,12 +118,14 @@ def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     sys.path.insert(0, str(PROJECT))
     print(TABLE.format(f"fresh process, median of {repeat}", "clock s", "CPU s"))
-    for validation in (False, True):
-        medians = compared(repeat, validation)
-        for name, (clock, processor) in medians.items():
-            print(TABLE.format(f"{name}{', validated' if validation else ''}", f"{clock:.2f}", f"{processor:.2f}"))
-        (empty_clock, empty_processor), _, (clock, processor) = medians.values()
-        print(TABLE.format("  ratio", f"{clock / empty_clock:.2f}x", f"{processor / empty_processor:.2f}x"))
+    with tempfile.TemporaryDirectory() as templates:
+        shipped(templates)
+        for validation in (False, True):
+            medians = compared(repeat, validation, templates)
+            for name, (clock, processor) in medians.items():
+                print(TABLE.format(f"{name}{', validated' if validation else ''}", f"{clock:.2f}", f"{processor:.2f}"))
+            (empty_clock, empty_processor), *_, (clock, processor) = medians.values()
+            print(TABLE.format("  whole / empty", f"{clock / empty_clock:.2f}x", f"{processor / empty_processor:.2f}x"))
     version = [_timed(lambda: subprocess.run(["cdk", "--version"], check=True, capture_output=True)) for _ in range(repeat)]
     print(TABLE.format("cdk --version", f"{_median(version):.2f}", ""))
     print()
