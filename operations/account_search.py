@@ -23,7 +23,7 @@ class Left:
     service: str
     id: str
     command: str
-    """What removes it."""
+    """What removes it; empty: it goes by itself."""
     expected: str = ""
     """Why it may be there; empty: it should not."""
 
@@ -110,6 +110,8 @@ class _Search:
             ("security groups", self.groups),
             ("volumes", self.volumes),
             ("addresses", self.addresses),
+            ("networks", self.networks),
+            ("instances", self.instances),
             ("key pairs", self.key_pairs),
             ("launch templates", self.launch_templates),
             ("Auto Scaling groups", self.scaling_groups),
@@ -151,7 +153,8 @@ class _Search:
     def _key(self, id: str) -> Left:
         state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
         left = self._left("kms", "key", id)
-        return Left(left.service, left.id, left.command, "it waits for its deletion") if state == "PendingDeletion" else left
+        # Nobody has to remove it: it goes by itself.
+        return Left(left.service, left.id, "", "it waits for its deletion") if state == "PendingDeletion" else left
 
     def tagged(self) -> Iterator[Left]:
         filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
@@ -213,6 +216,16 @@ class _Search:
     def addresses(self) -> Iterator[Left]:
         for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
             yield self._left("ec2", "elastic-ip", address["AllocationId"])
+
+    def networks(self) -> Iterator[Left]:
+        for vpc in self._client("ec2").describe_vpcs(Filters=self._ours)["Vpcs"]:
+            yield self._left("ec2", "vpc", vpc["VpcId"])
+
+    def instances(self) -> Iterator[Left]:
+        for page in self._pages("ec2", "describe_instances", Filters=self._ours):
+            for one in (one for reservation in page["Reservations"] for one in reservation["Instances"]):
+                if one["State"]["Name"] not in GONE:
+                    yield self._left("ec2", "instance", one["InstanceId"])
 
     def key_pairs(self) -> Iterator[Left]:
         """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""

@@ -124,3 +124,29 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     done = run("leftovers", str(CONFIG))
     assert done.code == 1
     assert "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2" in done.out
+
+
+OWN = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
+
+
+@pytest.mark.slow
+def test_a_self_managed_cluster_from_its_deploy_to_its_destroy(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine boots in the emulator: what only a control plane can bring about is found missing."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with Cloud(project=PROJECT, state=tmp_path) as cloud:
+        for name, value in cloud.environment.items():
+            monkeypatch.setenv(name, value)
+        cloud.bootstrap()
+        cloud.deploy(OWN, tmp_path / "outputs.json")
+        found = states(run("doctor", str(OWN), "--json"))
+        assert found["stacks"] == found["mount targets"] == {"ok"}
+        assert found["control plane"] == found["kubeconfig"] == found["groups"] == {"problem"}
+        assert found["etcd snapshots"] == {"warning"} and "add-ons" not in found
+        assert "has not written its kubeconfig yet" in run("kubeconfig", str(OWN)).err
+        assert run("doctor", "--destroy", str(OWN)).code == 0
+        left = {one["id"].split()[0] for one in json.loads(run("leftovers", str(OWN), "--json").out)["left"]}
+        expected = {"volume", "elastic-ip", "network-interface", "secret", "key-pair", "parameter", "group", "launch-template"}
+        assert expected <= left
+        cloud.destroy(OWN)
+        done = run("leftovers", str(OWN))
+        assert done.code == 0, done.out + done.err
