@@ -176,8 +176,9 @@ class ControlPlane(Construct):
         self.group.launch_template = autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
             launch_template_id=template.launch_template_id, version=template.latest_version_number
         )
-        # The old machine ends before the new one begins: there is one address and one volume.
-        one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1)
+        # The old machine ends before the new one begins: there is one address and one volume. Auto Scaling tries its launch
+        # again while the old one still holds the interface: that is the longer half hour.
+        one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
         self.group.node.add_dependency(address, policy)
         acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010")
         acknowledge(self.group, "one machine, replaced when it fails: `kubectl get nodes` shows it", "AwsSolutions-AS3")

@@ -80,13 +80,20 @@ def scaling_group(
     return group
 
 
-def one_at_a_time(group: autoscaling.CfnAutoScalingGroup, *, min_in_service: int, signals: bool, at_first: int) -> None:
+def one_at_a_time(
+    group: autoscaling.CfnAutoScalingGroup,
+    *,
+    min_in_service: int,
+    signals: bool,
+    at_first: int,
+    replacement_timeout: str = SIGNAL_TIMEOUT,
+) -> None:
     """How CloudFormation replaces `group`'s machines, and whether it waits for the `at_first` first ones."""
     group.cfn_options.update_policy = CfnUpdatePolicy(
         auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
             max_batch_size=1,
             min_instances_in_service=min_in_service,
-            pause_time=SIGNAL_TIMEOUT if signals else "PT3M",
+            pause_time=replacement_timeout if signals else "PT3M",
             suspend_processes=["AZRebalance", "AlarmNotification", "ScheduledActions"],
             wait_on_resource_signals=signals or None,
         )

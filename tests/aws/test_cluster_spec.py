@@ -15,6 +15,30 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.schema import json_schema, reference
 from stacks.settings import SettingError
 
+OWN = "retain: false\ncluster: {kind: self-managed"
+REFUSED_OF_A_SELF_MANAGED_CLUSTER = [
+    ("retain: false\ncluster: {elastic_ip: true}", "cluster.elastic_ip is true: allowed with cluster.kind self-managed only, and the kind is eks"),
+    ("retain: false\ncluster: {kind: k3s}", "cluster.kind is k3s: allowed is eks or self-managed"),
+    (OWN + ", oidc_provider: true}", "cluster.oidc_provider is true: allowed with cluster.kind eks only, and the kind is self-managed"),
+    (OWN + ", log_days: 30}", "cluster.log_days is 30: allowed with cluster.kind eks only, and the kind is self-managed"),
+    (OWN + ", version: '2.0'}", "cluster.version is 2.0: allowed is a Kubernetes version such as 1.35"),
+    (OWN + ", instance_type: t4g.small}", "cluster.instance_type is t4g.small: allowed is an x86-64 EC2 instance type such as t3.medium"),
+    (OWN + ", snapshots: {schedule: hourly}}", "cluster.snapshots.schedule is hourly: allowed are five cron fields such as 0 */6 * * *"),
+    (OWN + ", ssh: {allowed_from: [0.0.0.0/0]}}", "cluster.ssh.allowed_from is 0.0.0.0/0: SSH is never opened to everybody; name your own range, such as 10.0.0.0/16"),
+    (OWN + ", public_access_from: [203.0.113.7/32]}", "cluster.public_access_from is 203.0.113.7/32: the control plane has no public address: set cluster.elastic_ip true, or leave it empty"),
+    (OWN + ", pod_cidr: 10.0.0.0/16}", "cluster.pod_cidr is 10.0.0.0/16: it overlaps network.cidr (10.0.0.0/16): take a range apart from it"),
+    (OWN + ", pod_cidr: 10.43.0.0/16}", "cluster.pod_cidr is 10.43.0.0/16: it overlaps cluster.service_cidr (10.43.0.0/16): take a range apart from it"),
+    (OWN + ", pod_cidr: 10.42.0.0/22}", "cluster.pod_cidr is 10.42.0.0/22: each machine takes a /24 of it, which makes 4, and there may be 7: take a wider range"),
+    (OWN + ", availability_zone: us-west-2c}", "cluster.availability_zone is us-west-2c: allowed is one of the network's zones (us-west-2a, us-west-2b)"),
+    (OWN + ", private_address: 10.0.64.3}", "cluster.private_address is 10.0.64.3: allowed is an address in 10.0.64.0/18 (the private subnet of us-west-2a, but for its first four and its last)"),
+    (OWN + ", elastic_ip: true, private_address: 10.0.64.9}", "cluster.private_address is 10.0.64.9: allowed is an address in 10.0.0.0/24 (the public subnet of us-west-2a, but for its first four and its last)"),
+    (OWN + ", private_address: nine}", "cluster.private_address is nine: allowed is an address in 10.0.64.0/18"),
+    (OWN + ", elastic_ip: true}\nnetwork: {nat_gateways: 0, interface_endpoints: true}", "cluster.elastic_ip is true: there is no public subnet in us-west-2a (network.nat_gateways 0, or none named in network.existing)"),
+    (OWN + "}\nlogs: {days: 30}", "logs.days is 30: container logs go to CloudWatch with cluster.kind eks only: set it 0 (docs/self-managed.md)"),
+    (OWN + "}\nnodes: {w: {kind: managed}}", "nodes.w.kind is managed: allowed with cluster.kind eks only, and the kind is self-managed"),
+    (OWN + "}\nnodes: {w: {gpu: true, instance_types: [g5.xlarge]}}", "nodes.w.gpu is true: allowed with cluster.kind eks only, and the kind is self-managed"),
+]  # fmt: skip
+
 REFUSED = [
     ("", "s.yaml is empty: allowed are `setting: value` lines"),
     ("- a", "s.yaml is ['a']: allowed are `setting: value` lines"),
@@ -188,6 +212,29 @@ def test_the_shortest_file_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("retain: true")
     assert ClusterSpec.load(file).nodes["workers"].desired == 3
+
+
+@pytest.mark.parametrize(("text", "sentence"), REFUSED_OF_A_SELF_MANAGED_CLUSTER)
+def test_each_refusal_of_a_self_managed_cluster_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError) as refused:
+        ClusterSpec.load(file)
+    assert str(refused.value) == f"s.yaml: {sentence}"
+
+
+def test_one_zone_and_tainted_nodes_are_enough_for_a_self_managed_cluster() -> None:
+    taint = {"taints": [{"key": "batch"}]}
+    spec = ClusterSpec.model_validate(
+        {
+            "retain": False,
+            "network": {"cidr": "172.20.0.0/16", "availability_zones": ["us-west-2a"]},
+            "cluster": {"kind": "self-managed", "elastic_ip": True, "administrators": []},
+            "nodes": {"w": taint},
+        }
+    )
+    assert (spec.control_plane_zone, spec.control_plane_address) == ("us-west-2a", "172.20.0.9")
+    assert spec.cluster.services == "10.43.0.0/16"
 
 
 def test_what_the_docs_say_of_the_settings_is_what_they_are(project: Path) -> None:

@@ -317,7 +317,7 @@ def test_there_is_one_control_plane_and_never_two(own: Any) -> None:
     group = one(own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster"))
     assert (group["Properties"]["MinSize"], group["Properties"]["MaxSize"]) == ("1", "1")
     rolling = group["UpdatePolicy"]["AutoScalingRollingUpdate"]
-    assert (rolling["MinInstancesInService"], rolling["WaitOnResourceSignals"]) == (0, True)
+    assert (rolling["MinInstancesInService"], rolling["WaitOnResourceSignals"], rolling["PauseTime"]) == (0, True, "PT30M")
     assert group["CreationPolicy"] == {"ResourceSignal": {"Count": 1, "Timeout": "PT15M"}}
     found = variables(control_plane(own))
     (logical_id,) = own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster")

@@ -112,6 +112,11 @@ def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -
             "paddle: retain is false: a destroy deletes everything, file system, key and image repository with all they hold, "
             "but for its backups",
         ),
+        (
+            {"retain": True, "cluster": {"kind": "self-managed"}},
+            "paddle: retain is true: a destroy keeps file system, bucket, key, image repository and a snapshot of the control "
+            "plane's state, with all they hold; everything else goes",
+        ),
     ],
 )
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
