@@ -230,7 +230,7 @@ publish() {
 
 only_one
 know_thyself
-need_tools aws blkid cmp curl e2fsck flock mkfs.ext4 modprobe mount python3 resize2fs sysctl systemctl
+need_tools aws blkid cmp curl e2fsck flock mkfs.ext4 modprobe mount python3 resize2fs sysctl systemctl udevadm
 mount_state
 check_state
 check_address

@@ -56,7 +56,7 @@ ready() {
 
 only_one
 know_thyself
-need_tools aws curl flock modprobe python3 sysctl systemctl
+need_tools aws curl flock modprobe python3 sysctl systemctl udevadm
 prepare_kernel
 install_nfs
 install_distribution

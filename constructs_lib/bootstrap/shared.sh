@@ -136,6 +136,16 @@ kernel.keys.root_maxbytes = 25000000
 net.ipv4.ip_forward = 1
 END
   sysctl -q -p /etc/sysctl.d/90-paddle-cluster.conf
+  # systemd would give these devices addresses of its own after the pod network has told the other machines theirs
+  # (https://github.com/flannel-io/flannel/issues/1155, https://github.com/awslabs/amazon-eks-ami/issues/2316).
+  write /etc/systemd/network/10-pod-network.link 644 <<'END'
+[Match]
+OriginalName=flannel* cni* veth*
+
+[Link]
+MACAddressPolicy=none
+END
+  udevadm control --reload
 }
 
 # write FILE MODE <text: there whole or as it was.

@@ -144,7 +144,7 @@ class Machine:
         (self.root / "var/lib/cloud/data/instance-id").write_text(f"{instance}\n")
         for name in ("aws", "systemctl"):
             self._program(name, f"/recorders/{name}.py")
-        for name in ("modprobe", "sysctl", "dnf", "journalctl"):
+        for name in ("modprobe", "sysctl", "dnf", "journalctl", "udevadm"):
             self._program(name, f"/recorders/quiet.py {name}")
         self.metadata = {
             "instance-id": instance,

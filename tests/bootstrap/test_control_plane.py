@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -246,6 +247,28 @@ def test_state_of_another_kind_is_not_opened(running: Running, tmp_path: Path) -
         other = Machine(account, tmp_path / str(number), f"i-{number}", "control-plane")
         other.environment[setting] = value
         refused(other.first_boot(), account, words)
+
+
+def test_units_are_what_systemd_reads(running: Running, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    _, control_plane = running
+    for unit in control_plane.file("/etc/systemd/system").iterdir():
+        # It looks for the programs, too: those are the machine's.
+        (tmp_path / unit.name).write_text(
+            re.sub(r"^ExecStart=\S+", "ExecStart=/usr/bin/true", unit.read_text(), flags=re.MULTILINE)
+        )
+    units = sorted(path.name for path in tmp_path.iterdir())
+    assert len(units) == 5
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *units],
+        cwd=tmp_path,
+        env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:/lib/systemd/system", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_grown_volume(running: Running) -> None:

@@ -1,4 +1,4 @@
-"""A recorder for modprobe, sysctl, dnf and journalctl on a machine under test: it notes the call and says yes.
+"""A recorder for modprobe, sysctl, udevadm, dnf and journalctl on a machine under test: it notes the call and says yes.
 
 Limits: the kernel of the machine that runs the tests is left as it is, so nothing shows that Amazon Linux's has the modules.
 """
