@@ -91,9 +91,9 @@ class ControlPlane(Settings):
     availability_zone: str | None = None
     """Kind self-managed: zone of the control plane and its volume, which never moves; unset: the first one."""
     private_address: str | None = None
-    """Kind self-managed: the control plane's fixed address; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
+    """Kind self-managed: the control plane's address, for good; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
     elastic_ip: bool = False
-    """Kind self-managed: a public address that stays, in the public subnet; false: private subnet, reached inside the VPC."""
+    """Kind self-managed: a public address, in the public subnet; false: private, reached inside the VPC. Not to be changed later."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
     """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
     volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$")
