@@ -4,9 +4,11 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
+from training_job import IMAGE, PADDLE
 
 pytestmark = pytest.mark.slow
 
@@ -71,4 +73,34 @@ def test_a_killed_pserver_costs_the_pass_it_was_in_and_nothing_else(job):
     in_the_middle_of_the_second_pass(job)
     os.kill(child(job, 1, "pserver"), signal.SIGKILL)
     assert job.wait()[0] == 0, job.said()
+    assert_nothing_lost(job, 5)
+
+
+def probe(job, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
+    environ = job.environment(pod) | {"PADDLE_NODE_ROOT": str(job.place / f"pod-0-{pod}"), "PADDLE_NODE_STALL": stall}
+    command = [PADDLE, "-m", "paddle_node.health"]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
+
+
+def test_a_pserver_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(job):
+    job.start()
+    in_the_middle_of_the_second_pass(job)
+    stuck = child(job, 1, "pserver")
+    os.kill(stuck, signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 20
+        while "answers nothing" not in job.logs[1].read_text(errors="replace"):
+            assert time.monotonic() < deadline, job.said()
+            time.sleep(0.1)
+        time.sleep(3)
+        others = probe(job, 0, "1")
+        assert others.returncode == 0
+        assert re.search(r"waits for (trainer|pserver) \d", others.stdout), others
+        assert any("waits for pserver 1, which has answered nothing" in probe(job, pod, "1").stdout for pod in (0, 2))
+        own = probe(job, 1, "1")
+        assert own.returncode == 1 and "this pod's pserver has answered nothing for" in own.stderr, own
+    finally:
+        os.kill(stuck, signal.SIGCONT)
+    assert job.wait() == [0, 0, 0], job.said()
+    assert "pserver 1 answers again" in job.logs[1].read_text(errors="replace")
     assert_nothing_lost(job, 5)

@@ -33,6 +33,22 @@ TRAINING = {
             101,
             (True, "training: pass 3, step 17; waits for trainer 0, 2 in barrier step since 51 s"),
         ),
+        (
+            {"seconds": 50.0, "silent_servers": [[2, 40.0]]},
+            101,
+            (True, "training: pass 3, step 17; waits for pserver 2, which has answered nothing for 41 s"),
+        ),
+        (
+            # Even if its own trainer waits for others: they wait for this pod's pserver.
+            {"seconds": 50.0, "waits_in": "barrier step", "waits_for": [0], "silent_servers": [[1, 40.0]]},
+            101,
+            (False, "training: pass 3, step 17; this pod's pserver has answered nothing for 41 s (PADDLE_NODE_STALL is 30)"),
+        ),
+        (
+            {"seconds": 50.0, "silent_servers": [[1, 20.0]]},
+            101,
+            (True, "training: pass 3, step 17; this pod's pserver has answered nothing for 21 s"),
+        ),
         ({"pass": None, "step": None, "seconds": 40.0}, 101, (False, "training: before the first step; no step for 41 s")),
     ],
 )

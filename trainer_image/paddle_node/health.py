@@ -1,8 +1,8 @@
 """Is this pod alive and does it move? The supervisor writes a status; the probe reads it.
 
 Promises: the probe starts in milliseconds and reads one small file of the pod's own; it fails only in the pod
-that is at fault: one whose supervisor is silent, or whose trainer makes no step although it waits for nobody. A pod
-that waits for others is healthy, and its status names them.
+that is at fault: one whose supervisor is silent, whose pserver answers nothing, or whose trainer makes no step although
+it waits for nobody. A pod that waits for others is healthy, and its status names them.
 """
 
 from __future__ import annotations
@@ -48,10 +48,19 @@ def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[b
         return True, state
     where = f"pass {trainer['pass']}, step {trainer['step']}" if trainer["pass"] is not None else "before the first step"
     seconds = float(trainer["seconds"]) + age
+    silent = {index: float(since) + age for index, since in trainer.get("silent_servers", [])}
+    own = silent.pop(status.get("trainer_id"), 0.0)
+    if own > stall:
+        return False, f"{state}: {where}; this pod's pserver has answered nothing for {own:.0f} s ({Variable.STALL} is {stall:g})"
     others = [index for index in trainer["waits_for"] if index != status.get("trainer_id")]
     if trainer["waits_in"] is not None and others:
         names = ", ".join(str(index) for index in others[:20])
         return True, f"{state}: {where}; waits for trainer {names} in {trainer['waits_in']} since {seconds:.0f} s"
+    if silent:
+        index, since = max(silent.items(), key=lambda each: each[1])
+        return True, f"{state}: {where}; waits for pserver {index}, which has answered nothing for {since:.0f} s"
+    if own:
+        return True, f"{state}: {where}; this pod's pserver has answered nothing for {own:.0f} s"
     if seconds > stall:
         return False, f"{state}: {where}; no step for {seconds:.0f} s ({Variable.STALL} is {stall:g}), and it waits for nobody"
     return True, f"{state}: {where}, {seconds:.0f} s ago"

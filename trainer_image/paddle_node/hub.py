@@ -102,6 +102,8 @@ class Hub:
         self._ready: set[int] = set()
         """Who has its data, and no process of an earlier attempt."""
         self._serving: set[int] = set()
+        self._silent: dict[int, float] = {}
+        """Pservers that answer nothing, and since when."""
         self._trained: set[int] = set()
         self._stopped: set[int] = set()
         self._sessions: dict[int, _Session] = {}
@@ -230,6 +232,7 @@ class Hub:
             del self._members[member.index]
             self._ready.discard(member.index)
             self._serving.discard(member.index)
+            self._silent.pop(member.index, None)
             self._trained.discard(member.index)
         member.writer.close()
         if self.state is State.FINISHED:
@@ -262,6 +265,11 @@ class Hub:
             return
         if kind == "serving":
             self._serving.add(member.index)
+        elif kind == "silent":
+            if message["silent"]:
+                self._silent[member.index] = time.monotonic()
+            else:
+                self._silent.pop(member.index, None)
         elif kind == "trained":
             self._trained.add(member.index)
             self._stopped.add(member.index)
@@ -320,6 +328,7 @@ class Hub:
         self._stop_cause = self._crashed = None
         for marks in (self._ready, self._serving, self._trained, self._stopped):
             marks.clear()
+        self._silent.clear()
         self._enter(State.STARTING)
         resumes = "from the beginning" if resume is None else f"behind pass {resume}"
         self._say(f"attempt {number}: all {self._node.trainers} pods are here, training starts {resumes}")
@@ -527,6 +536,7 @@ class Hub:
             "seconds": round(now - session.moved, 1),
             "waits_in": session.waits_in,
             "waits_for": missing.get(session.waits_in or "", []),
+            "silent_servers": [[index, round(now - since, 1)] for index, since in sorted(self._silent.items())[:SHOWN]],
         }
 
     def _missing_in(self, name: str) -> list[int]:

@@ -42,6 +42,8 @@ LOOK = 0.5
 """Seconds between two looks whether the pods are others now (pod-list); a look asks nobody."""
 SERVER_PROBE = 0.05
 """Seconds between two tries to connect to a pserver of one's own."""
+ASK_SERVER = 5.0
+"""Seconds between two questions whether this pod's pserver still answers, and for each answer."""
 LEAVE_DEADLINE = 5.0
 """Seconds for pservers to end after the job is done, and for the volume to take the lease back."""
 AFTER_LEAVE = 2.0
@@ -326,6 +328,10 @@ class Supervisor:
             elif kind == "serving":
                 if self._attempt is not None and value == self._attempt.number:
                     link.send({"serving": 1, "attempt": value})
+            elif kind == "silent":
+                number, silent = value
+                self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
+                link.send({"silent": int(silent), "attempt": number})
             elif kind == "hub":
                 if value is None:
                     if not self._refusal:
@@ -402,7 +408,8 @@ class Supervisor:
             if not process.waits_for_servers:
                 self._launch(process)
         ports = [port for process in own if process.role == "server" for port in process.ports]
-        self._spawn(self._await_servers(attempt.number, ports))
+        asked = [(process.ports[0], process.health) for process in own if process.health]
+        self._spawn(self._await_servers(attempt.number, ports, asked))
 
     def _complete(self, process: Process) -> Process:
         """Adds what only the supervisor knows."""
@@ -443,11 +450,11 @@ class Supervisor:
         index = self._node.index
         return f"{'pserver' if process.role == 'server' else 'trainer'} {index if index is not None else '?'}"
 
-    async def _await_servers(self, attempt: int, ports: Sequence[int]) -> None:
+    async def _await_servers(self, attempt: int, ports: Sequence[int], asked: Sequence[tuple[int, str]]) -> None:
         """Reports when this pod's pservers accept connections; the hub holds the deadline."""
         for port in ports:
             while True:
-                if self._attempt is None or self._attempt.number != attempt or self._state is State.WAITING:
+                if not self._is_running(attempt):
                     return
                 try:
                     _, writer = await asyncio.wait_for(asyncio.open_connection(self._node.pod_ip, port), 5.0)
@@ -456,6 +463,21 @@ class Supervisor:
                 except (OSError, TimeoutError):
                     await asyncio.sleep(SERVER_PROBE)
         self._events.put_nowait(("serving", attempt))
+        for port, path in asked:
+            self._spawn(self._ask_server(attempt, port, path))
+
+    async def _ask_server(self, attempt: int, port: int, path: str) -> None:
+        """Reports a pserver that lives and answers nothing: steps that wait for it hang without a word."""
+        silent = False
+        while self._is_running(attempt):
+            await asyncio.sleep(ASK_SERVER)
+            answered = await _answers(self._node.pod_ip, port, path)
+            if silent is answered and self._is_running(attempt):
+                silent = not answered
+                self._events.put_nowait(("silent", (attempt, silent)))
+
+    def _is_running(self, attempt: int) -> bool:
+        return self._attempt is not None and self._attempt.number == attempt and self._state is not State.WAITING
 
     def _stop_trainers(self) -> None:
         self._state = State.STOPPING
@@ -590,6 +612,22 @@ class Supervisor:
     def _say(self, text: str) -> None:
         index = self._node.index
         children.say(f"supervisor {index if index is not None else '?'}", text)
+
+
+async def _answers(address: str, port: int, path: str) -> bool:
+    """Whether there is any answer in time; a refused connection is the end of a process, which is noticed elsewhere."""
+    try:
+        async with asyncio.timeout(ASK_SERVER):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+                return bool(await reader.read(1))
+            finally:
+                writer.close()
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def _code(code: int | None) -> str:

@@ -40,6 +40,8 @@ class Process:
     """None: the supervisor's own. Paddle wants to write into it."""
     ports: tuple[int, ...] = ()
     """A server's ports that listen on the pod's address once it is ready to serve."""
+    health: str = ""
+    """An HTTP path that a server answers on its first port while it works; empty: it cannot be asked."""
     waits_for_servers: bool = False
     """Start it only when the ports of EVERY pod's servers listen; otherwise at once, beside the servers."""
 

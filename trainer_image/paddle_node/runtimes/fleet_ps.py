@@ -57,6 +57,7 @@ class FleetPs:
             log=node.folder.server_log(node.trainer_id),
             working_directory=node.home,
             ports=(node.port,),
+            health="/health",
         )
         trainer = Process(
             role="trainer",
