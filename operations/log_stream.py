@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from json import dumps
 
 from operations.cluster import TRIES, ApiError, Cluster, Lost, Object
 from operations.errors import BadInput, OperationError, Unreachable
@@ -64,11 +65,20 @@ def ranks(text: str) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def printer() -> Callable[[Line], None]:
-    """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere."""
+def printer(json: bool = False) -> Callable[[Line], None]:
+    """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere; with `json` an object a line."""
     import sys
 
     from operations.screen import console
+
+    if json:
+
+        def document(line: Line) -> None:
+            entry = {"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}
+            sys.stdout.write(f"{dumps(entry)}\n")
+            sys.stdout.flush()
+
+        return document
 
     screen = console()
     if not screen.is_terminal or screen.no_color:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -14,6 +14,7 @@ from operations.screen import Context, Namespace, say
 if TYPE_CHECKING:
     from operations.cluster import Cluster
     from operations.job_argument import Named
+    from operations.log_stream import Line
     from operations.volume_access import VolumeAccess
 
 
@@ -29,6 +30,7 @@ def logs(
     tail: Annotated[int | None, typer.Option(min=0, help="Only this many last lines of each pod.")] = None,
     namespace: Namespace = None,
     context: Context = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")] = False,
 ) -> None:
     """Show a job's logs, all ranks interleaved in order of time.
 
@@ -48,25 +50,26 @@ def logs(
         if volume is not None:
             if follow or of == "data":
                 raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
-            _of_volume(cluster, which, volume, log_stream.ranks(rank), tail)
+            _of_volume(cluster, which, volume, log_stream.ranks(rank), tail, log_stream.printer(json))
             return
         # A name that is mistyped is told at once.
         view(cluster, which.name, which.namespace)
+        show = log_stream.printer(json)
         if follow:
             operator = bool(operator_jobs(cluster, which.namespace, which.name)) and of == "training"
-            log_stream.follow_job(cluster, which.name, which.namespace, match=chosen, operator=operator, tail=tail)
+            log_stream.follow_job(cluster, which.name, which.namespace, match=chosen, operator=operator, tail=tail, show=show)
             return
-        show = log_stream.printer()
         for line in log_stream.past(cluster, which.name, which.namespace, chosen, tail):
             show(line)
 
 
-def _of_volume(cluster: Cluster, job: Named, log: str, ranks: frozenset[int] | None, tail: int | None) -> None:
+def _of_volume(
+    cluster: Cluster, job: Named, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]
+) -> None:
     """One rank after the other: their lines have no common time."""
-    from operations.log_stream import Line, printer
+    from operations.log_stream import Line
     from operations.volume_access import BLOCK, VolumeAccess
 
-    show = printer()
     with VolumeAccess(cluster, job.name, job.namespace, write=False, say=say, job_file=job.file) as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
         found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]

@@ -134,6 +134,10 @@ class KubernetesApi:
     def all(self, plural: str) -> list[Object]:
         return [o for (_, p, _, _), o in self.objects.items() if p == plural]
 
+    def pods(self, component: str) -> list[Object]:
+        """Pods of a component of our jobs."""
+        return [p for p in self.all("pods") if p["metadata"]["labels"].get("app.kubernetes.io/component") == component]
+
     def put(self, plural: str, document: Object) -> Object:
         """Create or change an object as a controller would, status included."""
         key = self._key(plural, document)

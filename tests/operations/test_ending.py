@@ -60,12 +60,13 @@ def test_delete_leaves_nothing_of_this_job_and_everything_of_others(
     assert (done.code, done.err) == (2, "there is no job words in namespace paddle: nothing to delete\n")
 
 
-@pytest.mark.parametrize("command", [("wait",), ("logs", "--follow")], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [("wait",), ("logs", "--follow"), ("submit", "--wait")], ids=lambda command: command[0])
 def test_ctrl_c_leaves_the_job_running_and_says_so(
     run: Run, api: KubernetesApi, controller: JobController, folder: Path, command: tuple[str, ...]
 ) -> None:
     controller.scripts["trainer"] = Script(code=None)
-    run("submit")
+    if command[0] != "submit":
+        run("submit")
     api.requests.clear()
     process = subprocess.Popen(
         [sys.executable, "-m", "operations.main", *command],
@@ -75,7 +76,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )
     try:
-        while not any("watch" in path for _, path in api.requests):
+        while not any("watch" in path for _, path in api.requests) or not api.pods("trainer"):
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -85,6 +86,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(
     assert process.returncode == 130
     assert "runs on" in errors and "Traceback" not in errors
     assert not [path for method, path in api.requests if method == "DELETE"]
+    assert len(api.pods("trainer")) == 3
 
 
 def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:

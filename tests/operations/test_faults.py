@@ -6,14 +6,23 @@ that stay end it with exit code 3 and one sentence, in which no credential is.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_api import AwsApi
 from commands import Run
 from conftest import JOB, OUTPUTS
 from job_controller import JobController
@@ -26,6 +35,8 @@ from operations.main import app
 
 pytestmark = pytest.mark.slow
 
+PROJECT = Path(__file__).parents[2]
+CLUSTER = str(PROJECT / "cluster.yaml")
 SECRET = "nobody-may-see-this-token"
 COMMANDS = {
     "submit": ("submit", "--wait"),
@@ -148,3 +159,53 @@ def test_answers_that_come_too_late_are_asked_for_again(
     cluster.api.faults = [Fault("/jobs", delay=0.6), Fault("/pods", delay=0.6)]
     assert run(*COMMANDS[command]).code == 0
     assert all(fault.times == 0 for fault in cluster.api.faults)
+
+
+SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("cost", CLUSTER), ("doctor", CLUSTER)]
+
+
+@pytest.mark.parametrize("command", SCREENS, ids=lambda command: " ".join(command[:1]))
+def test_sixty_columns_without_colour(
+    run: Run, cluster: Trained, aws_api: AwsApi, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    cluster.again(command[0])
+    narrow, wide = run(*command, columns=60), run(*command)
+    assert "\x1b" not in narrow.out + narrow.err + wide.out
+    lines = [line for line in narrow.out.splitlines() if not line.startswith("in all")]
+    assert lines and max(map(len, lines)) <= 60
+    assert all(line == line.rstrip() for line in [*lines, *wide.out.splitlines()])
+    # Nothing is lost: every word of the wide table is in the narrow one, broken where it is longer than its column.
+    together = "".join(narrow.out.split())
+    missing = [word for word in wide.out.split() if len(word) < 12 and word not in together and not word.isdigit()]
+    assert not missing
+
+
+def test_ranks_have_colours_on_a_terminal_that_has_them(cluster: Trained) -> None:
+    """A real terminal: the command runs behind a pseudo-terminal of its own."""
+    cluster.again("logs")
+    shown = {name: on_a_terminal("logs", **{name: "1"}) for name in ("FORCE_COLOR", "NO_COLOR")}
+    assert [line.split("\x1b")[1][:5] for line in shown["FORCE_COLOR"].splitlines()] == ["[36mt", "[32mt", "[35mt"]
+    assert shown["NO_COLOR"].splitlines() == [f"trainer {rank} | hello" for rank in range(3)]
+
+
+def on_a_terminal(*command: str, **environment: str) -> str:
+    """What a command writes to a terminal of 60 columns."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "operations.main", *command],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env=known | {"PYTHONPATH": str(PROJECT), "TERM": "xterm"} | environment,
+    )
+    os.close(its)
+    found = b""
+    with contextlib.suppress(OSError):
+        while block := os.read(ours, 4096):
+            found += block
+    os.close(ours)
+    assert process.wait(10) == 0
+    return found.decode().replace("\r\n", "\n")
