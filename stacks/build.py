@@ -124,8 +124,9 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
 
 def tag(scope: Construct, spec: ClusterSpec) -> None:
     """Tags everything below `scope`."""
-    # KubernetesCluster is kube-up's tag of old, by which its documents find what belongs to a cluster.
-    ours = {"project": "paddle-aws", "cluster": spec.name, "owner": spec.owner, "KubernetesCluster": spec.name}
     tags = Tags.of(scope)
-    for key, value in {**spec.tags, **ours}.items():
+    for key, value in {**spec.tags, "project": "paddle-aws", "cluster": spec.name, "owner": spec.owner}.items():
         tags.add(key, value)
+    # kube-up's tag of old, by which its documents find what belongs to a cluster. Not on security groups: Kubernetes' load
+    # balancers want exactly one of a node's groups to carry a cluster's tag, and EKS tags the one that it makes.
+    tags.add("KubernetesCluster", spec.name, exclude_resource_types=["AWS::EC2::SecurityGroup"])

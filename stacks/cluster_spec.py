@@ -188,13 +188,22 @@ class ClusterSpec(Settings):
         # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
         # fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them beside its
         # control plane.
-        blocked = [name for name, group in self.nodes.items() if group.repels]
-        if blocked and len(blocked) == len(self.nodes) and not (self.cluster.existing or self.cluster.self_managed):
+        if self.cluster.existing or self.cluster.self_managed:
+            return self
+        welcoming = [name for name, group in self.nodes.items() if not group.repels]
+        if not welcoming:
             allowed = (
                 "every group is tainted (gpu adds a taint too), and coredns and the EFS driver would never start: "
                 "add a group without gpu and taints"
             )
-            raise Refused("nodes", ", ".join(blocked), allowed)
+            raise Refused("nodes", ", ".join(self.nodes), allowed)
+        if not any(self.nodes[name].desired for name in welcoming):
+            # Nor is it a way to rest: the deploy of a change to an add-on would wait as long.
+            allowed = (
+                "coredns and the EFS driver would never start without a node: allowed is 1 or more in one group without taints "
+                f"(to pay for no node, destroy {self.name}-nodes)"
+            )
+            raise Refused(f"nodes.{welcoming[0]}.desired", 0, allowed)
         return self
 
     @model_validator(mode="after")

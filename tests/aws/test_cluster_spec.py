@@ -113,6 +113,11 @@ REFUSED = [
         "never start: add a group without gpu and taints",
     ),
     (
+        "retain: false\nnodes: {workers: {min: 0, desired: 0}, trainers: {gpu: true, instance_types: [g5.xlarge]}}",
+        "s.yaml: nodes.workers.desired is 0: coredns and the EFS driver would never start without a node: allowed is 1 or more in "
+        "one group without taints (to pay for no node, destroy paddle-nodes)",
+    ),
+    (
         "retain: false\nnodes: {workers: {gpu: true}}",
         "s.yaml: nodes.workers.instance_types is m5.large: nodes.workers.gpu is true: allowed are NVIDIA types such as g5.xlarge",
     ),

@@ -79,7 +79,10 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
             if resource["Type"] in UNTAGGED or "KubectlReadyBarrier" in name:
                 continue
             text = json.dumps({k: v for k, v in resource.get("Properties", {}).items() if "Tag" in k})
-            assert all(f'"{tag}"' in text for tag in wanted), (resource["Type"], name)
+            found = {tag for tag in wanted if f'"{tag}"' in text}
+            # Of a node's groups exactly one, EKS's own, may carry the cluster's tag: load balancers choose by it.
+            group = resource["Type"] == "AWS::EC2::SecurityGroup"
+            assert found == wanted - ({"KubernetesCluster"} if group else set()), (resource["Type"], name)
 
 
 def test_tags_of_ones_own(otherwise: Any) -> None:
