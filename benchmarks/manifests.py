@@ -58,8 +58,10 @@ def measure(case: str) -> dict[str, Any]:
 def shape(text: str) -> str:
     """The manifests without the numbers that follow the number of trainers, and the hashes of what holds them."""
     text = re.sub(r"-[0-9a-f]{8}\b", "-hash", text)
+    text = re.sub(r'value: "?[0-9a-f]{8}"?$', "value: hash", text, flags=re.MULTILINE)
     for size in SIZES:
         text = re.sub(rf'(: "?){size}("?)$', r"\1N\2", text, flags=re.MULTILINE)
+        text = re.sub(rf'(: "?){size - 1}("?)$', r"\1N-1\2", text, flags=re.MULTILINE)
     return text
 
 

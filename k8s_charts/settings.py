@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from paddle_node import contract
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from k8s_charts.explained import sentence
 from k8s_charts.value_types import (
@@ -99,6 +99,16 @@ class Program(Settings):
         return self
 
 
+def _in_words(value: object) -> object:
+    return ("always" if value else "never") if isinstance(value, bool) else value
+
+
+Stage = Annotated[
+    Literal["auto", "always", "never"],
+    BeforeValidator(_in_words, json_schema_input_type=Literal["auto", "always", "never", True, False]),
+]
+
+
 class Data(Settings):
     """What to train on, and how it comes to the volume."""
 
@@ -132,9 +142,12 @@ class Data(Settings):
         lt=2**63,
         description="Shuffle before the split with this seed; null keeps the source's order, which is often sorted.",
     )
-    stage: bool = Field(
-        default=False,
-        description="Each trainer copies its shard to the pod's scratch before it trains: for data read many times.",
+    stage: Stage = Field(
+        default="auto",
+        description=(
+            "Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows "
+            "that the job's passes gain by it and the scratch has room; true means always, false never."
+        ),
     )
 
     @model_validator(mode="after")

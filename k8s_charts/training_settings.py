@@ -13,6 +13,7 @@ from paddle_node.contract import Variable
 
 from k8s_charts import names
 from k8s_charts.spec import TrainingJob
+from k8s_charts.value_types import amount
 
 GRACE_MARGIN = 5
 """Seconds of the grace period that are left for the container to leave."""
@@ -31,8 +32,11 @@ def values(job: TrainingJob) -> dict[str, str]:
         Variable.STALL: job.limits.stall_seconds,
         Variable.SEED: job.seed,
     }
-    if job.data is not None and job.data.stage:
+    if job.data is not None and job.data.stage != "never":
         found[Variable.STAGE_TO] = STAGE
+        found[Variable.STAGE] = job.data.stage
+        # Said, because a pod sees its node's disk and not its own share of it, and is evicted when it takes more.
+        found[Variable.STAGE_ROOM] = int(amount(job.resources.scratch))
     return {**{str(name): str(value) for name, value in found.items()}, **job.environment}
 
 

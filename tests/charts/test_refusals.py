@@ -85,6 +85,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"program": {"path": "x"}}, "program.path is x: only `from: configmap` takes a local folder, and this is `from: image`"),
     ({"program": {"from": "configmap", "path": "no-such-folder"}}, "program.path is no-such-folder: there is no such folder"),
     ({"program": {"folder": "../other"}}, "program.folder is ../other: the name of one folder is allowed, such as quick_start"),
+    ({"data": {"source": "s3://a/b", "stage": "maybe"}}, "data.stage is maybe: auto, always or never is allowed"),
     ({"environment": {"JOB_NAME": "x"}}, "environment has JOB_NAME: the job sets it itself, from the setting of that meaning"),
     ({"environment": {"A=B": "x"}}, "environment has the name 'A=B': letters, digits, '_', '-' and '.' are allowed, no digit and no '..' first, at most 253"),
     ({"environment": {"..x": "x"}}, "environment has the name '..x': letters, digits, '_', '-' and '.' are allowed, no digit and no '..' first, at most 253"),

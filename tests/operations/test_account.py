@@ -216,7 +216,7 @@ def test_kubectl_applies_the_same_manifests(run: Run, api: KubernetesApi, folder
         return done.stdout
 
     applied = kubectl("apply", "--server-side", "--validate=false", "-f", "dist")
-    assert applied.count("serverside-applied") == 11
+    assert applied.count("serverside-applied") == 12
     assert "words-" in kubectl("get", "jobs", "-n", "paddle", "-o", "name")
     (claim,) = json.loads(kubectl("get", "persistentvolumeclaims", "-n", "paddle", "-o", "json"))["items"]
     assert claim["spec"]["volumeName"].startswith("paddle.words")
