@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from paddle_node.splitting import newlines, unpacking, user_reader
+from paddle_node.splitting import newlines, user_reader
 from paddle_node.splitting.framing import LINES, SIZED, Framing
+from paddle_node.splitting.kinds import is_plain
 from paddle_node.splitting.source import Object, Reader
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.user_reader import RecordReader
@@ -133,16 +134,18 @@ def _work(
     def work() -> dict[str, Any]:
         alone = members[0] if len(members) == 1 else None
         here = source.local(alone) if alone else None
-        if here is not None and reader is None and unpacking.is_plain(here):
+        if here is not None and reader is None and is_plain(here):
             steps.progress.add(here.stat().st_size)
             return {"in_place": True, "bytes": here.stat().st_size}
         path = _file(steps, number)
         path.parent.mkdir(exist_ok=True)
         if alone and here is None and reader is None:
             with fetched(steps, source, alone, f"{number}") as raw:
-                if unpacking.is_plain(raw):
+                if is_plain(raw):
                     raw.replace(path)
                     return {"in_place": False, "bytes": path.stat().st_size}
+        from paddle_node.splitting import unpacking  # Late: plain sources need none of its libraries.
+
         temporary = steps.temporary(path)
         with temporary.open("wb") as stream:
             gather = _Records(stream, reader) if reader else _Lines(stream)

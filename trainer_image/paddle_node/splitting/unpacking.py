@@ -1,7 +1,7 @@
 """What lies in a file of the source: itself, or what .gz, .zip, .tar and .tar.gz hold.
 
-Promises: told by content, not by name (addresses on the web often have none); members in the archive's own order;
-a damaged or truncated archive raises a `Failure` (BAD_DATA), by `damage_of`, instead of passing for a short one.
+Promises: members in the archive's own order; a damaged or truncated archive raises a `Failure` (BAD_DATA), by
+`damage_of`, instead of passing for a short one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,9 @@ from typing import IO, cast
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
+from paddle_node.splitting.kinds import kind
 
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-_TAR_MARK, _TAR_MARK_AT = b"ustar", 257
 BLOCK = 1 << 20
-
-
-def is_plain(path: Path) -> bool:
-    """Whether the file is its own content."""
-    return _kind(path) == "plain"
-
-
-def is_archive(path: Path) -> bool:
-    """Whether the file holds others. A .gz of one file is none."""
-    return _kind(path) in ("zip", "tar", "tar.gz")
 
 
 def members(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -38,12 +27,12 @@ def members(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
 
     To be used within `damage_of`.
     """
-    kind = _kind(path)
-    if kind == "zip":
+    found = kind(path)
+    if found == "zip":
         yield from _zip(path, name)
-    elif kind in ("tar", "tar.gz"):
+    elif found in ("tar", "tar.gz"):
         yield from _tar(path, name)
-    elif kind == "gz":
+    elif found == "gz":
         with gzip.open(path, "rb") as inflated:
             yield name.removesuffix(".gz"), cast(IO[bytes], inflated)
     else:
@@ -76,7 +65,7 @@ def _zip(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _tar(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
-    with cast(IO[bytes], gzip.open(path, "rb")) if _kind(path) == "tar.gz" else path.open("rb") as raw:
+    with cast(IO[bytes], gzip.open(path, "rb")) if kind(path) == "tar.gz" else path.open("rb") as raw:
         whole = _Remembered(raw)
         with tarfile.open(fileobj=cast(IO[bytes], whole), mode="r|") as archive:
             for entry in archive:
@@ -113,19 +102,3 @@ def _inside(member: str, archive: str) -> str:
     if not parts or ".." in parts:
         raise Failure(ExitCode.BAD_DATA, f"{archive} has a member named {member!r}, which leads out of it")
     return "/".join(parts)
-
-
-def _kind(path: Path) -> str:
-    with path.open("rb") as stream:
-        head = stream.read(_TAR_MARK_AT + len(_TAR_MARK))
-    if head.startswith(ZIP):
-        return "zip"
-    if head[_TAR_MARK_AT:] == _TAR_MARK:
-        return "tar"
-    if not head.startswith(GZIP):
-        return "plain"
-    try:
-        with gzip.open(path, "rb") as inflated:
-            return "tar.gz" if inflated.read(_TAR_MARK_AT + len(_TAR_MARK))[_TAR_MARK_AT:] == _TAR_MARK else "gz"
-    except (OSError, EOFError, zlib.error):
-        return "gz"  # Damaged: reading it will say so.

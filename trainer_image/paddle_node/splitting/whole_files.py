@@ -15,8 +15,8 @@ import xxhash
 from paddle_node.contract import ExitCode
 from paddle_node.data_manifest import DataFile
 from paddle_node.failure import Failure
-from paddle_node.splitting import unpacking
 from paddle_node.splitting.framing import LINES
+from paddle_node.splitting.kinds import is_archive
 from paddle_node.splitting.part_file import BLOCK, PartFile
 from paddle_node.splitting.shares import PART, Share
 from paddle_node.splitting.source import Object, Reader
@@ -92,10 +92,12 @@ def write(steps: Steps, files: Sequence[Whole], shares: Sequence[Share], workers
 def _unpack(steps: Steps, source: Reader, members: tuple[Object, ...], number: int, several: bool) -> Callable[[], list[Any]]:
     def work() -> list[Any]:
         """Of each file: which object, its name, where it was unpacked to ("": it is read in place), bytes."""
+        from paddle_node.splitting import unpacking  # Late, as in `units`.
+
         found: list[Any] = []
         for at, thing in enumerate(members):
             with fetched(steps, source, thing, f"{number}-{at}") as raw, unpacking.damage_of(thing.name):
-                archive = unpacking.is_archive(raw)
+                archive = is_archive(raw)
                 if not archive and source.local(thing) is not None:
                     found.append((at, thing.name, "", raw.stat().st_size))
                     continue
