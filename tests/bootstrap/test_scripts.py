@@ -47,3 +47,13 @@ def test_manifests_name_only_images_of_the_lock() -> None:
     for path in SCRIPTS.glob("manifests/*.yaml"):
         kinds = [each["kind"] for each in yaml.safe_load_all(path.read_text())]
         assert kinds and all(kinds)
+
+
+@pytest.mark.slow
+def test_manifests_are_what_kubernetes_knows() -> None:
+    import kubernetes_validate
+
+    for path in SCRIPTS.glob("manifests/*.yaml"):
+        text = re.sub(r"\{\{[a-z-]+\}\}", "registry.example/image", path.read_text().replace("{{jobs-namespace}}", "paddle"))
+        for document in yaml.safe_load_all(text):
+            kubernetes_validate.validate(document, "1.35", strict=True)
