@@ -16,6 +16,8 @@ import yaml
 from commands import Run
 from job_controller import JobController
 from kubernetes_api import KubernetesApi
+from paddle_node import passes
+from paddle_node.contract import JobFolder
 
 from operations import bucket_upload
 from operations.bucket_upload import CHECKSUM, Address, put
@@ -107,6 +109,23 @@ def test_an_upload_of_another_content_is_not_taken_up(bucket: Any, tmp_path: Pat
     file.write_bytes(b"a" * (6 << 20) + b"b" * (5 << 20))
     assert put(bucket, file, address)
     assert bucket.get_object(Bucket=BUCKET, Key="changing")["Body"].read() == file.read_bytes()
+
+
+def test_a_pass_goes_to_the_bucket_without_ssh(
+    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    controller.volume = folder / "volume"
+    job = JobFolder(folder / "volume" / "words")
+    job.pass_dir(0).mkdir(parents=True)
+    (job.pass_dir(0) / "parameters").write_bytes(b"x" * 1000)
+    passes.seal(job, 0, {"attempt": 1})
+    assert run("submit", "--wait").code == 0
+    done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/models")
+    assert done.code == 0, done.err
+    assert "3 of 3 files sent" in done.err
+    keys = {found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]}
+    assert keys == {f"models/pass-00000/{name}" for name in ("parameters", "files.json", "done")}
+    assert bucket.get_object(Bucket=BUCKET, Key="models/pass-00000/parameters")["Body"].read() == b"x" * 1000
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -253,3 +257,27 @@ def test_somebody_elses_change_is_not_overwritten(run: Run, api: KubernetesApi, 
     done = run("submit")
     assert done.code == 2
     assert "NetworkPolicy words-data was changed by somebody else" in done.err and "a-person" in done.err
+
+
+def test_a_job_that_somebody_has_made_otherwise_is_not_changed(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    """What a Job runs is immutable: the server refuses, and its reason is told."""
+    controller.scripts["data"] = Script(code=None)
+    first = threading.Thread(target=run, args=("submit",), daemon=True)
+    first.start()
+    while not api.pods("data"):
+        time.sleep(0.02)
+    key = next(key for key in api.objects if key[1] == "jobs")
+    with api.changed:
+        api.objects[key]["spec"]["template"]["spec"]["containers"][0]["image"] = "somebody/else:1"
+    done = subprocess.run(
+        [sys.executable, "-m", "operations.main", "submit"],
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 2
+    assert "the cluster refuses Job words-data-" in done.stderr and "field is immutable" in done.stderr
+    controller.finish(api.objects[key])
+    first.join(20)
