@@ -65,6 +65,7 @@ def test_a_cluster_without_an_image_is_one_sentence(clone: Path) -> None:
     assert not (clone / "dist").exists()
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_sentence_and_leaves_the_last_manifests(clone: Path) -> None:
     (clone / "dist").mkdir()
     (clone / "dist" / "0000-paddle-namespace.k8s.yaml").write_text("old")

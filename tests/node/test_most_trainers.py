@@ -7,6 +7,8 @@ from paddle_node import environment, runtimes
 from paddle_node.environment import Attempt, Peer
 from paddle_node.failure import SettingError
 
+pytestmark = pytest.mark.slow
+
 
 def processes(runtime: str, trainers: int) -> tuple[runtimes.Process, ...]:
     node = environment.parse(
