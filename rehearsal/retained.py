@@ -14,27 +14,32 @@ from rehearsal.inventory import Resource
 
 @dataclass(frozen=True)
 class Retained:
-    """Physical ids of resources that outlive their stacks."""
+    """What outlives its stack: resources by their physical ids, and of some a snapshot."""
 
     ids: frozenset[str]
+    volumes: frozenset[str]
+    """Volumes that leave a snapshot of themselves."""
+    cloud: Cloud
 
     @classmethod
     def of(cls, cloud: Cloud, stacks: list[str]) -> Retained:
         """Of `stacks`, as they are deployed now."""
         client = cloud.client("cloudformation")
-        ids = set()
+        ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
         for stack in stacks:
             body = client.get_template(StackName=stack)["TemplateBody"]
             template = body if isinstance(body, dict) else json.loads(body)
-            kept = {name for name, one in template["Resources"].items() if one.get("DeletionPolicy", "").startswith("Retain")}
+            policies = {name: one.get("DeletionPolicy", "") for name, one in template["Resources"].items()}
             for page in client.get_paginator("list_stack_resources").paginate(StackName=stack):
-                ids |= {
-                    one["PhysicalResourceId"]
-                    for one in page["StackResourceSummaries"]
-                    if one["LogicalResourceId"] in kept and one.get("PhysicalResourceId")
-                }
-        return cls(frozenset(ids))
+                for one in page["StackResourceSummaries"]:
+                    for kind, found in ids.items():
+                        if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get("PhysicalResourceId"):
+                            found.add(one["PhysicalResourceId"])
+        return cls(frozenset(ids["Retain"]), frozenset(ids["Snapshot"]), cloud)
 
     def covers(self, resource: Resource) -> bool:
         """Whether `resource` is one of them, or a part of one: a bucket's objects and settings carry its name."""
+        if resource.type == "snapshot" and self.volumes:
+            [snapshot] = self.cloud.client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
+            return snapshot["VolumeId"] in self.volumes
         return any(known in resource.id for known in self.ids)
