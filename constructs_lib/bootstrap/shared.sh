@@ -16,7 +16,9 @@ K3S=/usr/local/bin/k3s
 
 # shellcheck source=/dev/null
 . /etc/paddle-cluster/environment
-: "${DEADLINE_SECONDS:=780}" "${POLL_SECONDS:=5}" "${SIGNAL_STACK:=}" "${SIGNAL_RESOURCE:=}" "${INSTANCE:=unknown}"
+: "${DEADLINE_SECONDS:=780}" "${POLL_SECONDS:=5}" "${SIGNAL_STACK:=}" "${SIGNAL_RESOURCE:=}"
+# As cloud-init knows it, until the metadata say it themselves: a failure before that is signalled, too.
+INSTANCE=$(cat /var/lib/cloud/data/instance-id)
 export AWS_REGION AWS_DEFAULT_REGION="$AWS_REGION" AWS_PAGER=''
 
 say() { echo "paddle-cluster: $1" >&2; }
@@ -69,9 +71,11 @@ metadata() {
 }
 
 know_thyself() {
-  until INSTANCE=$(metadata instance-id) && INSTANCE_TYPE=$(metadata instance-type) && ZONE=$(metadata placement/availability-zone); do
+  local told
+  until told=$(metadata instance-id) && INSTANCE_TYPE=$(metadata instance-type) && ZONE=$(metadata placement/availability-zone); do
     again "the instance metadata did not answer within $DEADLINE_SECONDS s: the launch template has to allow it (HttpEndpoint)"
   done
+  INSTANCE=$told
 }
 
 # fetch NAME TARGET MODE: the file of FILES, from the bucket unless it is there already; refused when it is another.

@@ -225,6 +225,13 @@ def test_k3s_that_never_gets_ready(account: Account, control_plane: Machine) -> 
     assert "the last line of the log" in boot.console
 
 
+def test_metadata_that_do_not_answer(account: Account, control_plane: Machine) -> None:
+    control_plane.environment["DEADLINE_SECONDS"] = "1"
+    control_plane.metadata.clear()
+    refused(control_plane.first_boot(), account, "the instance metadata did not answer within 1 s")
+    assert account.state["signals"] == [["Group", control_plane.instance, "FAILURE"]]
+
+
 def test_other_address(account: Account, control_plane: Machine) -> None:
     control_plane.metadata["local-ipv4"] = "172.20.0.44"
     refused(
