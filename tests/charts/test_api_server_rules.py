@@ -275,6 +275,13 @@ def set_faults(documents: list[Document]) -> Iterator[str]:
         for path, key, value in walk(d["spec"]):
             if key == "endPort" and value < 1:
                 yield f"{path}.endPort"
+            if value == []:
+                yield f"{key} is empty: an API server drops it, and every apply is a change"
+        if not any(
+            {(p["port"], p["protocol"]) for p in rule.get("ports", [])} == {(53, "UDP"), (53, "TCP")}
+            for rule in d["spec"]["egress"]
+        ):
+            yield "pods without the names service"
     for d in by_kind.get("PersistentVolumeClaim", {}).values():
         volume = by_kind.get("PersistentVolume", {}).get(d["spec"].get("volumeName", ""))
         if volume is None:
@@ -307,8 +314,9 @@ def set_faults(documents: list[Document]) -> Iterator[str]:
             and by_kind.get("Service", {}).get(spec["subdomain"], {}).get("spec", {}).get("clusterIP") != "None"
         ):
             yield "subdomain is no headless Service"
-        for volume in spec.get("volumes", []):
-            config = volume.get("configMap", {}).get("name")
+        mounted = [volume.get("configMap", {}).get("name") for volume in spec.get("volumes", [])]
+        read = [source["configMapRef"]["name"] for c in spec["containers"] for source in c.get("envFrom", [])]
+        for config in [*mounted, *read]:
             if config is not None and not by_kind.get("ConfigMap", {}).get(config, {}).get("immutable"):
                 yield f"ConfigMap {config} is made nowhere, or can change under the job"
 
@@ -380,6 +388,10 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "too small a volume": (on("PersistentVolume", lambda d: d["spec"]["capacity"].update(storage="1Mi")), "more than the volume has"),
     "namespace": (on("Service", lambda d: d["metadata"].pop("namespace")), "no namespace"),
     "port name": (on_pod(lambda s: s["containers"][0]["ports"][0].update(name="a-name-of-16-char")), "port {"),
+    "settings that are nowhere": (on("ConfigMap", lambda d: d["metadata"].update(name="x")), "is made nowhere, or can change"),
+    "settings that can change": (on("ConfigMap", lambda d: d.pop("immutable")), "can change under the job"),
+    "empty list": (on("NetworkPolicy", lambda d: d["spec"].update(ingress=[])), "ingress is empty"),
+    "names by UDP alone": (on("NetworkPolicy", lambda d: d["spec"]["egress"][0]["ports"].pop()), "without the names service"),
     "fraction": (on_job(lambda d: d["spec"].update(activeDeadlineSeconds=1.5)), "activeDeadlineSeconds 1.5"),
 }  # fmt: skip
 
