@@ -20,7 +20,7 @@ import zlib  # noqa: F401  Paddle brings its own zlib: Python's must have been l
 
 def main() -> None:
     """See the module. The interpreter, `argv[0]`, is this one already."""
-    # Nothing that an import makes is garbage: looking for some takes a sixth of Paddle's import, and later ones of each search.
+    # Nothing that an import makes is garbage: to look for some costs a twentieth of Paddle's, and more in each later search.
     gc.disable()
     for module in sys.argv[1:]:
         importlib.import_module(module)
