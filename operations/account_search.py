@@ -109,6 +109,7 @@ class _Search:
             ("network interfaces", self.interfaces),
             ("security groups", self.groups),
             ("volumes", self.volumes),
+            ("snapshots", self.snapshots),
             ("addresses", self.addresses),
             ("networks", self.networks),
             ("instances", self.instances),
@@ -198,8 +199,10 @@ class _Search:
                 yield self._left("ec2", "network-interface", one["NetworkInterfaceId"])
 
     def groups(self) -> Iterator[Left]:
-        for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster"):
-            for group in self._client("ec2").describe_security_groups(Filters=self._owned(tag))["SecurityGroups"]:
+        """Kubernetes' own by its tags, and ours, which do not all carry those."""
+        owned = [self._owned(tag) for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster")]
+        for filters in (*owned, self._ours):
+            for group in self._client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]:
                 yield self._left("ec2", "security-group", group["GroupId"])
 
     def volumes(self) -> Iterator[Left]:
@@ -254,6 +257,13 @@ class _Search:
             ):
                 for secret in page["SecretList"]:
                     yield self._left("secretsmanager", "secret", secret["Name"])
+
+    def snapshots(self) -> Iterator[Left]:
+        """What `retain: true` leaves of a control plane's volume, where it carries our tags."""
+        if self.spec.cluster.self_managed:
+            for page in self._pages("ec2", "describe_snapshots", OwnerIds=["self"], Filters=self._ours):
+                for snapshot in page["Snapshots"]:
+                    yield self._left("ec2", "snapshot", snapshot["SnapshotId"])
 
     def _owned(self, tag: str) -> list[dict[str, Any]]:
         if tag == "KubernetesCluster":

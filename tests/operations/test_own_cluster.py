@@ -285,6 +285,7 @@ def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> N
     aws_api.answer("resourcegroupstaggingapi", "GetResources", {"PaginationToken": "", "ResourceTagMappingList": mappings})
     gone = {"InstanceId": "i-0gone", "State": {"Name": "terminated", "Code": 48}}
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [gone]}]})
+    aws_api.answer("ec2", "DescribeSnapshots", {"Snapshots": [{"SnapshotId": "snap-1"}]})
     aws_api.answer("ec2", "DescribeVpcs", {"Vpcs": [{"VpcId": "vpc-1"}]})
     volume = {"VolumeId": "vol-1", "State": "available"}
     aws_api.answer("ec2", "DescribeVolumes", {"Volumes": [volume]})
@@ -314,6 +315,7 @@ def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> N
         "dhcp-options dopt-1": "aws ec2 delete-dhcp-options --dhcp-options-id dopt-1 --region us-west-2",
         "launch-template lt-1": "aws ec2 delete-launch-template --launch-template-id lt-1 --region us-west-2",
         "log-group /tutorial/flow": "aws logs delete-log-group --log-group-name /tutorial/flow --region us-west-2",
+        "snapshot snap-1": "aws ec2 delete-snapshot --snapshot-id snap-1 --region us-west-2",
         "vpc vpc-1": "aws ec2 delete-vpc --vpc-id vpc-1 --region us-west-2",
         "volume vol-1": "aws ec2 delete-volume --volume-id vol-1 --region us-west-2",
         "network-interface eni-1": "aws ec2 delete-network-interface --network-interface-id eni-1 --region us-west-2",
