@@ -62,7 +62,7 @@ class People(Construct):
             "the stacks of this one cluster, by its name": [stacks],
             "the roles that `cdk bootstrap` made": [roles],
             "machines that carry this cluster's tag, by condition": [instances],
-            "EC2's Describe takes no resource": ["*"],
+            "EC2's Describe and AWS's public lists take no resource": ["*"],
         }
         return [
             # The two statements of the 2016 documents, on this cluster alone.
@@ -96,6 +96,7 @@ class People(Construct):
             ),
             iam.PolicyStatement(sid="EndTunnel", actions=["ssm:TerminateSession"], resources=sessions),
             iam.PolicyStatement(sid="FindNodes", actions=["ec2:DescribeInstances"], resources=["*"]),
+            iam.PolicyStatement(sid="Locks", actions=["eks:DescribeAddonVersions", "pricing:GetProducts"], resources=["*"]),
         ]
 
 
