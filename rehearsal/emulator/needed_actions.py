@@ -109,7 +109,13 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "AWS::EC2::FlowLog iam:CreateServiceLinkedRole": NEVER,
     "AWS::EC2::FlowLog s3:PutBucketPolicy": NEVER,
     # Auto Scaling.
+    "autoscaling:AttachLoadBalancerTargetGroups": ("TargetGroupARNs",),
+    "autoscaling:AttachLoadBalancers": ("LoadBalancerNames",),
+    "autoscaling:AttachTrafficSources": ("TrafficSources",),
     "autoscaling:DeleteLifecycleHook": ("LifecycleHookSpecificationList",),
+    "autoscaling:DetachLoadBalancerTargetGroups": ("TargetGroupARNs",),
+    "autoscaling:DetachLoadBalancers": ("LoadBalancerNames",),
+    "autoscaling:DetachTrafficSources": ("TrafficSources",),
     "autoscaling:DeleteNotificationConfiguration": ("NotificationConfigurations",),
     "autoscaling:EnableMetricsCollection": ("MetricsCollection",),
     "autoscaling:DisableMetricsCollection": ("MetricsCollection",),
