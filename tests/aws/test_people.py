@@ -48,7 +48,7 @@ def test_who_looks_changes_nothing(shipped: Any) -> None:
 
 def test_stars_stand_for_what_has_no_resource_of_its_own(shipped: Any) -> None:
     stars = {s["Sid"] for statements in _policies(shipped).values() for s in statements if s["Resource"] == "*"}
-    assert stars == {"FindNodes", "LogAnswers"}
+    assert stars == {"FindNodes", "Locks", "LogAnswers"}
 
 
 def test_each_statement_is_explained(shipped: Any, project: Path) -> None:
