@@ -91,3 +91,13 @@ def test_what_stands_by_knows_no_peer(name, roles):
 def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
     with pytest.raises(SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"):
         runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1, None))
+
+
+def test_a_new_runtime_is_one_new_file(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text('class Mine:\n    name = "mine"\n\n\nRUNTIME = Mine()\n')
+    monkeypatch.setattr(runtimes, "__path__", [*runtimes.__path__, str(tmp_path)])
+    runtimes._runtimes.cache_clear()
+    try:
+        assert runtimes.names() == ("collective", "fleet-ps", "mine", "paddle-0.x")
+    finally:
+        runtimes._runtimes.cache_clear()
