@@ -111,8 +111,8 @@ class JobState:
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
-def state(job: Object, pods_of_it: Iterable[Object]) -> JobState:
-    """What a Job's conditions and its pods say together."""
+def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobState:
+    """What a Job's conditions and its pods say together; `refused`: why pods of it cannot be made."""
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
     reason = ""
@@ -127,7 +127,7 @@ def state(job: Object, pods_of_it: Iterable[Object]) -> JobState:
         phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
     else:
         running = [pod for pod in pods_of_it if pod.get("status", {}).get("phase") == "Running"]
-        phase = "running" if running else "waiting"
+        phase, reason = "running" if running else "waiting", refused
     containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],

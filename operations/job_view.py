@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from operations.cluster import ApiError, Cluster, Object
@@ -23,6 +24,7 @@ from operations.job_objects import (
     state,
 )
 from operations.pod_words import PodState, states
+from operations.refused_pods import refusals
 
 
 @dataclass(frozen=True)
@@ -99,14 +101,22 @@ def _job_json(job: JobState | None) -> dict[str, Any] | None:
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     """The job as it is now. Raises BadInput where the cluster has none of that name."""
-    found = [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]
+    batch = cluster.items(jobs(namespace), selector(name))
+    found = [*batch, *operator_jobs(cluster, namespace, name)]
     if not found:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list` shows those there are")
-    return make(name, namespace, found, states(cluster, namespace, cluster.items(pods(namespace), selector(name))))
+    its = cluster.items(pods(namespace), selector(name))
+    return make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
 
 
-def make(name: str, namespace: str, documents: Iterable[Object], pod_states: Iterable[PodState]) -> JobView:
-    """From a job's Job and PaddleJob objects, and its pods in words."""
+def make(
+    name: str,
+    namespace: str,
+    documents: Iterable[Object],
+    pod_states: Iterable[PodState],
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> JobView:
+    """From a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be made."""
     documents = list(documents)
     pods_of_it = list(pod_states)
     batch = [document for document in documents if document.get("kind") != "PaddleJob"]
@@ -115,19 +125,19 @@ def make(name: str, namespace: str, documents: Iterable[Object], pod_states: Ite
     return JobView(
         name=name,
         namespace=namespace,
-        data=_state(data, pods_of_it),
-        training=paddle_job_state(operators[-1]) if operators else _state(training, pods_of_it),
+        data=_state(data, pods_of_it, refused),
+        training=paddle_job_state(operators[-1]) if operators else _state(training, pods_of_it, refused),
         pods=tuple(pods_of_it),
     )
 
 
-def _state(job: Object | None, pods_of_it: Iterable[PodState]) -> JobState | None:
+def _state(job: Object | None, pods_of_it: Iterable[PodState], refused: Mapping[str, str]) -> JobState | None:
     if job is None:
         return None
     running: list[Object] = [
         {"status": {"phase": "Running"}} for pod in pods_of_it if pod.component == component(job) and pod.phase == "running"
     ]
-    return state(job, running)
+    return state(job, running, refused.get(job["metadata"]["name"], ""))
 
 
 def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:

@@ -36,6 +36,12 @@ class Narrator:
         for line in lines(new):
             self._say(line)
 
+    def tell_job(self, what: str, reason: str) -> None:
+        """Says what keeps a whole Job, once for each reason."""
+        if self._told.get(what) != ("waiting", reason):
+            self._told[what] = ("waiting", reason)
+            self._say(f"{what} waits: {reason}")
+
 
 def _seconds_old(state: PodState) -> float:
     created = moment(state.created)

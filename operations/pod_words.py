@@ -113,7 +113,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
     if trouble:
         last = max(trouble, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
         if last.get("reason") in SANDBOX_TROUBLE:
-            return "waiting", f"its node cannot give it a network: {_short(str(last.get('message', '')))}", None
+            return "waiting", f"its node cannot give it a network: {short(str(last.get('message', '')))}", None
         return "waiting", mount_trouble(str(last.get("message", ""))), None
     if not pod.get("spec", {}).get("nodeName"):
         return "starting", "no node is chosen yet", None
@@ -152,7 +152,7 @@ def unschedulable(message: str) -> str:
         causes.append("scheduling.spread is require, and every host has a pod already: add nodes")
     if "unschedulable" in message:
         causes.append("nodes are cordoned")
-    return "no node can take it: " + ("; ".join(causes) if causes else _short(message))
+    return "no node can take it: " + ("; ".join(causes) if causes else short(message))
 
 
 def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
@@ -167,7 +167,7 @@ def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
         return f"the nodes may not pull image {image}: it has to lie in a repository that their role may read"
     if any(word in lowered for word in ("timeout", "timed out", "no such host", "dial tcp", "i/o")):
         return f"the registry of image {image} cannot be reached from the nodes: they need a NAT gateway or the ECR endpoints"
-    return f"image {image} cannot be pulled" + (f": {_short(message)}" if message else "")
+    return f"image {image} cannot be pulled" + (f": {short(message)}" if message else "")
 
 
 def mount_trouble(message: str) -> str:
@@ -186,7 +186,7 @@ def mount_trouble(message: str) -> str:
         return "its volume cannot be mounted: the file system's name is unknown in this VPC (paddle-aws doctor)"
     if match := re.search(r'configmap "([^"]+)" not found', message):
         return f"ConfigMap {match[1]} does not exist: submit the job again"
-    return f"its volume cannot be mounted: {_short(message)}"
+    return f"its volume cannot be mounted: {short(message)}"
 
 
 def _failure(status: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
@@ -205,8 +205,8 @@ def _failure(status: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> 
             return "out of memory: raise resources.memory in job.yaml", int(code)
         return ": ".join(filter(None, (_meaning(int(code)), last_line(str(ended.get("message", "")))))), int(code)
     if status.get("reason") == "Evicted":
-        return f"its node evicted it: {_short(str(status.get('message', '')))}", None
-    return _short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
+        return f"its node evicted it: {short(str(status.get('message', '')))}", None
+    return short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
 
 
 def _meaning(code: int) -> str:
@@ -219,9 +219,10 @@ def _meaning(code: int) -> str:
 def last_line(text: str) -> str:
     """The last line that says something; a traceback's last line is its reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return _short(lines[-1]) if lines else ""
+    return short(lines[-1]) if lines else ""
 
 
-def _short(text: str, width: int = 240) -> str:
+def short(text: str, width: int = 240) -> str:
+    """One line of at most that width."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -15,6 +15,7 @@ from operations.job_objects import JobState, collections, component, paddle_jobs
 from operations.job_view import JobView, make, view
 from operations.narrator import Narrator
 from operations.pod_words import states
+from operations.refused_pods import refusals
 from operations.watching import Collection, follow
 
 GLANCE = 2.0
@@ -44,16 +45,25 @@ def until(
         documents = [*found["jobs"].values(), *operators]
         if not documents:
             raise Failed(f"job {name} was deleted while it was waited for")
-        current = make(name, namespace, documents, states(cluster, namespace, found["pods"].values()))
-        narrator.tell(pod for pod in current.pods if pod.component != "reader")
+        pods = list(found["pods"].values())
+        refused = refusals(cluster, namespace, found["jobs"].values(), pods)
+        current = make(name, namespace, documents, states(cluster, namespace, pods), refused)
+        _tell(narrator, current)
         if enough(current):
             # Jobs and pods come by two watches, one of which may lag: the last word is read at once.
             current = view(cluster, name, namespace)
-            narrator.tell(pod for pod in current.pods if pod.component != "reader")
+            _tell(narrator, current)
             return current
         if deadline is not None and time.monotonic() >= deadline:
             return current
     raise AssertionError("unreachable")
+
+
+def _tell(narrator: Narrator, current: JobView) -> None:
+    narrator.tell(pod for pod in current.pods if pod.component != "reader")
+    for word, job in (("the data split", current.data), ("training", current.training)):
+        if job is not None and job.phase in ("waiting", "running") and job.reason:
+            narrator.tell_job(word, job.reason)
 
 
 def training_ended(job: JobView) -> bool:
@@ -71,6 +81,8 @@ def data_ended(job: JobView) -> bool:
 def settled(job: JobView) -> bool:
     """Whether every pod runs or a reason is known why it does not."""
     if training_ended(job):
+        return True
+    if job.training is not None and job.training.phase == "waiting" and job.training.reason:
         return True
     pods = [pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")]
     wanted = job.training.wanted if job.training else 1

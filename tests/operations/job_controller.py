@@ -41,6 +41,8 @@ class JobController:
     scripts: dict[str, Script] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    refused: dict[str, str] = field(default_factory=dict)
+    """Of a component: why the cluster takes none of its pods."""
     volume: Path | None = None
     """What the helper pods mount: theirs is the one container that really runs."""
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -51,6 +53,8 @@ class JobController:
         if document["kind"] != "Job":
             return
         component = document["metadata"]["labels"]["app.kubernetes.io/component"]
+        if component in self.refused:
+            return self.event(document, 0, "FailedCreate", self.refused[component])
         script = self.scripts.get(component, Script())
         pods = [self.pod(document, index) for index in range(document["spec"]["completions"])]
         for pod in pods:
@@ -111,9 +115,9 @@ class JobController:
         for line in script.lines:
             self.api.say(name, line.replace("RANK", rank), namespace)
 
-    def event(self, pod: Object, number: int, reason: str, message: str) -> None:
-        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        about = {"kind": "Pod", "name": name, "namespace": namespace}
+    def event(self, of: Object, number: int, reason: str, message: str) -> None:
+        name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
+        about = {"kind": of["kind"], "name": name, "namespace": namespace}
         self.api.put(
             "events",
             {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from operations import refused_pods
 from operations.narrator import lines, spans
 from operations.pod_words import image_trouble, mount_trouble, pod_state, unschedulable
 
@@ -125,3 +126,40 @@ def test_ranks_that_share_a_fate_are_one_line() -> None:
     states = [pod_state(pod({"phase": "Running"}, name=f"p{i}", annotations={label: str(i)})) for i in (0, 1, 2, 5)]
     assert lines(states) == ["trainer 0-2,5 running"]
     assert spans([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "exceeded quota: q, requested: pods=1,requests.cpu=2, used: pods=0,requests.cpu=0, limited: pods=0,requests.cpu=1",
+            "its pods are more than the namespace's quota q allows (a pod wants pods=1,requests.cpu=2; used "
+            "pods=0,requests.cpu=0 of pods=0,requests.cpu=1): wait for other jobs, or raise namespace_limits",
+        ),
+        (
+            "failed quota: q: must specify requests.cpu for: c",
+            "the namespace's quota q wants pods to say requests.cpu for: c: set them in resources",
+        ),
+        (
+            'violates PodSecurity "restricted:latest": runAsNonRoot != true (pod or container "c" must set it)',
+            "the namespace's Pod Security (restricted:latest) refuses its pods: "
+            'runAsNonRoot != true (pod or container "c" must set it)',
+        ),
+        (
+            'error looking up service account t1/nobody: serviceaccount "nobody" not found',
+            "its service account nobody does not exist: submit the job again",
+        ),
+        (
+            "no PriorityClass with name high was found",
+            "priority class high does not exist on this cluster: correct scheduling.priority_class, or make it",
+        ),
+        (
+            "[maximum cpu usage per Container is 1, but limit is 2, maximum memory usage per Pod is 512Mi, but limit is 1Gi]",
+            "the namespace allows a container at most 1 of cpu, and it wants 2: change resources",
+        ),
+        ("something new", 'its pods cannot be made: pods "x-" is forbidden: something new'),
+    ],
+)
+def test_why_pods_are_not_even_made(message: str, said: str) -> None:
+    """The messages are those of an API server 1.35."""
+    assert refused_pods.words(f'Error creating: pods "x-" is forbidden: {message}') == said

@@ -369,6 +369,29 @@ def test_somebody_elses_change_is_not_overwritten(
     assert run("delete").code == 0
 
 
+def test_pods_that_the_namespace_refuses(
+    run: Run, cluster: Cluster, namespace: str, words: Path, kubelet: Callable[[str, int], None], soon: Soon
+) -> None:
+    """Without a pod there is nothing pending: the reason is in the Job's events."""
+    kubelet("data", 0)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}}
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas/none"
+    submitting = background("submit", "--wait")
+    soon(lambda: run("status").code == 0, 30)
+    cluster.apply(quota | {"spec": {"hard": {"count/pods": "0"}}})
+    try:
+        found = soon(lambda: (found := state(run))["training"] and found["training"]["reason"] and found, 60)
+        assert found["state"] == "waiting" and found["pods"][0]["component"] == "data"
+        assert found["training"]["reason"].startswith("its pods are more than the namespace's quota none allows")
+    finally:
+        cluster.delete(path)
+    kubelet("trainer", 0)
+    _, errors = submitting.communicate(timeout=120)
+    assert submitting.returncode == 0, errors
+    assert "training waits: its pods are more than" in errors
+    assert run("delete").code == 0
+
+
 def test_the_volumes_helper_pod(run: Run, words: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster, soon: Soon) -> None:
     """It comes as restricted as Pod Security wants it, says why it waits, and goes; so does what it had to make."""
     from operations import volume_access

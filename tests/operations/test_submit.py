@@ -228,6 +228,18 @@ def test_a_pending_pod_says_why(
     assert json.loads(shown.out)["state"] == "waiting"
 
 
+def test_pods_that_are_not_even_made_say_why(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    """A Job whose pods the namespace refuses has none: its events have the reason."""
+    quota = "exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9"
+    controller.refused["trainer"] = f'Error creating: pods "words-" is forbidden: {quota}'
+    done = run("submit")
+    assert done.code == 0
+    assert "training waits: its pods are more than the namespace's quota q allows" in done.err
+    found = json.loads(run("status", "--json").out)
+    assert found["state"] == "waiting" and found["training"]["reason"].startswith("its pods are more than")
+    assert "wait for other jobs, or raise namespace_limits" in run("status").out
+
+
 def test_passing_faults_are_waited_out(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
     api.faults = [
         Fault("/jobs", status=429, times=2, headers={"Retry-After": "0"}),
