@@ -13,7 +13,7 @@ import pytest
 # The tests import their helper by name, which importlib mode does not allow by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from containers import BASE, IMAGE, PROJECT, Cluster, Podman, missing
+from containers import BASE, COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, missing
 
 
 @pytest.fixture(scope="session")
@@ -28,14 +28,14 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
     with (tmp_path_factory.getbasetemp().parent / "podman.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         podman.make_base(folder)
-        build(podman)
+        build(podman, "--tag", IMAGE)
     return podman
 
 
-def build(podman: Podman) -> None:
+def build(podman: Podman, *arguments: str) -> None:
     # podman, also where a docker without its daemon is installed: operations.engine passes that one over.
     done = subprocess.run(
-        [sys.executable, "-m", "operations.image", "build", "--base", BASE, "--tag", IMAGE],
+        [sys.executable, "-m", "operations.image", "build", "--base", BASE, *arguments],
         cwd=PROJECT,
         env=podman.environ,
         capture_output=True,
@@ -43,7 +43,16 @@ def build(podman: Podman) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "built localhost/paddle-aws-trainer:test: " in done.stdout
+    assert "built localhost/paddle-aws-trainer:test" in done.stdout
+
+
+@pytest.fixture
+def collective_cluster(podman: Podman, tmp_path: Path) -> Iterator[Cluster]:
+    """Of the Dockerfile's other set of arguments."""
+    build(podman, "--tag", COLLECTIVE, "--requirements", "trainer_image/requirements-collective.lock")
+    cluster = Cluster(podman, tmp_path / "volume", COLLECTIVE)
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture

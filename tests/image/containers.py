@@ -20,6 +20,7 @@ import yaml
 
 PROJECT = Path(__file__).parents[2]
 IMAGE = "localhost/paddle-aws-trainer:test"
+COLLECTIVE = "localhost/paddle-aws-trainer:test-collective"
 BASE = "localhost/paddle-aws-test-base:bookworm"
 PACKAGES = "python3,python3-venv,ca-certificates,libgomp1"
 
@@ -91,8 +92,9 @@ class Podman:
 class Cluster:
     """A network, a volume and the containers on them; `close` takes all of it away."""
 
-    def __init__(self, podman: Podman, volume: Path) -> None:
+    def __init__(self, podman: Podman, volume: Path, image: str = IMAGE) -> None:
         self.podman = podman
+        self.image = image
         self.volume = volume
         self.network = f"paddle-{uuid.uuid4().hex[:8]}"
         self.uid = str(uuid.uuid4())
@@ -135,6 +137,10 @@ class Cluster:
                 empty.mkdir(parents=True)
                 empty.chmod(0o777)
                 arguments += ["--volume", f"{empty}:{mount['mountPath']}"]
+        for reference in container.get("envFrom", ()):
+            # Before `env`, which wins.
+            for key, value in job["settings"][reference["configMapRef"]["name"]].items():
+                arguments += ["--env", f"{key}={value}"]
         for variable in container["env"]:
             value = variable.get("value")
             path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
@@ -144,7 +150,7 @@ class Cluster:
         if index is not None:
             arguments += ["--env", f"JOB_COMPLETION_INDEX={index}"]
         shell = 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"'
-        self.podman.run(*arguments, IMAGE, "/bin/sh", "-c", shell, "sh", *container["command"], *container.get("args", ()))
+        self.podman.run(*arguments, self.image, "/bin/sh", "-c", shell, "sh", *container["command"], *container.get("args", ()))
         self.pods.append(name)
         return name
 
@@ -175,12 +181,13 @@ def until(what: str, condition: Any, timeout: float) -> None:
 
 
 def jobs(folder: Path, job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The data Job and the training Job of a job file, as `paddle-aws manifests` writes them."""
+    """The data Job and the training Job of a job file, as `paddle-aws manifests` writes them, with the ConfigMaps' data."""
     out = folder / "dist"
     command = [PROJECT / ".venv/bin/paddle-aws", "manifests", job_file, "--out", out, "--outputs", folder / "none.json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     documents = [document for path in sorted(out.iterdir()) for document in yaml.safe_load_all(path.read_text())]
-    found = [document for document in documents if document["kind"] == "Job"]
+    settings = {document["metadata"]["name"]: document["data"] for document in documents if document["kind"] == "ConfigMap"}
+    found = [document | {"settings": settings} for document in documents if document["kind"] == "Job"]
     data = next(job for job in found if "-data-" in job["metadata"]["name"])
     return data, next(job for job in found if job is not data)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from containers import IMAGE, PROJECT, Cluster, Podman, jobs, until
+from containers import COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs, until
 from paddle_node import contract
 from paddle_node.contract import JobFolder
 
@@ -125,3 +126,27 @@ def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Clu
     assert metrics(folder, 0)[-1]["attempt"] > metrics(folder, 0)[0]["attempt"], (
         "the kill came in the middle, so there is a second attempt"
     )
+
+
+def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
+    collective_cluster: Cluster, tmp_path: Path, job_file: Path
+) -> None:
+    cluster = collective_cluster
+    found = json.loads(cluster.podman.run("image", "inspect", COLLECTIVE).stdout)[0]
+    assert found["Labels"]["dev.paddle-aws.requirements"] == "trainer_image/requirements-collective.lock"
+    print(f"collective image: {found['Size'] / 1e6:.0f} MB unpacked")
+    folder, of_pservers = split(cluster, tmp_path, job_file)
+    pods = [cluster.start(of_pservers, index) for index in range(3)]
+    assert [cluster.wait(pod, 200) for pod in pods] == [2, 2, 2]
+    assert "the image has Paddle 3.3.1, which has no parameter servers" in "".join(map(cluster.logs, pods))
+
+    program = folder.program("collective_program")
+    shutil.copytree(PROJECT / "tests/fleet/collective_program", program, ignore=shutil.ignore_patterns("__pycache__"))
+    job = yaml.safe_load(job_file.read_text())
+    job |= {"mode": "collective", "program": {"from": "volume", "folder": "collective_program"}}
+    job_file.write_text(yaml.safe_dump(job))
+    cluster.uid = "another-run"
+    _, training = split(cluster, tmp_path / "collective", job_file)
+    pods = [cluster.start(training, index) for index in range(3)]
+    assert [cluster.wait(pod, 400) for pod in pods] == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
+    whole_model(folder)
