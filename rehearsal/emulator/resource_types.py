@@ -16,6 +16,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from calls import client
 from ministack.core.responses import get_account_id
+from ministack.services import eks
 from ministack.services.cloudformation import drift, provisioners
 
 Properties = Mapping[str, Any]
@@ -476,7 +477,8 @@ def _association_update(physical_id: str, old: Properties, new: Properties) -> M
     for fixed in ("namespace", "serviceAccount"):
         given.pop(fixed)
     made = client("eks").update_pod_identity_association(**given, associationId=_association_id(physical_id))["association"]
-    _eks_retag(physical_id, old, new)
+    # MiniStack's TagResource does not know associations.
+    eks._tags[physical_id] = made["tags"] = _tag_map(new)
     return physical_id, {"AssociationArn": physical_id, "AssociationId": made["associationId"]}
 
 
