@@ -281,6 +281,14 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "AWS::EC2::KeyPair ssm:DeleteParameter": ("KeyName",),
 }
 
+IN_THE_CALLERS_NAME: Mapping[tuple[str, str], tuple[str, ...]] = {
+    # EFS works on a mount target's network interface with its caller's rights (EFS API reference, CreateMountTarget and so on).
+    ("AWS::EFS::MountTarget", "create"): ("ec2:CreateNetworkInterface",),
+    ("AWS::EFS::MountTarget", "update"): ("ec2:ModifyNetworkInterfaceAttribute",),
+    ("AWS::EFS::MountTarget", "delete"): ("ec2:DeleteNetworkInterface",),
+}
+"""(type, operation) -> what the service asks for beside what the schema of its type names."""
+
 _schemas: list[Path] = []
 
 
@@ -311,7 +319,7 @@ def needed(kind: str, operation: str, old: Properties, new: Properties) -> list[
     handlers = (schema or {}).get("handlers")
     if handlers is None:
         raise ValueError(f"the emulator knows no permissions of {kind}: AWS's schema of it names none")
-    actions = list(handlers.get(operation, {}).get("permissions", []))
+    actions = [*handlers.get(operation, {}).get("permissions", []), *IN_THE_CALLERS_NAME.get((kind, operation), ())]
     found = []
     for action in actions:
         if READ.match(action) or action.startswith(("s3tables:", "managed-fleets:")):

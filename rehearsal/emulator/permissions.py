@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -16,7 +17,7 @@ from urllib.parse import parse_qs
 from ministack.core import iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import cloudformation
-from ministack.services.cloudformation import provisioners, stacks
+from ministack.services.cloudformation import changesets, handlers, provisioners, stacks
 from needed_actions import needed, read_schemas_from
 
 Properties = Mapping[str, Any]
@@ -150,6 +151,9 @@ ON: Mapping[str, Namer] = {
     "eks:CreateNodegroup": _regional("eks", "cluster/{ClusterName}"),
     "eks:CreatePodIdentityAssociation": _regional("eks", "cluster/{ClusterName}"),
     "elasticfilesystem:CreateAccessPoint": _regional("elasticfilesystem", "file-system/{FileSystemId}"),
+    "AWS::EFS::MountTarget ec2:CreateNetworkInterface": _regional("ec2", "network-interface/*"),
+    "AWS::EFS::MountTarget ec2:DeleteNetworkInterface": _regional("ec2", "network-interface/*"),
+    "AWS::EFS::MountTarget ec2:ModifyNetworkInterfaceAttribute": _regional("ec2", "network-interface/*"),
     "ec2:RunInstances": _regional("ec2", "instance/*"),
 }
 
@@ -194,7 +198,8 @@ def _resources(
         if policy.group(1) in ("Put", "Delete"):
             return [(one, {}) for one in entities]
         return [(one, {"iam:policyarn": arn}) for one in entities for arn in attached]
-    return [(name(ON[action]) if action in ON else own, {})]
+    elsewhere = ON.get(f"{kind} {action}") or ON.get(action)
+    return [(name(elsewhere) if elsewhere else own, {})]
 
 
 def ask(
@@ -243,6 +248,8 @@ def _put(role: str, action: str, arn: str, context: Mapping[str, str]) -> None:
 
 _roles: dict[tuple[str, str, str], str] = {}
 """(account, region, stack name) -> the role that the stack was last given."""
+_asking: ContextVar[str] = ContextVar("_asking", default="")
+"""The role of the stack that the present request is about."""
 
 
 def apply(schemas: Path) -> None:
@@ -252,13 +259,17 @@ def apply(schemas: Path) -> None:
 
     async def remembering(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:
         asked = parse_qs(body.decode(errors="replace"))
-        if "RoleARN" in asked and "StackName" in asked:
+        if "StackName" in asked:
             name = asked["StackName"][0]
             name = name.split("/")[1] if name.startswith("arn:") else name
-            _roles[get_account_id(), get_region(), name] = asked["RoleARN"][0]
+            if "RoleARN" in asked:
+                _roles[get_account_id(), get_region(), name] = asked["RoleARN"][0]
+            _asking.set(_of(name))
         return await answer(method, path, headers, body, query)
 
     cloudformation.handle_request = remembering
+    for module in (handlers, changesets):
+        module._resolve_parameters = _asked_parameters(module._resolve_parameters)
     stacks._provision_resource = _asked_create(stacks._provision_resource)
     stacks._update_resource = _asked_update(stacks._update_resource)
     stacks._delete_resource = _asked_delete(stacks._delete_resource)
@@ -266,6 +277,19 @@ def apply(schemas: Path) -> None:
 
 def _of(stack: str) -> str:
     return _roles.get((get_account_id(), get_region(), stack), "")
+
+
+def _asked_parameters(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """A template's parameters that lie in Parameter Store, such as the bootstrap's version in every stack of the CDK."""
+
+    def resolved(*arguments: Any) -> Any:
+        found = resolve(*arguments)
+        role = _asking.get()
+        for name in sorted(value["SsmName"] for value in found.values() if value.get("SsmName")) if role else ():
+            _put(role, "ssm:GetParameters", f"arn:aws:ssm:{get_region()}:{get_account_id()}:parameter/{name.lstrip('/')}", {})
+        return found
+
+    return resolved
 
 
 def _asked_create(create: Callable[..., Any]) -> Callable[..., Any]:
