@@ -128,5 +128,7 @@ def tag(scope: Construct, spec: ClusterSpec) -> None:
     for key, value in {**spec.tags, "project": "paddle-aws", "cluster": spec.name, "owner": spec.owner}.items():
         tags.add(key, value)
     # kube-up's tag of old, by which its documents find what belongs to a cluster. Not on security groups: Kubernetes' load
-    # balancers want exactly one of a node's groups to carry a cluster's tag, and EKS tags the one that it makes.
-    tags.add("KubernetesCluster", spec.name, exclude_resource_types=["AWS::EC2::SecurityGroup"])
+    # balancers want exactly one of a node's groups to carry a cluster's tag, and EKS tags the one that it makes. (A
+    # self-managed cluster makes no load balancers.)
+    but = [] if spec.cluster.self_managed else ["AWS::EC2::SecurityGroup"]
+    tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
