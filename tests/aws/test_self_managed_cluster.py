@@ -456,6 +456,34 @@ def test_every_test_that_the_docs_name_for_a_step_exists() -> None:
 
 
 @pytest.mark.slow
+def test_private_only_and_kept(built: Any, own: Any) -> None:
+    """No public address at all: AWS by private addresses, the control plane in a private subnet, its state kept."""
+    cluster = {
+        "kind": "self-managed",
+        "distribution": own.spec.cluster.distribution,
+        "ssh": {"key_pair": "ops", "allowed_from": ["10.0.0.0/16"]},
+    }
+    closed = built(
+        retain=True,
+        network={"nat_gateways": 0, "interface_endpoints": True},
+        cluster={**cluster, "availability_zone": "us-west-2b", "volume_snapshot": "snap-0123456789abcdef0"},
+    )
+    assert closed.resources("AWS::EC2::EIP") == closed.resources("AWS::EC2::KeyPair") == []
+    (interface,) = closed.resources("AWS::EC2::NetworkInterface")
+    assert interface["PrivateIpAddress"] == "10.0.128.9"
+    outputs = closed.templates["cluster"]["Outputs"]
+    assert outputs["ClusterEndpoint"]["Value"] == "https://10.0.128.9:6443"
+    assert "SshKeyCommand" not in outputs
+    assert {rule["CidrIp"] for rule in _ingress(closed, 22)} == {"10.0.0.0/16"}
+    volume = one(closed.whole("AWS::EC2::Volume"))
+    assert (volume["DeletionPolicy"], volume["Properties"]["SnapshotId"]) == ("Snapshot", "snap-0123456789abcdef0")
+    services = {json.dumps(endpoint["ServiceName"]) for endpoint in closed.resources("AWS::EC2::VPCEndpoint")}
+    for called in ("secretsmanager", "cloudformation", "ssmmessages", "ec2", "ecr.dkr", "s3"):
+        assert any(f".{called}" in service for service in services), called
+    assert not any("eks" in service for service in services)
+
+
+@pytest.mark.slow
 def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], own: Any) -> None:
     from constructs_lib.control_plane import SnapshotPlace
     from constructs_lib.joining_nodes import JoiningNodes
