@@ -103,8 +103,9 @@ def test_diff_shows_what_would_change_and_writes_nothing(clone: Path) -> None:
     changed = run("paddle-aws", "manifests", "--diff", folder=clone)
     assert changed.returncode == 1
     lines = [line for line in changed.stdout.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    # The number of passes, and the Job's name, because a Job cannot change: nothing else.
-    assert [line for line in lines if "value" in line] == ['-              value: "5"', '+              value: "7"']
-    assert len(lines) == 4
-    assert all("name: quick-start-" in line for line in lines if "value" not in line)
+    # The number of passes, and the names of the Job and its settings, because neither can change: nothing else.
+    passes = [line for line in lines if "PASSES" in line]
+    assert passes == ['-  PADDLE_NODE_PASSES: "5"', '+  PADDLE_NODE_PASSES: "7"']
+    assert len(lines) == 8
+    assert all("name: quick-start-" in line for line in lines if line not in passes)
     assert files(clone / "dist") == written
