@@ -1,4 +1,4 @@
-"""Container logs and node metrics in CloudWatch, kept beyond the life of their pods.
+"""Node metrics and, where wanted, container logs in CloudWatch, kept beyond the life of their pods.
 
 Promises: the log groups are made here, encrypted and with an end, before the agent would make them without either; the
 agent's rights come by Pod Identity, to its own service account.
@@ -17,8 +17,9 @@ from constructs_lib.log_group import EndingLogGroup
 from constructs_lib.pod_identity import pod_identity_principal
 
 POLICY = "CloudWatchAgentServerPolicy"
-GROUPS = ("application", "dataplane", "host", "performance")
-"""What the agent writes: /aws/containerinsights/<cluster>/<group>."""
+METRICS = "performance"
+GROUPS = ("application", "dataplane", "host", METRICS)
+"""What the agent writes: /aws/containerinsights/<cluster>/<group>. Metrics travel as events of a group of their own."""
 
 
 class ContainerLogs(Construct):
@@ -30,6 +31,7 @@ class ContainerLogs(Construct):
         cluster: the cluster.
         cluster_name: its name as a plain string, for the names of the log groups.
         days: how long each event is kept.
+        logs: also send what containers and nodes write; False: metrics alone.
         encryption_key: KMS key of the log groups; None: AWS's own.
         version: add-on version; None: EKS's default.
 
@@ -45,6 +47,7 @@ class ContainerLogs(Construct):
         cluster: AnyCluster,
         cluster_name: str,
         days: int,
+        logs: bool = True,
         encryption_key: kms.IKey | None = None,
         version: str | None = None,
     ) -> None:
@@ -62,10 +65,11 @@ class ContainerLogs(Construct):
             cluster=cluster,
             addon_name="amazon-cloudwatch-observability",
             version=version,
+            configuration=None if logs else {"containerLogs": {"enabled": False}},
             role=role,
             service_account="cloudwatch-agent",
         ).resource
-        for name in GROUPS:
+        for name in GROUPS if logs else (METRICS,):
             group = EndingLogGroup(
                 self,
                 name.capitalize(),

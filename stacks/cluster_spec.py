@@ -218,6 +218,11 @@ class ClusterSpec(Settings):
         return self.cluster.existing.name if self.cluster.existing else self.name
 
     @property
+    def node_metrics(self) -> bool:
+        """Whether CloudWatch's agent runs on the nodes: for container logs, and for the alarms that come with a budget."""
+        return bool(self.logs.days or self.budget) and not self.cluster.self_managed
+
+    @property
     def backup(self) -> bool:
         """Whether the file system is backed up."""
         return self.retain if self.file_system.backup is None else self.file_system.backup

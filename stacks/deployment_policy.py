@@ -424,7 +424,7 @@ def _storage(spec: ClusterSpec) -> Iterator[Statement]:
         (_arn(spec, "ecr", f"repository/{spec.name}/*"),),
     )
     names = [f"{spec.name}-*", *([] if spec.cluster.self_managed else [f"/aws/eks/{spec.cluster_name}/*"])]
-    if spec.logs.days:
+    if spec.node_metrics:
         names.append(f"/aws/containerinsights/{spec.cluster_name}/*")
     yield Statement(
         "LogGroups",

@@ -21,6 +21,9 @@ from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
 from stacks.cluster_spec import ClusterSpec
 from stacks.node_settings import NodeGroup
 
+METRIC_DAYS = 7
+"""How long the events are kept that carry metrics; CloudWatch keeps the metrics themselves for months."""
+
 
 class NodesStack(Stack):
     """Node groups and their add-ons.
@@ -104,13 +107,14 @@ class NodesStack(Stack):
             # Repair acts on what this agent sees: kernel, network, disk and GPU faults beside a silent kubelet.
             name = "eks-node-monitoring-agent"
             addons.append(ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource)
-        if spec.logs.days:
+        if spec.node_metrics:
             logs = ContainerLogs(
                 self,
                 "ContainerLogs",
                 cluster=cluster,
                 cluster_name=spec.cluster_name,
-                days=spec.logs.days,
+                days=spec.logs.days or METRIC_DAYS,
+                logs=bool(spec.logs.days),
                 encryption_key=key,
                 version=versions.get("amazon-cloudwatch-observability"),
             )

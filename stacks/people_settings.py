@@ -35,7 +35,7 @@ class Logs(Settings):
 
 
 class Budget(Settings):
-    """A monthly budget, with alarms by e-mail and a dashboard."""
+    """A monthly budget, with alarms by e-mail and a dashboard; on EKS with the agent that counts nodes and failed ones."""
 
     monthly_usd: int = Field(ge=1)
     """US dollars a month for everything that carries this cluster's `cluster` tag."""

@@ -40,7 +40,7 @@ class WatchStack(Stack):
             emails=budget.emails,
             min_nodes=sum(group.min for group in spec.nodes.values()),
             bursting=spec.file_system.throughput == "bursting",
-            container_insights=bool(spec.logs.days),
+            container_insights=spec.node_metrics,
             # A key of somebody else's may not let CloudWatch publish: the topic then has SNS's own encryption.
             encryption_key=None if spec.key.existing_arn else key,
         )

@@ -33,8 +33,14 @@ def test_alarms_reach_a_person(variant: Any) -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
 
 
-def test_credits_and_nodes_are_watched_where_there_are_any(otherwise: Any) -> None:
-    assert [a["MetricName"] for a in otherwise.resources("AWS::CloudWatch::Alarm")] == ["PercentIOLimit"]
+def test_one_setting_is_enough(otherwise: Any) -> None:
+    """A budget alone watches nodes too; what containers write stays where it is. Credits are watched where there are any."""
+    alarms = {a["MetricName"] for a in otherwise.resources("AWS::CloudWatch::Alarm")}
+    assert alarms == {"PercentIOLimit", "cluster_node_count", "cluster_failed_node_count"}
+    [agent] = [a for a in otherwise.resources("AWS::EKS::Addon") if a["AddonName"] == "amazon-cloudwatch-observability"]
+    assert json.loads(agent["ConfigurationValues"]) == {"containerLogs": {"enabled": False}}
+    groups = {g.get("LogGroupName") for g in otherwise.resources("AWS::Logs::LogGroup", "nodes")}
+    assert groups == {"/aws/containerinsights/paddle/performance"}
 
 
 def test_the_topic_is_sealed(variant: Any) -> None:
