@@ -112,6 +112,21 @@ def test_every_special_value(outputs: ClusterOutputs, image: str, tmp_path: Path
     check(SPECIAL, outputs, image, tmp_path)
 
 
+@pytest.mark.slow
+def test_every_special_value_in_a_paddle_job(outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
+    given = {f"V{i}": value for i, value in enumerate(SPECIAL)}
+    engine = {"engine": "paddlejob", "parameter_servers": 1, "volume": {"kind": "none"}, "image": image}
+    settings = {"name": "hostile", "trainers": 1, "command": SPECIAL[:3], "arguments": SPECIAL, "environment": given}
+    write(TrainingJob.parse({**engine, **settings}), outputs, image, tmp_path)
+    (job,) = documents(tmp_path, "PaddleJob")
+    for role in ("ps", "worker"):
+        found = {**job["spec"][role]["template"]["spec"]["containers"][0], "settings": {}}
+        made = environment(found)
+        assert {name: made[name] for name in given} == given
+        assert [expand(word, made) for word in found["command"]] == SPECIAL[:3]
+        assert [expand(word, made) for word in found["args"]] == SPECIAL
+
+
 # Few jobs with many values each: a value costs nothing, a synthesis does.
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -78,6 +78,19 @@ def test_service_names_resolve_where_a_pod_may_have_hosts_of_its_own(run, tmp_pa
         assert told == (pod if asyncio.run(names_resolve(tmp_path / "probe")) else address)
 
 
+def test_where_names_cannot_resolve_pods_are_told_addresses(run, monkeypatch):
+    async def not_allowed(etc_hosts: Path) -> bool:
+        return False
+
+    monkeypatch.setattr("rehearsal.pods.paddle_job.private_hosts_work", not_allowed)
+    tell = "echo $POD_IP $PADDLE_PSERVERS_IP_PORT_LIST"
+    result, said = run(document(tell, tell, intranet="Service"))
+    assert result.succeeded
+    servers = ",".join(f"{said[f'x-ps-{i}'][0]}:36000" for i in (0, 1))
+    assert servers.startswith("127.")
+    assert said["x-worker-1"][1] == servers
+
+
 def test_a_pod_that_fails_fails_the_job_and_ends_the_others(run):
     result, _ = run(document("sleep 60", '[ "$PADDLE_TRAINER_ID" = 0 ] && exit 3; sleep 60'))
     assert (result.succeeded, result.reason) == (False, "Failed")
