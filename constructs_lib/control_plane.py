@@ -7,7 +7,7 @@ its own secrets and files, write what others need of it, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import Aws, Stack, Tags
@@ -17,19 +17,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.cluster_secrets import ClusterSecrets
 from constructs_lib.fixed_address import FixedAddress
 from constructs_lib.machine_boot import boot_user_data
-from constructs_lib.machine_files import MachineFile, MachineFiles
+from constructs_lib.machine_files import MachineFiles
+from constructs_lib.machine_role import machine_role
+from constructs_lib.release import IMAGE, SHARED_FILES, Release
 from constructs_lib.scaling_group import one_at_a_time
 from constructs_lib.session_manager import takes_sessions
 from constructs_lib.state_volume import StateVolume
-
-IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
-"""Amazon Linux 2023, which EC2 itself looks up when it launches a machine: no look-up at synth, and always the newest patch."""
-
-PULL_ONLY = "AmazonEC2ContainerRegistryPullOnly"
 
 
 @dataclass(frozen=True)
@@ -53,30 +50,6 @@ class SnapshotPlace:
     keep: int = 28
 
 
-@dataclass(frozen=True)
-class Release:
-    """What the machines run.
-
-    Attributes:
-        version: the distribution's, such as v1.35.2+k3s1.
-        files: its files, and the scripts of constructs_lib/bootstrap.
-        images: name: reference, of images that are not in its archive.
-    """
-
-    version: str
-    files: Sequence[MachineFile]
-    images: Mapping[str, str]
-
-    def of(self, *names: str) -> list[MachineFile]:
-        """The files of these names; ValueError names one that is not there."""
-        known = {file.name: file for file in self.files}
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{name} is not among the release's files ({', '.join(sorted(known))})")
-        return [known[name] for name in names]
-
-
-SHARED_FILES = ("shared.sh", "ecr-credentials", "k3s", "k3s-airgap-images-amd64.tar.zst")
 CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
 
 
@@ -123,13 +96,7 @@ class ControlPlane(Construct):
         super().__init__(scope, id)
         stack = Stack.of(self)
         files = MachineFiles(self, "Files", files=release.of(*SHARED_FILES, *CONTROL_PLANE_FILES))
-        self.role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
-            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(PULL_ONLY)],
-        )
-        acknowledge(self.role, "AWS's own list of what a pull from ECR calls", *managed_policies(PULL_ONLY))
+        self.role = machine_role(self, "Role")
         # By this tag the role knows its own machine, and the next one.
         own = ("paddle-aws/control-plane", cluster_name)
         policy = self._policy(files, volume, secrets, snapshots, own)

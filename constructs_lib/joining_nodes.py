@@ -15,12 +15,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
-from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
-from constructs_lib.control_plane import IMAGE, PULL_ONLY, SHARED_FILES, Release
+from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.machine_boot import boot_user_data
 from constructs_lib.machine_files import MachineFiles
+from constructs_lib.machine_role import machine_role
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
+from constructs_lib.release import IMAGE, SHARED_FILES, Release
 from constructs_lib.scaling_group import scaling_group
 from constructs_lib.self_managed_cluster import JoinableCluster
 from constructs_lib.session_manager import takes_sessions
@@ -58,13 +59,7 @@ class TokenNodeRole(Construct):
     ) -> None:
         super().__init__(scope, id)
         self.files = MachineFiles(self, "Files", files=release.of(*SHARED_FILES, "node.sh"))
-        self.role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
-            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(PULL_ONLY)],
-        )
-        acknowledge(self.role, "AWS's own list of what a pull from ECR calls", *managed_policies(PULL_ONLY))
+        self.role = machine_role(self, "Role")
         policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Nodes of the cluster")
         secrets = cluster.secrets
         policy.add_statements(

@@ -18,8 +18,9 @@ from constructs import Construct
 
 from constructs_lib.cluster_firewall import API, ClusterFirewall
 from constructs_lib.cluster_secrets import ClusterSecrets
-from constructs_lib.control_plane import ControlPlane, Release, SnapshotPlace
+from constructs_lib.control_plane import ControlPlane, SnapshotPlace
 from constructs_lib.fixed_address import FixedAddress
+from constructs_lib.release import Release
 from constructs_lib.state_volume import StateVolume
 
 API_PORT = 6443

@@ -9,8 +9,9 @@ from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.control_plane import Release, SnapshotPlace
+from constructs_lib.control_plane import SnapshotPlace
 from constructs_lib.machine_files import BOOTSTRAP, MachineFile
+from constructs_lib.release import Release
 from constructs_lib.self_managed_cluster import SelfManagedCluster
 from constructs_lib.ssh_key import SshKey
 from stacks.cluster import tunnel_command

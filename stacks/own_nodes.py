@@ -10,9 +10,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.control_plane import Release
 from constructs_lib.file_system import MountableFileSystem
 from constructs_lib.joining_nodes import JoiningNodes, TokenNodeRole
+from constructs_lib.release import Release
 from stacks.cluster_spec import ClusterSpec
 from stacks.node_settings import NodeGroup
 from stacks.nodes import shape_of, zones_of
