@@ -23,9 +23,12 @@ ROOT_DISK = 30
 """GiB that a self-managed control plane boots from."""
 SECRETS = 6
 """Two join tokens, the CA's hash, the kubeconfigs of three teams."""
+ENDPOINTS = {"eks": 11, "self-managed": 10}
+"""Interface endpoints, one in each zone, that `network.interface_endpoints` makes."""
 LEFT_OUT = (
     "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
-    "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; nodes beyond `desired`"
+    "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; the private zone, dashboards and alarms; nodes beyond "
+    "`desired`"
 )
 
 
@@ -99,6 +102,12 @@ def items(spec: ClusterSpec) -> list[Item]:
     if spec.network.existing is None and spec.network.nat_gateways:
         found.append(Item("NAT gateway", "nat-gateway-hour", spec.network.nat_gateways, True))
         found.append(Item("its public address", "public-ipv4-hour", spec.network.nat_gateways, True))
+    if spec.network.interface_endpoints:
+        count = ENDPOINTS[spec.cluster.kind] * len(spec.network.zones)
+        found.append(Item("private endpoints of AWS's services", "vpc-endpoint-hour", count, True))
+    if spec.file_system.existing is None and spec.file_system.provisioned_mib_per_second:
+        throughput = spec.file_system.provisioned_mib_per_second
+        found.append(Item("MiB/s of the file system", "efs-provisioned-mibps-month", throughput, False))
     if spec.key.existing_arn is None:
         found.append(Item("KMS key", "kms-key-month", 1, False))
     for name, group in spec.nodes.items():

@@ -27,18 +27,14 @@ class DeployedChecks:
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
-        if self.spec.cluster.self_managed:
-            from operations.own_cluster_checks import OwnClusterChecks
+        from operations.own_cluster_checks import OwnClusterChecks
 
-            own = OwnClusterChecks(self.spec, self._account, self._outputs)
-            return [*own.all(), ("mount targets", self.mount_targets), ("kubectl", self.kubernetes)]
-        return [
-            ("cluster", self.cluster),
-            ("add-ons", self.addons),
-            ("node groups", self.node_groups),
-            ("mount targets", self.mount_targets),
-            ("kubectl", self.kubernetes),
-        ]
+        own = OwnClusterChecks(self.spec, self._account, self._outputs)
+        both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes)]
+        if self.spec.cluster.self_managed:
+            return [*own.all(), *both]
+        groups: list[Check] = [("groups", own.groups)] if self.spec.own_groups else []
+        return [("cluster", self.cluster), ("add-ons", self.addons), ("node groups", self.node_groups), *groups, *both]
 
     def destroy(self) -> list[Check]:
         """What would be in the way of `cdk destroy`."""

@@ -11,7 +11,9 @@ from aws_api import AwsApi, Refused
 from commands import Run
 
 from operations import aws
+from operations.cost import ENDPOINTS
 from operations.lock_prices import FIXED, Query, ask
+from stacks.cluster_spec import ClusterSpec
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 OWN = str(Path(__file__).parents[1] / "aws" / "variants" / "self-managed-cluster.yaml")
@@ -187,3 +189,14 @@ def test_a_self_managed_cluster_has_a_machine_instead_of_the_eks_fee(run: Run, t
     assert items["GiB of disk and state volume (control plane)"]["count"] == 50
     assert {"Elastic IP (control plane)", "secrets: tokens, CA hash, kubeconfigs"} <= items.keys()
     assert "m5.large (nodes.workers)" in items
+
+
+@pytest.mark.slow
+def test_a_private_cluster_pays_for_its_endpoints(run: Run) -> None:
+    from constructs_lib.service_endpoints import SELF_MANAGED_SERVICES, SERVICES
+
+    assert {"eks": len(SERVICES), "self-managed": len(SELF_MANAGED_SERVICES)} == ENDPOINTS
+    private = str(Path(__file__).parents[1] / "aws" / "variants" / "private.yaml")
+    items = {row["what"]: row for row in json.loads(run("cost", private, "--json").out)["items"]}
+    spec = ClusterSpec.load(Path(private))
+    assert items["private endpoints of AWS's services"]["count"] == len(SERVICES) * len(spec.network.zones)
