@@ -38,6 +38,9 @@ from paddle_node.splitting.steps import EXPIRY, Finished, Step, Steps
 LAYOUT = 2
 """Raised whenever the same input would give other bytes than before."""
 
+WORKERS = 4
+"""Files at a time, also on fewer cores: while some wait for the volume, others copy."""
+
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """Runs the data job; returns the exit code, after one sentence on stderr when it is not 0."""
@@ -133,7 +136,7 @@ def complete(settings: SplitSettings, source: Source) -> DataManifest | None:
 
 
 def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple[Object, ...], source: Source) -> DataManifest:
-    folder, workers = settings.folder, min(4, len(os.sched_getaffinity(0)))
+    folder, workers = settings.folder, WORKERS
     if (staged := data_manifest.read(steps.folder / commit.STAGED)) is None:
         steps.progress.phase(f"reading {public(settings.source)}", source.size or None)
         if settings.format == "files":
