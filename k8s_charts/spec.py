@@ -74,10 +74,7 @@ class TrainingJob(Settings):
     )
     trainers: int = Field(
         json_schema_extra={"minimum": 1, "maximum": 10_000},
-        description=(
-            "How many pods train; with engine job each runs a parameter server and a trainer. Paddle's list of all peers has "
-            "room for about 6,500: more end with a sentence."
-        ),
+        description="How many pods train; with engine job each runs a parameter server and a trainer.",
     )
     parameter_servers: int | None = Field(
         default=None,
