@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("rehearsal")]
 
+VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
 MAKE = ("make", "rehearse", "-o", ".venv/.ready", "-o", ".venv-image/.ready", "-o", ".venv-emulator/.ready")
 
 
@@ -100,21 +102,22 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
 
 
 def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
-    """Twenty thousand compressed lines with eight labels, in another region, with retain: true."""
+    """Twenty thousand compressed lines with eight labels, in another region, on a self-managed cluster, with retain: true."""
     corpus(tmp_path / "mine.tsv.gz", 20_000)
     (tmp_path / "job.yaml").write_text(
         "name: mine\ntrainers: 3\npasses: 2\nprogram: {from: image, folder: quick_start}\n"
         "data: {source: mine.tsv.gz, hold_out: 0.1}\n"
     )
-    settings = (second_clone.folder / "cluster.yaml").read_text()
+    settings = (VARIANTS / "self-managed-cluster.yaml").read_text().replace("tests/aws/variants", str(VARIANTS))
     settings = settings.replace("retain: false", "retain: true").replace("us-west-2", "eu-central-1")
-    (tmp_path / "cluster.yaml").write_text(settings)
+    (tmp_path / "cluster.yaml").write_text(f"region: eu-central-1\n{settings}")
     rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
     said, _ = rehearsal.communicate(timeout=300)
     assert rehearsal.returncode == 0, said
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said).groups()
     assert float(accuracy) > 0.8 > 0.5 > float(baseline)
     assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
+    assert re.search(r"kept +ec2 snapshot ", said), "of the control plane's state"
     assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
 
 
