@@ -446,7 +446,8 @@ def test_nothing_is_made_that_only_the_cluster_itself_could_delete(own: Any) -> 
 
 def test_every_test_that_the_docs_name_for_a_step_exists() -> None:
     """docs/self-managed.md: each step of the documents has a resource and a test."""
-    files = [file for room in ("aws", "bootstrap", "emulator", "rehearsal") for file in (PROJECT / "tests" / room).glob("test_*.py")]
+    rooms = ("aws", "bootstrap", "emulator", "rehearsal")
+    files = [file for room in rooms for file in (PROJECT / "tests" / room).glob("test_*.py")]
     known = {name for file in files for name in re.findall(r"^def test_(\w+)", file.read_text(), re.MULTILINE)}
     text = (PROJECT / "docs" / "self-managed.md").read_text()
     rows = [line.split("|") for line in text.partition("## For experts")[2].partition("\n## ")[0].splitlines() if "|" in line]
