@@ -1,8 +1,9 @@
 """Why a rule of a security review does not fit one construct, said next to that construct.
 
-Promises: each acknowledgment names one finding, of cdk-nag (AwsSolutions, NIST 800-53 R5), of the CDK's own validation (W...)
-or of checkov (CKV_), and its reason. The CDK prints a finding of the first two that nobody acknowledged; checkov reads its
-own in the resource's metadata. A test fails on one that no construct needs any more. Importing this needs no such tool.
+Promises: each acknowledgment names one finding, of cdk-nag (AwsSolutions, NIST 800-53 R5), of the CDK's own validation (W...),
+of checkov (CKV_) or of cfn-lint (cfn-lint:...), and its reason. The CDK prints a finding of the first two that nobody
+acknowledged; checkov and cfn-lint read theirs in the template's metadata. A test fails on one that no construct needs any
+more. Importing this needs no such tool.
 """
 
 from __future__ import annotations
@@ -13,20 +14,25 @@ from typing import Any
 from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
+_LINT = "cfn-lint:"
 _PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5", "W": "CloudFormation-Validate"}
 
 
 def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
     """Says that `findings` about `scope`, or about what is below it, are known, and why they stand.
 
-    A finding of checkov is about one resource: `scope` itself, or its default child.
+    A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child; with a stack as scope,
+    cfn-lint's is about all of its template.
     """
     checks = [finding for finding in findings if finding.startswith("CKV_")]
-    rules = [finding for finding in findings if finding not in checks]
+    lint = [finding for finding in findings if finding.startswith(_LINT)]
+    rules = [finding for finding in findings if finding not in (*checks, *lint)]
     if rules:
         record(scope, [Acknowledgment(id=f"{_pack(rule)}::{rule}", reason=reason) for rule in rules])
     if checks:
         _skip(scope, reason, checks)
+    if lint:
+        _ignore(scope, [finding.removeprefix(_LINT) for finding in lint])
 
 
 def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
@@ -34,9 +40,23 @@ def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
     Validations.of(scope).acknowledge(*rules)
 
 
-def _skip(scope: IConstruct, reason: str, checks: list[str]) -> None:
+def _resource(scope: IConstruct) -> CfnResource:
     resource = scope.node.default_child or scope
-    assert isinstance(resource, CfnResource), f"{scope.node.path} is no single resource: checkov's findings are about one"
+    assert isinstance(resource, CfnResource), f"{scope.node.path} is no single resource: this tool's findings are about one"
+    return resource
+
+
+def _ignore(scope: IConstruct, rules: list[str]) -> None:
+    """cfn-lint's metadata has no place for a reason: the call has it."""
+    if isinstance(scope, Stack):
+        options = scope.template_options
+        options.metadata = {**(options.metadata or {}), "cfn-lint": {"config": {"ignore_checks": rules}}}
+    else:
+        _resource(scope).add_metadata("cfn-lint", {"config": {"ignore_checks": rules}})
+
+
+def _skip(scope: IConstruct, reason: str, checks: list[str]) -> None:
+    resource = _resource(scope)
     before = (resource.get_metadata("checkov") or {}).get("skip", [])
     resource.add_metadata("checkov", {"skip": [*before, *({"id": check, "comment": reason} for check in checks)]})
 

@@ -147,7 +147,7 @@ class ControlPlane(Construct):
         # again while the old one still holds the interface: that is the longer half hour.
         one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
         self.group.node.add_dependency(address, policy)
-        acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010")
+        acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010", "cfn-lint:W3010")
         acknowledge(self.group, "one machine, replaced when it fails: `kubectl get nodes` shows it", "AwsSolutions-AS3")
 
     def _template(
