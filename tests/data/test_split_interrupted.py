@@ -27,6 +27,7 @@ one_pass.LEAST = 64
 shuffle.LEAF = 4000
 shuffle.MOST_BUCKETS = 4
 units.TOGETHER = 1024
+split.WORKERS = 2
 steps.EXPIRY = float(os.environ["EXPIRY"])
 perform = steps.Steps._perform
 def slow(self, step):

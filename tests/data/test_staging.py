@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import IMAGE, Job
+from paddle_node import local_disk
 from paddle_node.failure import Failure
 from paddle_node.local_disk import LocalDisk
 from paddle_node.staging import ready, stage
@@ -152,7 +153,7 @@ class TestCopy:
         assert said[1] == f"copied 2 of {len(parts)} files of {job.folder.shard(0)} to {local}, the others were there"
 
     @pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
-    def test_a_local_disk_that_is_too_small(self, job: Job, tmp_path: Path) -> None:
+    def test_a_local_disk_that_is_too_small(self, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source = tmp_path / "in.txt"
         source.write_text("a line\n" * 200_000)
         job.split(source)
@@ -169,6 +170,7 @@ class TestCopy:
             assert caught.value.code == 74
             assert not list(small.rglob("*.tmp"))
             # Where nobody asked for the copy, a full disk is no reason to fail.
+            monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
             said: list[str] = []
             local = LocalDisk(small, "auto", passes=10)
             assert stage(job.folder, 0, 3, said.append, local) == job.folder.shard(0)
@@ -187,6 +189,20 @@ class TestCopy:
 
 class TestWhenFaster:
     """PADDLE_NODE_STAGE=auto: both disks are tried."""
+
+    @pytest.fixture(autouse=True)
+    def small_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(local_disk, "SAMPLE", 10)
+
+    def test_a_small_shard_is_read_where_it_is_without_a_word(
+        self, split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(local_disk, "SAMPLE", 22)
+        said: list[str] = []
+        local = LocalDisk(tmp_path / "local", "auto", passes=10)
+        assert stage(split_job.folder, 1, 3, said.append, local) == split_job.folder.shard(1)
+        assert said == []
+        assert not (tmp_path / "local").exists()
 
     def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(self, split_job: Job, tmp_path: Path) -> None:
         said: list[str] = []
@@ -225,7 +241,7 @@ class TestWhenFaster:
         part = job.folder.shard(1) / "part-00000"
         program = (
             "import sys; from pathlib import Path; from paddle_node import contract, local_disk, staging; "
-            "local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=10); "
+            "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=10); "
             "print(staging.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
         )
         slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part), "-e", "inject=read:delay_enter=200000"]

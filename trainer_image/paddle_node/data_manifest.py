@@ -125,6 +125,9 @@ def read(path: Path) -> DataManifest | None:
     Raises `ManifestError` when the file is damaged, or of a version that this program does not know.
     """
     try:
+        if not path.exists() and path.parent.is_dir():
+            # An NFS client remembers for up to a minute that a name was not there; listing the folder makes it ask again.
+            any(path.parent.iterdir())
         text = path.read_text()
     except FileNotFoundError:
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ALWAYS, AUTO, NEVER = CHOICES = ("always", "auto", "never")
 SAMPLE = 16 << 20
-"""Bytes that are tried."""
+"""Bytes that are tried; a smaller shard is read once, and kept in memory by the kernel."""
 LONGEST = 2.0
 """Seconds of reading after which less than `SAMPLE` must do."""
 WORTH = 5.0

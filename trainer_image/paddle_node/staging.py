@@ -97,6 +97,8 @@ def _wanted(
                 f"local storage, or set {Variable.STAGE}={local_disk.NEVER}",
             )
         return True
+    if size < local_disk.SAMPLE:
+        return False  # The kernel keeps it in memory.
     try:
         if any((copy / name).exists() for name in names):
             return True  # This pod has begun to copy before.

@@ -64,8 +64,7 @@ class Lines:
             left = None if left is None else left - len(block)
             records = (rest + block).split(b"\n")
             rest = records.pop()
-            if len(rest) > LONGEST:
-                raise Failure(ExitCode.BAD_DATA, _TOO_LONG)
+            refuse_longer(rest)
             if records:
                 yield records
         if rest:
@@ -104,6 +103,14 @@ class Sized:
             yield records
 
 
-_TOO_LONG = f"a line is longer than {LONGEST >> 20} MiB: shuffling and holding out need shorter ones; is this a text of lines?"
+def refuse_longer(line: bytes) -> None:
+    """Raises `Failure` (BAD_DATA) for the beginning of a line that is longer than `LONGEST`."""
+    if len(line) > LONGEST:
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"a line is longer than {LONGEST >> 20} MiB: shuffling and holding out need shorter ones; is this a text of lines?",
+        )
+
+
 LINES = Lines()
 SIZED = Sized()

@@ -61,6 +61,11 @@ class PartFile:
             self._write(memoryview(self._framing.final(records)))
             self._records += len(records)
 
+    def lines(self, content: bytes, records: int) -> None:
+        """Appends whole lines."""
+        self._write(memoryview(content))
+        self._records += records
+
     def copy(self, source: Path, start: int, end: int, records: int) -> None:
         """Appends `records` lines that lie in `source` from `start` to `end`; the last one gets its newline if it lacks it."""
         if self._copy(source, start, end) != b"\n":

@@ -9,11 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddle_node.splitting.framing import LINES
 from paddle_node.splitting.part_file import PartFile
 from paddle_node.splitting.units import Unit
+
+if TYPE_CHECKING:
+    from paddle_node.splitting.picking import Batch
 
 
 class Order(Protocol):
@@ -55,22 +58,23 @@ class SourceOrder:
             for unit, first, last in self._stretches(start, end):
                 self._copy(unit, first, last, part)
             return
-        for at, records in self._batches(start, end):
-            kept, begin = [], 0
-            while which < self._held and (hole := self._held_number(which) - at) < len(records):
-                kept += records[begin:hole]
-                begin = hole + 1
-                which += 1
-            part.records(kept + records[begin:])
+        for at, batch in self._batches(start, end):
+            holes, which = self._numbers(which, self._held, at, batch.records)
+            batch.without(holes, part)
 
     def _write_held(self, first: int, last: int, part: PartFile) -> None:
         which = first
-        for at, records in self._batches(self._held_number(first), self._held_number(last - 1) + 1):
-            wanted = []
-            while which < last and (number := self._held_number(which) - at) < len(records):
-                wanted.append(records[number])
-                which += 1
-            part.records(wanted)
+        for at, batch in self._batches(self._held_number(first), self._held_number(last - 1) + 1):
+            wanted, which = self._numbers(which, last, at, batch.records)
+            batch.only(wanted, part)
+
+    def _numbers(self, which: int, last: int, at: int, many: int) -> tuple[list[int], int]:
+        """Where held-out records `which` to `last` (exclusive) lie among the `many` from `at`, and the first one behind these."""
+        found = []
+        while which < last and (number := self._held_number(which) - at) < many:
+            found.append(number)
+            which += 1
+        return found, which
 
     def _copy(self, unit: Unit, first: int, last: int, part: PartFile) -> None:
         start, end = unit.locate(first), unit.locate(last)
@@ -82,16 +86,18 @@ class SourceOrder:
             for records in unit.framing.batches(stream, end - start):
                 part.records(records)
 
-    def _batches(self, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
+    def _batches(self, start: int, end: int) -> Iterator[tuple[int, Batch]]:
         """Batches of the source's records with the number of each one's first."""
+        from paddle_node.splitting import picking  # Late: without holding out small data needs no numpy.
+
         at = start
         for unit, first, last in self._stretches(start, end):
             begin, finish = unit.locate(first), unit.locate(last)
             with unit.path.open("rb") as stream:
                 stream.seek(begin)
-                for records in unit.framing.batches(stream, finish - begin):
-                    yield at, records
-                    at += len(records)
+                for batch in picking.batches(unit.framing, stream, finish - begin):
+                    yield at, batch
+                    at += batch.records
 
     def _stretches(self, start: int, end: int) -> Iterator[tuple[Unit, int, int]]:
         """Units and their own record numbers that make up records `start` to `end` of the source."""
