@@ -241,7 +241,7 @@ class TestWhenFaster:
         part = job.folder.shard(1) / "part-00000"
         program = (
             "import sys; from pathlib import Path; from paddle_node import contract, local_disk, staging; "
-            "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=10); "
+            "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
             "print(staging.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
         )
         slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part), "-e", "inject=read:delay_enter=200000"]
