@@ -1,8 +1,8 @@
 """The manifests and the commands against a real Kubernetes API server: `make test-cluster`, with KUBECONFIG.
 
 What is real: the API server with its validation, Pod Security, field managers and RBAC, and whatever controllers the
-cluster has. All of it happens in one namespace, made for it and removed after it; the one object outside is the PaddleJob
-definition, where the cluster has none.
+cluster has. All of it happens in one namespace, made for it and removed after it. Outside of it are, for a while, the PaddleJob
+definition where the cluster has none, volumes, and the deployers' roles and policies under names of their own.
 
 Limits: no container of ours runs (a cluster of somebody else has neither our image nor our file system): a node selector
 that fits no node keeps the pods pending, and the tests write the pods' statuses that a kubelet would write.
@@ -16,6 +16,7 @@ import json
 import os
 import secrets
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ from commands import Run
 
 from operations import submit
 from operations.cluster import ApiError, Cluster, NotInstalled, Object
+from operations.errors import BadInput, Unreachable
 
 pytestmark = pytest.mark.cluster
 
@@ -351,6 +353,109 @@ def test_a_watch_that_is_cut_again_and_again(
     assert waiting.returncode == 0, errors
     assert way.cut >= 3 and "is done: 2 of 2 pods succeeded" in errors
     assert run("delete").code == 0
+
+
+# Who may only submit jobs (docs/people/deployers.yaml).
+
+
+@pytest.fixture
+def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]:
+    """A kubeconfig of somebody in the deployers' group, which has what the file gives it in the tests' namespace."""
+    # A name of its own each time: a server may still hold a policy that has just been deleted.
+    group = f"{namespace}-{secrets.token_hex(2)}"
+    text = (PROJECT / "docs" / "people" / "deployers.yaml").read_text().replace("paddle-deployers", group)
+    for old in ("namespace: paddle\n", "name: paddle\n", "[paddle]", "'paddle.'"):
+        text = text.replace(old, old.replace("paddle", namespace))
+    made = [document for document in yaml.safe_load_all(text) if document]
+    for document in made:
+        cluster.apply(document)
+    command = ["kubectl", "proxy", "--port=0", "--as=somebody", f"--as-group={group}", "--as-group=system:authenticated"]
+    proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert proxy.stdout is not None
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://{proxy.stdout.readline().split()[-1]}"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    (tmp_path / "deployer").write_text(yaml.safe_dump(config))
+    yield tmp_path / "deployer"
+    proxy.terminate()
+    proxy.wait(10)
+    for document in reversed(made):
+        if document["kind"] != "Namespace":
+            cluster.delete(cluster.path(document))
+
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+@needs_kubectl
+def test_a_deployer_may_do_all_that_a_job_needs(
+    run: Run, words: Path, deployer: Path, kubelet: Callable[[str, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from operations import volume_access
+
+    monkeypatch.setattr(volume_access, "READY", 1.0)
+    monkeypatch.setenv("KUBECONFIG", str(deployer))
+    job = yaml.safe_load((words / "job.yaml").read_text())
+    job |= {"discovery": "pod-list"}
+    (words / "job.yaml").write_text(yaml.safe_dump(job))
+    kubelet("data", 0)
+    done = run("submit")
+    assert done.code == 0, done.err
+    assert state(run)["state"] == "waiting"
+    for command in (("list",), ("logs",), ("cancel",), ("resume",)):
+        arguments = (*command, "-n", job["namespace"]) if command == ("list",) else command
+        done = run(*arguments)
+        assert done.code == 0, done.err
+    done = run("results")
+    assert done.code == 1 and "the helper pod does not start within 1 s" in done.err
+    kubelet("trainer", 0)
+    assert run("wait").code == 0
+    done = run("delete")
+    assert done.code == 0, done.err
+
+
+@needs_kubectl
+def test_a_deployer_may_do_nothing_else(
+    cluster: Cluster, namespace: str, deployer: Path, monkeypatch: pytest.MonkeyPatch, soon: Soon
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(deployer))
+    somebody = Cluster.connect()
+    volume: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{namespace}.folder"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"]},
+    }
+    driver = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0123456789abcdef0"}}
+    forbidden = [
+        volume | {"spec": volume["spec"] | {"hostPath": {"path": "/"}}},
+        volume | {"spec": volume["spec"] | driver, "metadata": {"name": "somebody-elses"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": namespace}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {"more": "rights"}}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{namespace}-2"}},
+    ]
+
+    def refused(document: Object) -> bool:
+        try:
+            somebody.apply(document)
+        except (Unreachable, BadInput) as error:
+            return any(word in str(error) for word in ("is forbidden", "(403)"))
+        # A policy takes a moment until it holds.
+        if document["kind"] == "PersistentVolume":
+            cluster.delete(cluster.path(document))
+        return False
+
+    for document in forbidden:
+        soon(lambda document=document: refused(document), 60)
+    allowed = volume | {"spec": volume["spec"] | driver, "metadata": {"name": f"{namespace}.allowed"}}
+    soon(lambda: not refused(allowed), 60)
+    with pytest.raises(Unreachable, match="403"):
+        somebody.items("/api/v1/namespaces/kube-system/pods")
 
 
 def test_somebody_elses_change_is_not_overwritten(
