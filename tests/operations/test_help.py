@@ -45,7 +45,7 @@ def test_help_has_an_example(run: Run, name: str) -> None:
     assert f"`{name}" in text
 
 
-@pytest.mark.parametrize("name", ["status", "list", "results", "doctor", "leftovers", "cost"])
+@pytest.mark.parametrize("name", ["status", "list", "logs", "results", "doctor", "leftovers", "cost"])
 def test_reading_commands_have_json(name: str) -> None:
     assert any("--json" in parameter.opts for parameter in COMMANDS[name].params)
 

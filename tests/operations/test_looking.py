@@ -115,6 +115,8 @@ def test_logs_of_all_ranks_in_order_of_time(run: Run, api: KubernetesApi, traini
     ]
     assert run("logs", "--rank", "1-2", "--tail", "1").out.splitlines() == ["trainer 1 | one", "trainer 2 | three"]
     assert run("logs", "--of", "data").out == "data 0 | hello\n"
+    found = [json.loads(line) for line in run("logs", "--rank", "2", "--json").out.splitlines()]
+    assert [(line["pod"], line["rank"], line["text"]) for line in found][-1] == ("trainer 2", 2, "three")
 
 
 def test_a_wrong_rank_is_one_sentence(run: Run, training: dict[str, Any]) -> None:
