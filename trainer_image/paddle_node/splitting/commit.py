@@ -7,6 +7,8 @@ shards that are no longer wanted are gone before the manifest appears.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -21,8 +23,13 @@ STAGED = "data-manifest.json"
 
 def stage(work: Path, manifest: DataManifest) -> None:
     """The manifest as it will be, next to the new files: whoever finds it can finish the commit without more room."""
-    if not (work / STAGED).exists():
-        data_manifest.write(manifest, work / STAGED)
+    if (work / STAGED).exists():
+        return
+    for path, _, _ in os.walk(work / "parts"):
+        # The files were synced under their temporary names. A folder that is gone was put in place by another pod.
+        with contextlib.suppress(FileNotFoundError):
+            data_manifest.sync_folder(Path(path))
+    data_manifest.write(manifest, work / STAGED)
 
 
 def commit(folder: JobFolder, work: Path) -> None:
