@@ -21,7 +21,9 @@ def chart(points: Sequence[Point], title: str, width: int, height: int = 8, brai
     known = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
     if len(known) < 2:
         return []
-    left, right = known[0][0], max(known[-1][0], known[0][0] + 1e-9)
+    # Not the first and the last: a pass that was trained again ended later than those behind it.
+    left = min(x for x, _ in known)
+    right = max(*(x for x, _ in known), left + 1e-9)
     low, high = min(y for _, y in known), max(y for _, y in known)
     labels = {0: _number(high), height - 1: _number(low)} if high > low else {height // 2: _number(low)}
     margin = max(map(len, labels.values()))

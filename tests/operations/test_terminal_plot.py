@@ -28,6 +28,12 @@ def test_a_loss_that_is_no_number_leaves_a_gap() -> None:
     assert drawn[2] == "1 |*" + " " * 14 + "*"
 
 
+def test_a_pass_that_was_trained_again_ended_later_than_the_next() -> None:
+    drawn = chart([(0, 3.0), (2, 1.0), (1, 2.0)], "loss", width=22, height=3, braille=False)
+    assert drawn[-1] == "   0" + "2".rjust(18)
+    assert max(map(len, drawn)) <= 22
+
+
 def test_one_point_is_no_curve() -> None:
     assert chart([(0, 1.0)], "loss", width=40) == []
 
