@@ -40,7 +40,7 @@ DATA_ENDING = "-data"
 SHARED_NAMESPACES = ("paddle", "default")
 LONGEST_STRING = 131_071
 """Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
-_VARIABLE = re.compile(r"(?!\.\.)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
+_VARIABLE = re.compile(r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
 
 
 class TrainingJob(Settings):
@@ -287,7 +287,7 @@ class TrainingJob(Settings):
             if not _VARIABLE.fullmatch(variable):
                 raise sentence(
                     f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, "
-                    "no digit and no '..' first, at most 253"
+                    "no digit and no '..' first, not '.' alone, at most 253"
                 )
             if variable in own:
                 raise sentence(f"environment has {variable}: the job sets it itself, from the setting of that meaning")
