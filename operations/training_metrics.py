@@ -58,13 +58,18 @@ class Pass:
 
 
 def passes(metrics: Mapping[int, str]) -> list[Pass]:
-    """From each trainer's metrics file, by trainer id; all trainers that are to report have an entry, empty or not."""
+    """From each trainer's metrics file, by trainer id; all trainers that are to report have an entry, empty or not.
+
+    A run may have other trainers than the one before it: each pass waits for as many as its own lines say.
+    """
     seen: dict[tuple[int, int], dict[int, TrainerPass]] = {}
+    wanted: dict[tuple[int, int], set[int]] = {}
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
             entry = _entry(line)
             if entry is not None:
                 key = (int(entry["pass"]), int(entry["attempt"]))
+                wanted[key] = set(range(int(entry["trainers"]))) if "trainers" in entry else set(metrics)
                 seen.setdefault(key, {})[trainer] = TrainerPass(
                     trainer=trainer,
                     loss=float(entry["loss"]),
@@ -75,7 +80,7 @@ def passes(metrics: Mapping[int, str]) -> list[Pass]:
                 )
     newest: dict[int, Pass] = {}
     for (number, attempt), trainers in sorted(seen.items()):
-        if trainers.keys() == metrics.keys():
+        if trainers.keys() == wanted[number, attempt]:
             newest[number] = Pass(number, attempt, tuple(trainers[key] for key in sorted(trainers)))
     return [newest[number] for number in sorted(newest)]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import shutil
 import signal
 import time
@@ -21,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddle_node import interruption, passes
+from paddle_node import interruption, pass_metrics, passes
 from paddle_node.contract import ExitCode
 from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
@@ -133,7 +132,7 @@ class Training:
             self._interrupt(number, positions)
         self._shard.check(position.read, position.trained)
         self._save(number, positions)
-        self._record(number, position, self._session.attempt)
+        self._record(number, position, self._session.attempt, self._session.trainers)
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """`done` exists when this returns, on every trainer."""
@@ -170,16 +169,17 @@ class Training:
     def _record_what_a_crash_left_out(self, number: int) -> None:
         """The pass was complete, and this trainer was gone before it could say so: `done` knows its part."""
         done = json.loads(self._folder.done(number).read_text())
-        file = self._folder.metrics(self._session.trainer_id)
-        recorded = [json.loads(line)["pass"] for line in file.read_text().splitlines()] if file.is_file() else []
-        if number not in recorded and self._session.trainer_id < len(done["trainers"]):
-            self._record(number, Position(**done["trainers"][self._session.trainer_id]), done["attempt"])
+        known = (number, done["attempt"]) in pass_metrics.recorded(self._folder.metrics(self._session.trainer_id))
+        if not known and self._session.trainer_id < len(done["trainers"]):
+            own = Position(**done["trainers"][self._session.trainer_id])
+            self._record(number, own, done["attempt"], len(done["trainers"]))
 
-    def _record(self, number: int, position: Position, attempt: int) -> None:
+    def _record(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         metrics: dict[str, Any] = {
             "pass": number,
             "attempt": attempt,
             "trainer": self._session.trainer_id,
+            "trainers": trainers,
             "loss": round(position.total / position.trained, 6),
             "records": position.read,
             "skipped": position.read - position.trained,
@@ -187,12 +187,7 @@ class Training:
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
         }
-        file = self._folder.metrics(self._session.trainer_id)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as stream:
-            stream.write(json.dumps(metrics) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
         print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
 
     def _export(self, number: int) -> None:

@@ -1,0 +1,37 @@
+"""A trainer's metrics on the volume: a line of JSON for each pass.
+
+Promises: `append` returns when the line is on the disk; a line that was cut short, as a full volume leaves it, spoils no
+other and stops nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def append(file: Path, metrics: Mapping[str, Any]) -> None:
+    """Adds a line. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab+") as stream:
+        if stream.tell() > 0:
+            stream.seek(-1, os.SEEK_END)
+            if stream.read(1) != b"\n":
+                stream.write(b"\n")
+        stream.write(json.dumps(dict(metrics)).encode() + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def recorded(file: Path) -> set[tuple[int, int]]:
+    """The passes that have a line: number and attempt of each."""
+    found: set[tuple[int, int]] = set()
+    for line in file.read_bytes().splitlines() if file.is_file() else ():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            found.add((int(entry["pass"]), int(entry["attempt"])))
+    return found
