@@ -17,6 +17,9 @@ from stacks.cluster_spec import ClusterSpec
 
 FORWARD = "AWS-StartPortForwardingSessionToRemoteHost"
 
+# Without it Session Manager opens a shell to whoever names no document and may start any session at all.
+DOCUMENT_IS_ASKED = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
+
 
 class People(Construct):
     """The three teams of a cluster.
@@ -44,13 +47,11 @@ class People(Construct):
     def _operator_statements(self, key: kms.IKey) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
         stacks = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{self._spec.name}-*")
-        session = stack.format_arn(
-            service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost"
-        )
+        session = stack.format_arn(service="ssm", account="", resource="document", resource_name=FORWARD)
         instances = stack.format_arn(service="ec2", resource="instance", resource_name="*")
         # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
         own = stack.format_arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
-        shell = [iam.PolicyStatement(sid="Shell", actions=["ssm:StartSession"], resources=[own])]
+        shell = [iam.PolicyStatement(sid="Shell", actions=["ssm:StartSession"], resources=[own], conditions=DOCUMENT_IS_ASKED)]
         shell = shell if self._spec.cluster.self_managed else []
         roles = stack.format_arn(service="iam", region="", resource="role", resource_name="cdk-*")
         sessions = [
@@ -86,13 +87,13 @@ class People(Construct):
                 resources=[roles],
             ),
             *kubeconfig(self, self._spec, "operator"),
-            iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session]),
+            iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session], conditions=DOCUMENT_IS_ASKED),
             *shell,
             iam.PolicyStatement(
                 sid="TunnelThroughNodes",
                 actions=["ssm:StartSession"],
                 resources=[instances],
-                conditions={"StringEquals": {"ssm:resourceTag/cluster": self._spec.name}},
+                conditions={"StringEquals": {"ssm:resourceTag/cluster": self._spec.name}, **DOCUMENT_IS_ASKED},
             ),
             iam.PolicyStatement(sid="EndTunnel", actions=["ssm:TerminateSession"], resources=sessions),
             iam.PolicyStatement(sid="FindNodes", actions=["ec2:DescribeInstances"], resources=["*"]),

@@ -31,6 +31,14 @@ def test_the_operator_has_the_two_statements_of_2016_on_this_cluster_alone(shipp
     assert json.dumps(statements["Stacks"]["Resource"]).endswith('":stack/paddle-*"]]}')
 
 
+def test_no_session_begins_without_a_document_that_is_granted(shipped: Any) -> None:
+    """Session Manager gives a shell to whoever names no document, unless every statement asks for one."""
+    begins = [s for s in _policies(shipped)["OperatorPolicy"] if s["Action"] == "ssm:StartSession"]
+    assert [s["Sid"] for s in begins] == ["Tunnel", "TunnelThroughNodes"]
+    for statement in begins:
+        assert statement["Condition"]["BoolIfExists"] == {"ssm:SessionDocumentAccessCheck": "true"}
+
+
 def test_who_trains_writes_below_sources_and_nowhere_else(shipped: Any) -> None:
     statements = {s["Sid"]: s for s in _policies(shipped)["TrainerPolicy"]}
     assert '/sources/*"' in json.dumps(statements["UploadData"]["Resource"])
