@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from constructs_lib.access_entry import AccessLevel
+from constructs_lib.machine_files import BOOTSTRAP
 from k8s_charts.names import PART_OF
 from k8s_charts.namespace import pod_security
 from operations.removal import NAMESPACED
@@ -26,6 +27,12 @@ FRAME = {"Namespace", "LimitRange", "ResourceQuota"}
 @pytest.fixture(scope="module")
 def documents(project: Path) -> Documents:
     return list(yaml.safe_load_all((project / "docs" / "people" / "deployers.yaml").read_text()))
+
+
+@pytest.fixture(scope="module")
+def people() -> Documents:
+    """What a self-managed cluster's control plane makes of its teams."""
+    return list(yaml.safe_load_all((BOOTSTRAP / "manifests" / "people.yaml").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +58,19 @@ def test_every_document_is_valid(documents: Documents) -> None:
         kubernetes_validate.validate(document, "1.34", strict=True)
 
 
-def test_it_is_bound_to_the_group_of_the_access_entries(documents: Documents) -> None:
-    group = AccessLevel.DEPLOY.value[1]
+def test_it_is_bound_to_the_group_of_the_access_entries_and_to_a_self_managed_clusters_account(
+    documents: Documents, people: Documents
+) -> None:
+    group, account = AccessLevel.DEPLOY.value[1], "paddle-trainer"
+    assert ("ServiceAccount", account) in {(d["kind"], d["metadata"]["name"]) for d in people}
     for binding in (*_of(documents, "RoleBinding"), *_of(documents, "ClusterRoleBinding")):
-        assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [("Group", group)]
+        assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [("Group", group), ("ServiceAccount", account)]
+        assert binding["subjects"][1]["namespace"] == "kube-system"
         assert binding["roleRef"]["name"] in {d["metadata"]["name"] for d in _of(documents, binding["roleRef"]["kind"])}
     for policy in _of(documents, "ValidatingAdmissionPolicy"):
-        assert [c["expression"] for c in policy["spec"]["matchConditions"]] == [f"'{group}' in request.userInfo.groups"]
+        assert [c["expression"] for c in policy["spec"]["matchConditions"]] == [
+            f"'{group}' in request.userInfo.groups || request.userInfo.username == 'system:serviceaccount:kube-system:{account}'"
+        ]
     bound = {binding["spec"]["policyName"] for binding in _of(documents, "ValidatingAdmissionPolicyBinding")}
     assert bound == {policy["metadata"]["name"] for policy in _of(documents, "ValidatingAdmissionPolicy")}
 
@@ -81,6 +94,12 @@ def test_whatever_delete_removes_may_be_removed(rights: set[tuple[str, str, str]
         }
     # A pod that serves the volume is asked by GET, PUT and POST.
     assert {verb for _, kind, verb in rights if kind == "pods/proxy"} == {"get", "update", "create"}
+
+
+def test_a_self_managed_clusters_namespace_is_no_wider(documents: Documents, people: Documents) -> None:
+    """Its trainer team may edit it from the first minute, before anybody applies anything."""
+    [made], [applied] = _of(people, "Namespace"), _of(documents, "Namespace")
+    assert made["metadata"]["labels"] == applied["metadata"]["labels"]
 
 
 def test_the_frame_and_the_nodes_stay_closed(documents: Documents, rights: set[tuple[str, str, str]]) -> None:
