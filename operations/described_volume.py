@@ -14,7 +14,7 @@ from operations.cluster import Cluster, Object
 from operations.errors import BadInput
 from operations.job_objects import PADDLE_JOB, jobs, selector
 from operations.job_view import operator_jobs
-from operations.submission import Submission
+from operations.submission import Submission, remove
 
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 
@@ -55,12 +55,13 @@ class DescribedVolume:
                     if document["kind"] != "Namespace":
                         self._made.append(path)
 
-    def remove(self, cluster: Cluster) -> None:
-        """Removes what `bring` made, once the pod that used it is gone."""
+    def remove(self, cluster: Cluster, pod: str) -> None:
+        """Removes what `bring` made, once the pod that used it is gone, and waits: a claim on its way out lets no pod start."""
         if not self._made:
             return
+        remove(cluster, pod)
         if cluster.items(jobs(self.namespace), selector(self.job)) or operator_jobs(cluster, self.namespace, self.job):
             return
         for path in reversed(self._made):
-            cluster.delete(path)
+            remove(cluster, path)
         self._made.clear()

@@ -150,7 +150,7 @@ class VolumeAccess:
             self._say(f"the helper pod {self._name} could not be deleted: it ends by itself within two minutes")
             return
         if self._described is not None:
-            self._described.remove(self._cluster)
+            self._described.remove(self._cluster, self._path)
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
