@@ -48,11 +48,18 @@ def _resource(scope: IConstruct) -> CfnResource:
 
 def _ignore(scope: IConstruct, rules: list[str]) -> None:
     """cfn-lint's metadata has no place for a reason: the call has it."""
+
+    def added(before: Any) -> dict[str, Any]:
+        known = (before or {}).get("config", {}).get("ignore_checks", [])
+        return {"config": {"ignore_checks": [*known, *rules]}}
+
     if isinstance(scope, Stack):
         options = scope.template_options
-        options.metadata = {**(options.metadata or {}), "cfn-lint": {"config": {"ignore_checks": rules}}}
+        metadata = options.metadata or {}
+        options.metadata = {**metadata, "cfn-lint": added(metadata.get("cfn-lint"))}
     else:
-        _resource(scope).add_metadata("cfn-lint", {"config": {"ignore_checks": rules}})
+        resource = _resource(scope)
+        resource.add_metadata("cfn-lint", added(resource.get_metadata("cfn-lint")))
 
 
 def _skip(scope: IConstruct, reason: str, checks: list[str]) -> None:

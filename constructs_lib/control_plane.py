@@ -224,6 +224,16 @@ class ControlPlane(Construct):
         keys = {key.key_arn: None for key in (secrets.encryption_key, snapshots.encryption_key) if key}
         if keys:
             policy.add_statements(iam.PolicyStatement(sid="Seal", actions=["kms:GenerateDataKey"], resources=list(keys)))
+        if snapshots.encryption_key and snapshots.encryption_key != secrets.encryption_key:
+            # S3 opens what it has sealed to read a snapshot, and to join the parts of a large one.
+            policy.add_statements(
+                iam.PolicyStatement(
+                    sid="OpenSnapshots",
+                    actions=["kms:Decrypt"],
+                    resources=[snapshots.encryption_key.key_arn],
+                    conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.{stack.url_suffix}"}},
+                )
+            )
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
         acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
         acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))

@@ -61,6 +61,21 @@ def test_every_explanation_has_a_reason(reviews: dict[str, dict[str, Any]]) -> N
             assert len(reason.split()) >= 5, (rule, reason)
 
 
+def test_explanations_of_one_scope_add_up() -> None:
+    from aws_cdk import App, CfnResource, Stack
+
+    from constructs_lib.acknowledged import acknowledge
+
+    stack = Stack(App(), "Some")
+    resource = CfnResource(stack, "Resource", type="Some::Kind::Of")
+    for scope in (stack, resource):
+        acknowledge(scope, "one reason", "cfn-lint:W1")
+        acknowledge(scope, "another reason", "cfn-lint:W2")
+    for metadata in (stack.template_options.metadata, {"cfn-lint": resource.get_metadata("cfn-lint")}):
+        assert metadata is not None
+        assert metadata["cfn-lint"] == {"config": {"ignore_checks": ["W1", "W2"]}}
+
+
 def test_cfn_lint_has_nothing_to_say(variant: Any, tmp_path: Path) -> None:
     """One run over every template twice, as checkov's below."""
     explained = set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
 from constructs_lib.machine_boot import LIMIT, boot_user_data
@@ -492,12 +493,18 @@ def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], o
 
     stack, vpc = stranger
     runs = release(own.spec)
-    snapshots = SnapshotPlace(bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs")
+    arn = "arn:aws:kms:eu-central-1:123456789012:key/theirs"
+    sealed = kms.Key.from_key_arn(stack, "TheirKey", arn)
+    snapshots = SnapshotPlace(bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs", encryption_key=sealed)
     cluster = SelfManagedCluster(stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=snapshots)
     JoiningNodes(stack, "Nodes", cluster=cluster, vpc=vpc, release=runs)
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::EC2::EIPAssociation", 0)
     template.resource_count_is("AWS::KMS::Key", 0)
     template.has_resource("AWS::EC2::Volume", {"DeletionPolicy": "Snapshot"})
+    # A bucket with a key of its own: snapshots are sealed with it, and a restore opens them.
+    policies = template.find_resources("AWS::IAM::ManagedPolicy").values()
+    found = [statement for policy in policies for statement in policy["Properties"]["PolicyDocument"]["Statement"]]
+    assert {statement["Action"] for statement in found if statement["Resource"] == arn} == {"kms:GenerateDataKey", "kms:Decrypt"}
     template.has_resource_properties("AWS::AutoScaling::AutoScalingGroup", {"MinSize": "1", "MaxSize": "1"})
     template.has_resource_properties("AWS::EC2::NetworkInterface", {"PrivateIpAddress": Match.absent()})
