@@ -26,4 +26,6 @@ while read -r name uri sum; do
   chmod 755 "$part"
   mv "$part" "/opt/paddle-cluster/$name"
 done <<<"$FILES"
+# The role's script has what is left of the time: or else its signal would come after CloudFormation has gone.
+export SECONDS
 exec "/opt/paddle-cluster/$ROLE.sh"

@@ -204,6 +204,13 @@ def test_bucket_that_answers_late(account: Account, control_plane: Machine) -> N
     assert control_plane.first_boot().code == 0
 
 
+def test_waiting_for_the_scripts_is_part_of_the_deadline(account: Account, control_plane: Machine) -> None:
+    control_plane.environment |= {"DEADLINE_SECONDS": "1", "POLL_SECONDS": "1.1"}
+    account.set(absent_downloads=1)
+    account.volume_is("creating", then=[("available", "None")])
+    refused(control_plane.first_boot(), account, f"the state volume {account.volume} is creating, not available")
+
+
 def test_missing_token(account: Account, control_plane: Machine) -> None:
     control_plane.environment["DEADLINE_SECONDS"] = "2"
     account.set(secrets={"node-token": NODE_TOKEN})
