@@ -1,11 +1,13 @@
 """The door: every wrong setting is one sentence that names it, what was found and what is allowed."""
 
+import errno
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from paddle_node import __main__ as pod_entry
 from paddle_node import environment
 from paddle_node.failure import SettingError
 
@@ -84,6 +86,20 @@ def test_the_entry_says_it_without_a_traceback_and_at_once(tmp_path):
     assert pod.stderr == ""
     assert pod.stdout.startswith("[supervisor] PADDLE_NODE_RUNTIME: 'mpi' is no runtime: ")
     assert last_words.read_text() in pod.stdout.replace("[supervisor] ", "")
+
+
+@pytest.mark.parametrize(("fault", "code"), [(errno.EIO, 1), (errno.EDQUOT, 74)])
+def test_a_volume_that_refuses_is_one_sentence(tmp_path, capfd, fault, code):
+    def refuse(name):
+        raise OSError(fault, "no such luck", "/mnt/volume/output")
+
+    last_words = tmp_path / "dev/termination-log"
+    last_words.parent.mkdir()
+    last_words.touch()
+    assert pod_entry.main(GOOD | {"PADDLE_NODE_ROOT": str(tmp_path)}, [], refuse) == code
+    sentence = "this pod cannot go on: /mnt/volume/output: no such luck\n"
+    assert last_words.read_text() == sentence
+    assert capfd.readouterr().out.endswith(sentence)
 
 
 def test_a_pod_imports_nothing_that_is_slow():

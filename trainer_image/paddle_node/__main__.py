@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from paddle_node import children, contract, discovery, environment, runtimes
+from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.preparation import prepare
@@ -39,12 +41,22 @@ def main(
             Supervisor(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run()
         )
     except Failure as failure:
-        children.say("supervisor", failure.sentence)
-        last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
-        with contextlib.suppress(OSError):
-            if last_words.exists():
-                last_words.write_text(failure.sentence + "\n")
-        return failure.code
+        return _ended(environ, failure.code, failure.sentence)
+    except OSError as error:
+        # A volume may refuse anything at any time: another try may find it well again.
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = f"{error.filename}: " if error.filename else ""
+        why = error.strerror or str(error) or type(error).__name__
+        return _ended(environ, ExitCode.VOLUME_FULL if full else 1, f"this pod cannot go on: {where}{why}")
+
+
+def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
+    children.say("supervisor", sentence)
+    last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
+    with contextlib.suppress(OSError):
+        if last_words.exists():
+            last_words.write_text(sentence + "\n")
+    return int(code)
 
 
 def _report(node: NodeEnvironment, text: str) -> None:
