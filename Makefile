@@ -9,7 +9,8 @@ IMAGE    := .venv-image
 EMULATOR := .venv-emulator
 CHECKOV  := .venv-checkov
 BIN      := $(VENV)/bin
-RUN      := PATH="$(CURDIR)/$(BIN):$$PATH"
+# Byte code is kept: an edit round compiles what was edited, and no more.
+RUN      := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=
 
 # The first interpreter that really is 3.11 or 3.12 (a pyenv shim may exist and yet not run).
 PYTHON ?= $(shell for p in python3 python3.11 python3.12; do \
@@ -30,10 +31,10 @@ rehearse: machine environments examples/quick_start/sample.tsv  ## the whole job
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
-	@$(PYTEST) -m "slow or container" -n 2 --dist loadgroup
+	@$(PYTEST) -m "slow or container" -n 2 --dist worksteal
 
 quick: environments  ## the tests of an edit round: under 15 seconds
-	@$(PYTEST) -q -m "not slow and not container" -n 2
+	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal
 
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is unset: name the configuration of a cluster in which you may make namespaces: make test-cluster KUBECONFIG=/path/to/config" >&2; exit 2; }

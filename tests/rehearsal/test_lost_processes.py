@@ -23,7 +23,7 @@ from rehearsal.pods.job import JobResult, run_job
 from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("rehearsal")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

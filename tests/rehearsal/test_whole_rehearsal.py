@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("rehearsal")]
+pytestmark = pytest.mark.slow
 
 VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
 MAKE = ("make", "rehearse", "-o", ".venv/.ready", "-o", ".venv-image/.ready", "-o", ".venv-emulator/.ready")
