@@ -35,9 +35,19 @@ attach_volume() {
   done
 }
 
+# A volume that was made larger: its file system follows, mounted or not.
+grow_state() {
+  resize2fs "$DEVICE" >/dev/null 2>"$SECRETS/error" ||
+    say "the state volume's file system stays as large as it is: $(tail -n 1 "$SECRETS/error")"
+}
+
 mount_state() {
   local found=0 kind label uuid
-  if mountpoint -q "$STATE"; then return 0; fi
+  if mountpoint -q "$STATE"; then
+    # After a reboot fstab has been here before.
+    grow_state
+    return 0
+  fi
   attach_volume
   until [ -b "$DEVICE" ]; do
     again "the state volume $STATE_VOLUME is attached, but $DEVICE did not appear within $DEADLINE_SECONDS s: only Nitro instance types name it so"
@@ -60,8 +70,7 @@ mount_state() {
   # In full, which takes a second for a state's few files: a volume that was made larger may not grow without.
   e2fsck -f -p "$DEVICE" >&2 || found=$?
   [ "$found" -lt 4 ] || fail "the file system on the state volume $STATE_VOLUME is damaged: repair it with e2fsck, or restore a snapshot"
-  resize2fs "$DEVICE" >/dev/null 2>"$SECRETS/error" ||
-    say "the state volume's file system stays as large as it is: $(tail -n 1 "$SECRETS/error")"
+  grow_state
 
   uuid=$(blkid -p -o value -s UUID "$DEVICE")
   { grep -v " $STATE " /etc/fstab || true; echo "UUID=$uuid $STATE ext4 noatime,nofail,x-systemd.device-timeout=30 0 2"; } |
