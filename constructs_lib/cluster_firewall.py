@@ -2,7 +2,7 @@
 
 Promises: the exact ports, in both directions: the API (6443) from nodes and named ranges, the kubelet (10250) and the pod
 network (8472/udp, VXLAN) among the machines, HTTPS and HTTP out; NodePorts, etcd and SSH closed unless a range is named.
-Pods talk over the pod network, so no job needs a rule of its own.
+Pods talk over the pod network, so no job needs a rule of its own (but one on its nodes' addresses, which stays closed).
 """
 
 from __future__ import annotations
