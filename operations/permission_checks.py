@@ -79,9 +79,11 @@ def _to(what: str) -> str:
 def _denied(iam: Any, arn: str, need: Need) -> list[str]:
     """The actions that are refused on any of the resources."""
     answer = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=list(need.actions), ResourceArns=list(need.resources))
-    denied = [
-        f"{found['EvalActionName']} on {found.get('EvalResourceName', need.resources[0])}"
-        for found in answer["EvaluationResults"]
-        if found["EvalDecision"] != "allowed"
-    ]
+    denied = []
+    for found in answer["EvaluationResults"]:
+        # Of several resources an answer may tell each one's decision below the action's.
+        each = [(one["EvalResourceName"], one["EvalResourceDecision"]) for one in found.get("ResourceSpecificResults", ())]
+        for resource, decision in each or [(found.get("EvalResourceName", need.resources[0]), found["EvalDecision"])]:
+            if decision != "allowed":
+                denied.append(f"{found['EvalActionName']} on {resource}")
     return list(dict.fromkeys(denied))

@@ -156,6 +156,23 @@ def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
     assert all(text.endswith("attach the operator policy (docs/people.md)") for _, text in found)
 
 
+def test_one_of_several_resources_may_be_refused(aws_api: AwsApi) -> None:
+    simulated(aws_api)
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        each = [
+            {"EvalResourceName": arn, "EvalResourceDecision": "implicitDeny" if "file-publishing" in arn else "allowed"}
+            for name, arn in asked.items()
+            if name.startswith("ResourceArns.member")
+        ]
+        result = {"EvalActionName": asked["ActionNames.member.1"], "EvalResourceName": each[0]["EvalResourceName"]}
+        return {"EvaluationResults": [result | {"EvalDecision": "allowed", "ResourceSpecificResults": each}]}
+
+    aws_api.answer("iam", "SimulatePrincipalPolicy", answer)
+    ((state, text),) = checked("permissions", spec())
+    assert state == "problem" and "role/cdk-hnb659fds-file-publishing-role-" in text and "deploy-role" not in text
+
+
 def listed(api: AwsApi, offered: set[str], known: set[str]) -> None:
     """AWS's public list of services."""
 
