@@ -218,6 +218,9 @@ After=network-online.target
 [Service]
 Type=oneshot
 ExecStart=$HERE/$ROLE.sh
+# What failed may pass (an outage of a service): nobody else would look before the next month.
+Restart=on-failure
+RestartSec=60
 StandardOutput=journal+console
 StandardError=journal+console
 

@@ -263,6 +263,11 @@ def test_state_of_another_kind_is_not_opened(running: Running, tmp_path: Path) -
         refused(other.first_boot(), account, words)
 
 
+def test_a_later_boot_that_failed_is_tried_again(running: Running) -> None:
+    unit = running[1].file("/etc/systemd/system/paddle-cluster.service").read_text()
+    assert "\nRestart=on-failure\nRestartSec=60\n" in unit
+
+
 def test_units_are_what_systemd_reads(running: Running, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
