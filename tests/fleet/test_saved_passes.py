@@ -95,6 +95,16 @@ class TestInterruption:
         folder.data_manifest.write_text("{}")
         assert interruption.read(folder, 1, interruption.order(folder, 7, 2)) is None
 
+    def test_it_stays_good_when_another_data_job_finds_the_same_data(self, folder):
+        manifest = {"version": 1, "shards": [{"index": 0}], "created": "2026-11-01", "job": "0ld"}
+        folder.root.mkdir(exist_ok=True)
+        folder.data_manifest.write_text(json.dumps(manifest))
+        before = interruption.order(folder, 7, 2)
+        folder.data_manifest.write_text(json.dumps(manifest | {"created": "2026-11-02", "job": "new"}, indent=1))
+        assert interruption.order(folder, 7, 2) == before
+        folder.data_manifest.write_text(json.dumps(manifest | {"shards": [{"index": 1}]}))
+        assert interruption.order(folder, 7, 2) != before
+
     def test_half_saved_it_does_not_exist(self, folder, interrupted):
         (interruption.directory(folder) / "done").unlink()
         assert interruption.read(folder, 1, interruption.order(folder, 7, 2)) is None

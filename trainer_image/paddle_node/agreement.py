@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from paddle_node import data_manifest
 from paddle_node.contract import JobFolder
 from paddle_node.coordination import Session
 from paddle_node.passes import write_whole
@@ -28,8 +29,8 @@ class Agreement:
     """One value of one job, in one attempt; `scratch` is a folder that pserver and trainer of a pod share."""
 
     def __init__(self, folder: JobFolder, program: Path, scratch: Path, attempt: int, name: str) -> None:
-        key = hashlib.sha256()
-        for file in (folder.data_manifest, *sorted(program.glob("*.py"))):
+        key = hashlib.sha256(data_manifest.content(folder.data_manifest))
+        for file in sorted(program.glob("*.py")):
             key.update(file.read_bytes() if file.is_file() else b"")
         self.name = name
         self._place = folder.output / "agreed"

@@ -141,6 +141,21 @@ def read(path: Path) -> DataManifest | None:
         raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
 
 
+def content(path: Path) -> bytes:
+    """What the manifest at `path` says of the data, whoever made sure of it and when; empty where there is none."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(document, dict):
+        document = {name: value for name, value in document.items() if name not in ("job", "created")}
+    return json.dumps(document, sort_keys=True).encode()
+
+
 def parse(document: object) -> DataManifest:
     """A manifest from its JSON document; raises `ManifestError` for anything else."""
     top = _mapping(document, "it")

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_node import passes
+from paddle_node import data_manifest, passes
 from paddle_node.contract import JobFolder
 
 FILE = "position.json"
@@ -51,7 +51,7 @@ def directory(folder: JobFolder) -> Path:
 
 def order(folder: JobFolder, seed: int, trainers: int) -> str:
     """Equal for runs that read the same records in the same order."""
-    data = folder.data_manifest.read_bytes() if folder.data_manifest.is_file() else b""
+    data = data_manifest.content(folder.data_manifest)
     return hashlib.sha256(json.dumps([seed, trainers]).encode() + data).hexdigest()
 
 
