@@ -238,8 +238,9 @@ publish() {
 }
 
 only_one
-know_thyself
 need_tools aws blkid cmp curl e2fsck flock mkfs.ext4 modprobe mount python3 resize2fs sysctl systemctl udevadm
+go_on_trying
+know_thyself
 mount_state
 check_state
 check_address

@@ -55,8 +55,9 @@ ready() {
 }
 
 only_one
-know_thyself
 need_tools aws curl flock modprobe python3 sysctl systemctl udevadm
+go_on_trying
+know_thyself
 prepare_kernel
 install_nfs
 install_distribution

@@ -1,7 +1,8 @@
 # What control plane and nodes need at boot, and what an operator's restore needs too. Read by the others, never run.
 #
 # Promises: whatever goes wrong ends the boot with one sentence on the console and, while a deploy waits for this machine, a
-# FAILURE signal; all the waiting together ends at the deadline; no secret is in an argument, a variable or a log.
+# FAILURE signal, and systemd tries the boot again; all the waiting together ends at the deadline; no secret is in an argument, a
+# variable or a log.
 
 # shellcheck shell=bash disable=SC2034  # What is set here, the others read.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -27,20 +28,21 @@ fail() {
   trap - ERR
   say "$1"
   signal FAILURE
+  # systemd did not start the first boot, so it would not try it again; a boot of its own this leaves as it is. Whoever runs
+  # restore.sh decides what comes next.
+  [ "$(basename "$0")" != "$ROLE.sh" ] || systemctl start --no-block paddle-cluster.service || true
   exit 1
 }
 set -E
 trap 'fail "$(basename "$0") stopped at line $LINENO, where \"$BASH_COMMAND\" failed: see the lines above"' ERR
 
-# Tells CloudFormation, once in a machine's life: later boots are not waited for.
+# Tells CloudFormation, once in a machine's life, taken or not: a later one would count in a deploy that waits for another machine.
 signal() {
   if [ -z "$SIGNAL_STACK" ] || [ -e "$HERE/signalled" ]; then return 0; fi
-  if aws cloudformation signal-resource --stack-name "$SIGNAL_STACK" --logical-resource-id "$SIGNAL_RESOURCE" \
-    --unique-id "$INSTANCE" --status "$1"; then
-    touch "$HERE/signalled"
-  else
+  touch "$HERE/signalled"
+  aws cloudformation signal-resource --stack-name "$SIGNAL_STACK" --logical-resource-id "$SIGNAL_RESOURCE" \
+    --unique-id "$INSTANCE" --status "$1" ||
     say "the signal $1 for $SIGNAL_RESOURCE was not taken: nobody waits for it, or the role may not send it"
-  fi
 }
 
 # One boot at a time: cloud-init's, systemd's, an operator's.
@@ -54,6 +56,43 @@ only_one() {
 again() {
   [ "$SECONDS" -lt "$DEADLINE_SECONDS" ] || fail "$1"
   sleep "$POLL_SECONDS"
+}
+
+# This role's script, as a unit: at each boot, each month, and each minute after it failed. Before anything that can fail for long.
+go_on_trying() {
+  write /etc/systemd/system/paddle-cluster.service 644 <<END
+[Unit]
+Description=Brings this machine into the cluster
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart=$HERE/$ROLE.sh
+# What failed may pass (an outage of a service): nobody else would look, Auto Scaling calls the machine healthy.
+Restart=on-failure
+RestartSec=60
+StandardOutput=journal+console
+StandardError=journal+console
+
+[Install]
+WantedBy=multi-user.target
+END
+  # k3s renews the certificates that are about to end when it starts; a machine may well run longer than they.
+  write /etc/systemd/system/paddle-cluster.timer 644 <<'END'
+[Unit]
+Description=Renews the cluster's certificates on this machine
+
+[Timer]
+OnCalendar=monthly
+RandomizedDelaySec=6h
+
+[Install]
+WantedBy=timers.target
+END
+  systemctl daemon-reload
+  systemctl enable paddle-cluster.service paddle-cluster.timer
+  systemctl start paddle-cluster.timer
 }
 
 need_tools() {
@@ -209,39 +248,6 @@ TasksMax=infinity
 TimeoutStartSec=0
 OOMScoreAdjust=-999
 END
-  write /etc/systemd/system/paddle-cluster.service 644 <<END
-[Unit]
-Description=Brings this machine into the cluster
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=oneshot
-ExecStart=$HERE/$ROLE.sh
-# What failed may pass (an outage of a service): nobody else would look before the next month.
-Restart=on-failure
-RestartSec=60
-StandardOutput=journal+console
-StandardError=journal+console
-
-[Install]
-WantedBy=multi-user.target
-END
-  # k3s renews the certificates that are about to end when it starts; a machine may well run longer than they.
-  write /etc/systemd/system/paddle-cluster.timer 644 <<'END'
-[Unit]
-Description=Renews the cluster's certificates on this machine
-
-[Timer]
-OnCalendar=monthly
-RandomizedDelaySec=6h
-
-[Install]
-WantedBy=timers.target
-END
-  systemctl daemon-reload
-  systemctl enable paddle-cluster.service paddle-cluster.timer
-  systemctl start paddle-cluster.timer
 }
 
 # start UNIT WHAT COMMAND...: starts k3s and waits until COMMAND succeeds.

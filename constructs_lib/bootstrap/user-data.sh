@@ -4,12 +4,17 @@
 set -euo pipefail
 . /etc/paddle-cluster/environment
 
-refuse() {
+# Says it, and once to the deploy that may wait for this machine: shared.sh looks at the same mark.
+failed() {
   echo "paddle-cluster: $1" >&2
-  if [ -n "${SIGNAL_STACK:-}" ]; then
-    aws cloudformation signal-resource --region "$AWS_REGION" --stack-name "$SIGNAL_STACK" --logical-resource-id "$SIGNAL_RESOURCE" \
-      --unique-id "$(cat /var/lib/cloud/data/instance-id)" --status FAILURE || true
-  fi
+  if [ -z "${SIGNAL_STACK:-}" ] || [ -e /opt/paddle-cluster/signalled ]; then return 0; fi
+  touch /opt/paddle-cluster/signalled
+  aws cloudformation signal-resource --region "$AWS_REGION" --stack-name "$SIGNAL_STACK" --logical-resource-id "$SIGNAL_RESOURCE" \
+    --unique-id "$(cat /var/lib/cloud/data/instance-id)" --status FAILURE || true
+}
+
+refuse() {
+  failed "$1"
   exit 1
 }
 
@@ -17,9 +22,9 @@ install -d -m 755 /opt/paddle-cluster
 while read -r name uri sum; do
   case "$name" in *.sh) ;; *) continue ;; esac
   part="/opt/paddle-cluster/$name.part"
-  # A new machine's role may take some seconds to be known everywhere.
+  # A new machine's role may take some seconds to be known everywhere; an outage ends, and nobody else would try again.
   until aws s3 cp --only-show-errors --region "$AWS_REGION" "$uri" "$part"; do
-    [ "$SECONDS" -lt "${DEADLINE_SECONDS:-780}" ] || refuse "$uri could not be downloaded: see the line above"
+    [ "$SECONDS" -lt "${DEADLINE_SECONDS:-780}" ] || failed "$uri could not be downloaded yet: see the line above"
     sleep "${POLL_SECONDS:-5}"
   done
   [ "$(sha256sum "$part" | cut -d ' ' -f 1)" = "$sum" ] || refuse "$uri is not the file that the template names (SHA-256 $sum): not run"

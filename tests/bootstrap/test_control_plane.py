@@ -152,6 +152,25 @@ def test_volume_that_stays_with_another_machine(account: Account, control_plane:
     assert account.called("attach-volume") == 0
 
 
+@pytest.mark.parametrize("deploy", [True, False])
+def test_a_first_boot_that_failed_is_tried_again(account: Account, successor: Machine, deploy: bool) -> None:
+    """As after a terminated machine that let its volume go late, and the tokens' service was away after that."""
+    successor.environment["DEADLINE_SECONDS"] = "3"
+    account.set(no_deploy=not deploy, secrets={})
+    account.volume_is("in-use", "i-0ther")
+    assert "is still attached to i-0ther" in successor.first_boot().console
+    account.volume_is("available")
+    # A deploy that begins now waits for other machines.
+    account.set(no_deploy=False)
+    assert "the token server-token could not be read" in successor.retry().sentence
+    account.set(secrets={"server-token": SERVER_TOKEN, "node-token": NODE_TOKEN})
+    boot = successor.retry()
+    assert boot.code == 0, boot.console
+    assert boot.sentence.startswith("paddle's control plane is ready")
+    assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"] * deploy
+    assert account.called("signal-resource") == 1
+
+
 def test_volume_that_is_not_there_yet(account: Account, control_plane: Machine) -> None:
     account.volume_is("creating", then=[("creating", "None"), ("available", "None")])
     assert control_plane.first_boot().code == 0
@@ -202,6 +221,16 @@ def test_script_that_is_not_what_the_template_names(account: Account, control_pl
 def test_bucket_that_answers_late(account: Account, control_plane: Machine) -> None:
     account.set(absent_downloads=3)
     assert control_plane.first_boot().code == 0
+
+
+def test_bucket_that_answers_after_the_deadline(account: Account, control_plane: Machine) -> None:
+    control_plane.environment |= {"DEADLINE_SECONDS": "1", "POLL_SECONDS": "0.6"}
+    account.set(absent_downloads=4)
+    boot = control_plane.first_boot()
+    assert boot.code == 0 or control_plane.retry().code == 0, boot.console
+    assert "s3://assets/shared.sh could not be downloaded yet" in boot.console
+    assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"]
+    assert account.called("signal-resource") == 1
 
 
 def test_waiting_for_the_scripts_is_part_of_the_deadline(account: Account, control_plane: Machine) -> None:
@@ -263,7 +292,7 @@ def test_state_of_another_kind_is_not_opened(running: Running, tmp_path: Path) -
         refused(other.first_boot(), account, words)
 
 
-def test_a_later_boot_that_failed_is_tried_again(running: Running) -> None:
+def test_a_boot_that_failed_is_tried_again_each_minute(running: Running) -> None:
     unit = running[1].file("/etc/systemd/system/paddle-cluster.service").read_text()
     assert "\nRestart=on-failure\nRestartSec=60\n" in unit
 
@@ -371,6 +400,7 @@ def test_restore_that_cannot_be(running: Running) -> None:
 
     unmounted = control_plane.run("/opt/paddle-cluster/restore.sh", "broken")
     assert "the state volume is not mounted" in unmounted.sentence
+    assert not control_plane.file("/var/boot-to-retry").exists(), "whoever restores decides what comes next"
 
 
 def test_ecr_password_reaches_kubelet_only(running: Running) -> None:

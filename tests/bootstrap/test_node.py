@@ -58,6 +58,11 @@ def test_control_plane_that_has_not_come_up(account: Account, node: Machine) -> 
     assert boot.code == 1
     assert "ca-hash holds no CA hash after 1 s: the control plane has not come up" in boot.sentence
 
+    account.set(secrets={"node-token": NODE_TOKEN, "ca-hash": CA})
+    boot = node.retry()
+    assert boot.code == 0, boot.console
+    assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"], "the deploy has ended with it"
+
 
 def test_control_plane_that_does_not_answer(account: Account, node: Machine) -> None:
     node.environment["DEADLINE_SECONDS"] = "1"

@@ -81,6 +81,8 @@ def answer(state: dict, call: list[str]) -> None:
             wanted = next(each for each in rest if each.startswith("Name=instance-id,Values=")).split("Values=")[1].split(",")
             print("\t".join(each for each in wanted if each in state["instances"]))
         case ["cloudformation", "signal-resource", *rest]:
+            if state.get("no_deploy"):
+                refuse("ValidationError", "Stack is in UPDATE_COMPLETE state and can not be signaled")
             state["signals"].append([option(rest, name) for name in ("--logical-resource-id", "--unique-id", "--status")])
         case ["ecr", "get-login-password", *_]:
             print("a-password-of-ecr")
