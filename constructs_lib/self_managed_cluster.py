@@ -54,7 +54,7 @@ class SelfManagedCluster(Construct):
         private_address: the control plane's address in that subnet; None: AWS picks one, which then stays.
         elastic_ip: also a public address; the subnet must be a public one.
         names: further names for the certificate, such as a zone's and `api.<zone>`.
-        api_from: CIDRs that may reach the API, beside the nodes.
+        api_from: CIDRs that may reach the API, beside the nodes; with none, the endpoint is the private address.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
         key_name: key pair of SSH; None: none.
         jobs_namespace: namespace of the jobs, made with the cluster.
@@ -70,7 +70,7 @@ class SelfManagedCluster(Construct):
 
     Attributes:
         cluster_name: as given.
-        cluster_endpoint: https address of the API: at the Elastic IP, or at the private address.
+        cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
         server_url: https address of the API for nodes.
         secrets: tokens and kubeconfigs.
         address: the fixed address.
@@ -133,7 +133,9 @@ class SelfManagedCluster(Construct):
         )
         public = [self.address.elastic_ip] if self.address.elastic_ip else []
         self.server_url = f"https://{self.address.private_address}:{API_PORT}"
-        self.cluster_endpoint = f"https://{self.address.elastic_ip or self.address.private_address}:{API_PORT}"
+        # An address that the firewall opens to nobody is no endpoint: every kubeconfig would lead nowhere.
+        endpoint = (self.address.elastic_ip if api_from else None) or self.address.private_address
+        self.cluster_endpoint = f"https://{endpoint}:{API_PORT}"
         self.control_plane = ControlPlane(
             self,
             "ControlPlane",

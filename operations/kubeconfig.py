@@ -71,7 +71,7 @@ def _own(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | Non
 
     entry, who = own_cluster.entry(spec.name, spec.region, team)
     say(f"as the {who} of cluster {spec.name}")
-    return entry, not spec.cluster.elastic_ip
+    return entry, not spec.cluster.public_access_from
 
 
 def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:

@@ -41,8 +41,6 @@ class Stacks:
 def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> Stacks:
     """The stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
     env = Environment(region=spec.region)
-    locked = locked_versions(locks, spec.cluster.version) if locks else {}
-    addon_versions = {**locked, **spec.cluster.addons}
     access = AccessStack(scope, f"{spec.name}-access", spec=spec, env=env)
     key = access.key
     network = NetworkStack(scope, f"{spec.name}-network", spec=spec, key=key, env=env)
@@ -83,6 +81,8 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
             env=env,
         )
     else:
+        locked = locked_versions(locks, spec.cluster.version) if locks else {}
+        addon_versions = {**locked, **spec.cluster.addons}
         cluster = ClusterStack(
             scope,
             f"{spec.name}-cluster",

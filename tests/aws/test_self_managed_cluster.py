@@ -314,6 +314,16 @@ def test_the_certificate_has_every_name(own: Any) -> None:
     assert records == {"paddle.": ["172.20.0.9"], "api.paddle.": ["172.20.0.9"]}
 
 
+def test_an_address_that_is_open_to_nobody_is_no_endpoint(built: Any, own: Any, tmp_path: Path) -> None:
+    """And a broken lock of EKS's add-ons is nothing to a cluster that has none."""
+    (tmp_path / "add-ons.json").write_text("{")
+    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"})
+    closed = built(tmp_path, network={"cidr": "172.20.0.0/16"}, cluster={**cluster, "elastic_ip": True})
+    assert len(closed.resources("AWS::EC2::EIPAssociation")) == 1
+    assert variables(control_plane(closed))["ENDPOINT"] == "https://172.20.0.9:6443"
+    assert closed.templates["cluster"]["Outputs"]["ClusterEndpoint"]["Value"] == "https://172.20.0.9:6443"
+
+
 def test_there_is_one_control_plane_and_never_two(own: Any) -> None:
     group = one(own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster"))
     assert (group["Properties"]["MinSize"], group["Properties"]["MaxSize"]) == ("1", "1")
