@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
-from stacks.node_settings import NodeGroup
+from stacks.node_settings import XEN_TYPE, NodeGroup
 from stacks.people_settings import Budget, Jobs, Logs
 from stacks.settings import Refused, Settings, read
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
@@ -156,6 +156,10 @@ class ClusterSpec(Settings):
                 if found:
                     allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
                     raise Refused(f"nodes.{name}.{setting}", found, allowed)
+            for value in group.instance_types:
+                if XEN_TYPE.fullmatch(value):
+                    allowed = "it is from before Nitro: allowed with cluster.kind self-managed is one such as m5.large"
+                    raise Refused(f"nodes.{name}.instance_types", value, allowed)
         if self.logs.days:
             allowed = "container logs go to CloudWatch with cluster.kind eks only: set it 0 (docs/self-managed.md)"
             raise Refused("logs.days", self.logs.days, allowed)

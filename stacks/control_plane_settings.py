@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from stacks.network_settings import ip_network, log_days
-from stacks.node_settings import ARM_TYPE
+from stacks.node_settings import ARM_TYPE, XEN_TYPE
 from stacks.self_managed_settings import ClusterSsh, Distribution, Snapshots
 from stacks.settings import Refused, Settings
 
@@ -93,7 +93,7 @@ class ControlPlane(Settings):
     private_address: str | None = None
     """Kind self-managed: the control plane's address, for good; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
     elastic_ip: bool = False
-    """Kind self-managed: a public address, in the public subnet; false: private, reached inside the VPC. Never changes later."""
+    """Kind self-managed: a public address, the endpoint for public_access_from; false: private, as with nobody in that. For good."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
     """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
     volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$")
@@ -126,6 +126,10 @@ class ControlPlane(Settings):
     def _type(cls, value: str) -> str:
         if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", value) or ARM_TYPE.fullmatch(value):
             raise Refused("", value, "allowed is an x86-64 EC2 instance type such as t3.medium")
+        if XEN_TYPE.fullmatch(value):
+            raise Refused(
+                "", value, "it is from before Nitro, and a volume has no NVMe name there: allowed is one such as t3.medium"
+            )
         return value
 
     @field_validator("public_access_from")

@@ -23,6 +23,8 @@ REFUSED_OF_A_SELF_MANAGED_CLUSTER = [
     (OWN + ", log_days: 30}", "cluster.log_days is 30: allowed with cluster.kind eks only, and the kind is self-managed"),
     (OWN + ", version: '2.0'}", "cluster.version is 2.0: allowed is a Kubernetes version such as 1.35"),
     (OWN + ", instance_type: t4g.small}", "cluster.instance_type is t4g.small: allowed is an x86-64 EC2 instance type such as t3.medium"),
+    (OWN + ", instance_type: t2.medium}", "cluster.instance_type is t2.medium: it is from before Nitro, and a volume has no NVMe name there: allowed is one such as t3.medium"),
+    (OWN + "}\nnodes: {w: {instance_types: [m5.large, m4.large]}}", "nodes.w.instance_types is m4.large: it is from before Nitro: allowed with cluster.kind self-managed is one such as m5.large"),
     (OWN + ", snapshots: {schedule: hourly}}", "cluster.snapshots.schedule is hourly: allowed are five cron fields such as 0 */6 * * *"),
     (OWN + ", ssh: {allowed_from: [0.0.0.0/0]}}", "cluster.ssh.allowed_from is 0.0.0.0/0: SSH is never opened to everybody; name your own range, such as 10.0.0.0/16"),
     (OWN + ", public_access_from: [203.0.113.7/32]}", "cluster.public_access_from is 203.0.113.7/32: the control plane has no public address: set cluster.elastic_ip true, or leave it empty"),
