@@ -41,9 +41,14 @@ class DescribedVolume:
             raise BadInput(f"{gone}, and {found} describes another one ({submission.job.name}): name its job file instead")
         if submission.outputs.placeholders:
             raise BadInput(f"{gone}, and outputs.json does not exist: `cdk deploy --all --outputs-file outputs.json` writes it")
+        return cls.of(submission)
+
+    @classmethod
+    def of(cls, submission: Submission) -> DescribedVolume:
+        """From a job file that is read already."""
         training = submission.training
         spec = training["spec"] if submission.operator else {"worker": training["spec"]}
-        return cls(job, namespace, submission.documents, spec["worker"]["template"])
+        return cls(submission.job.name, submission.job.namespace, submission.documents, spec["worker"]["template"])
 
     def bring(self, cluster: Cluster) -> None:
         """Makes the namespace, the volume and the claim where they are not there."""

@@ -12,6 +12,7 @@ from operations.screen import Context, say
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
+    from operations.narrator import Narrator
     from operations.submission import Submission
 
 
@@ -28,8 +29,9 @@ def resume(
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 
-    With --from, later passes are set aside on the volume (renamed, not removed). Raise `passes` in the job file to train
-    on a job that came to its end. A job that runs is refused.
+    It goes on with the data that is on the volume, even where its source has changed since; it is split first where
+    this job file's data job has not done so. With --from, later passes are set aside on the volume (renamed, not removed).
+    Raise `passes` in the job file to train on a job that came to its end. A job that runs is refused.
 
     Example: paddle-aws resume job.yaml --from 3
     """
@@ -38,7 +40,7 @@ def resume(
         from operations.cluster import Cluster
         from operations.narrator import Narrator
         from operations.submission import Submission
-        from operations.submit import bring_data, finish, prepare, train
+        from operations.submit import finish, train
 
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster.connect(context, say)
@@ -49,11 +51,25 @@ def resume(
                     f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
                 )
             _set_aside(cluster, submission, from_pass)
-        submission.forget(cluster, "training")
         narrator = Narrator(say)
-        prepare(cluster, submission, narrator, again=bring_data(submission))
+        _bring_data(cluster, submission, narrator)
+        submission.forget_training(cluster)
         train(cluster, submission)
         finish(cluster, submission, narrator, wait=wait, follow=follow)
+
+
+def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
+    from operations import own_shards
+    from operations.submit import split
+
+    if submission.data_job is None:
+        return
+    # First: a look at the volume needs it, and so do the trainers.
+    submission.apply(cluster, submission.preparation(), say)
+    if own_shards.there(cluster, submission, say):
+        say("the data on the volume is this job's own: it is not split again")
+    else:
+        split(cluster, submission, narrator)
 
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
@@ -61,7 +77,7 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
     from operations.volume_access import VolumeAccess
 
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
         later = [row["pass"] for row in rows if row["pass"] > from_pass]

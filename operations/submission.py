@@ -66,13 +66,12 @@ class Submission:
         return self.file.parent / local if local is not None else None
 
     def preparation(self) -> list[Object]:
-        """What is applied before the training: all up to the data Job, in order."""
-        data = self.data_job
-        return list(self.documents[: self.documents.index(data) + 1]) if data is not None else []
+        """What is applied before the data Job, in order; nothing where there is none."""
+        return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job is not None else []
 
     def rest(self) -> list[Object]:
         """What is applied once the data lies on the volume."""
-        return list(self.documents[len(self.preparation()) :])
+        return list(self.documents[self.documents.index(self.data_job) + 1 :] if self.data_job is not None else self.documents)
 
     def check(self, cluster: Cluster, again: bool = False) -> None:
         """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
@@ -116,27 +115,22 @@ class Submission:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
-    def forget(self, cluster: Cluster, which: str, unless_done: bool = False) -> bool:
-        """Deletes an ended Job of ours, so that it can run again; True where there was one."""
-        wanted = self.data_job if which == "data" else self.training
-        if wanted is None:
-            return False
-        path = cluster.path(wanted)
-        found = cluster.find(path)
-        if found is None or not ended({"kind": wanted["kind"], **found}):
-            return False
-        complete = any(c["type"] == "Complete" and c["status"] == "True" for c in found.get("status", {}).get("conditions", ()))
-        if unless_done and complete and not (which == "data" and self._split_since(cluster, found)):
-            return False
-        remove(cluster, path)
-        return True
+    def data_jobs(self, cluster: Cluster) -> list[Object]:
+        """The data Jobs of this job that the cluster still has, of earlier job files too."""
+        return [d for d in cluster.items(jobs(self.job.namespace), selector(self.job.name)) if component(d) == "data"]
 
-    def _split_since(self, cluster: Cluster, ours: Object) -> bool:
-        """Whether another data Job of this job ended later: the shards on the volume are then no longer those of `ours`."""
-        found = cluster.items(jobs(self.job.namespace), selector(self.job.name))
-        others = [d for d in found if component(d) == "data" and d["metadata"]["name"] != ours["metadata"]["name"]]
-        # Times are whole seconds: of two in the same one nobody knows the later, and a split too many costs nothing.
-        return any(ended(other) and created(other) >= created(ours) for other in others)
+    def forget_data(self, cluster: Cluster) -> None:
+        """Deletes the data Jobs that have ended: the next one splits anew, and is the only one that says whose the shards are."""
+        for found in self.data_jobs(cluster):
+            if ended(found):
+                remove(cluster, f"{jobs(self.job.namespace)}/{found['metadata']['name']}")
+
+    def forget_training(self, cluster: Cluster) -> None:
+        """Deletes the training of ours that has ended, so that it can run again."""
+        path = cluster.path(self.training)
+        found = cluster.find(path)
+        if found is not None and ended({"kind": self.training["kind"], **found}):
+            remove(cluster, path)
 
 
 def wait_for_kind(cluster: Cluster, definition: Object) -> None:

@@ -30,8 +30,8 @@ def submit(
 ) -> None:
     """Submit a job: upload its data file, split the data, start the training.
 
-    The data job runs first and is waited for; it ends at once where the shards are complete already. A job that runs is
-    never overwritten. Ctrl-C leaves on the cluster what is there; submit again to go on.
+    The data job runs first and is waited for; it ends at once where the shards are complete and the source is what it was.
+    A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to go on.
 
     Example: paddle-aws submit job.yaml --follow
     """
@@ -48,9 +48,8 @@ def submit(
 
         cluster = Cluster.connect(context, say)
         submission.check(cluster)
-        changed = bring_data(submission)
         narrator = Narrator(say)
-        prepare(cluster, submission, narrator, again=changed)
+        split(cluster, submission, narrator)
         train(cluster, submission)
         finish(cluster, submission, narrator, wait=wait, follow=follow)
 
@@ -67,26 +66,28 @@ def _print(submission: Submission) -> None:
         say("outputs.json does not exist: the file system, the bucket and, without an image of yours, the image are placeholders")
 
 
-def bring_data(submission: Submission) -> bool:
-    """Uploads the local data file; True where the bucket held another content before."""
+def bring_data(submission: Submission) -> None:
+    """Uploads the local data file where the bucket does not hold this content."""
     if submission.local_file is None:
-        return False
+        return
     from k8s_charts import data_job
     from operations.aws import client
     from operations.transfer import upload_file
 
-    return upload_file(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
+    upload_file(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
 
 
-def prepare(cluster: Cluster, submission: Submission, narrator: Narrator, again: bool = False) -> None:
+def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
     from operations import waiting
 
     if submission.data_job is None:
         return
-    # A split that failed is tried again; one that is done is, when the source has changed.
-    submission.forget(cluster, "data", unless_done=not again)
+    bring_data(submission)
     submission.apply(cluster, submission.preparation(), say)
+    # Only the data job knows whether its source has changed: one that has ended runs again, and ends at once where it has not.
+    submission.forget_data(cluster)
+    cluster.apply(submission.data_job)
     job = submission.job
     view = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=narrator)
     if view.data is not None and view.data.phase == "failed":

@@ -24,15 +24,14 @@ def bar(what: str, total: int) -> Iterator[Progress]:
         yield lambda count: shown.update(task, advance=count)
 
 
-def upload_file(client: Any, file: Path, address: str) -> bool:
-    """Uploads one file and says so; True where the bucket did not hold this content already."""
+def upload_file(client: Any, file: Path, address: str) -> None:
+    """Uploads one file where the bucket does not hold this content already, and says which it was."""
     from rich.filesize import decimal
 
     size = file.stat().st_size
     with bar(file.name, size) as progress:
         sent = bucket_upload.put(client, file, Address.parse(address), progress)
     say(f"{file} {'is uploaded to' if sent else 'lies already at'} {address} ({decimal(size)})")
-    return sent
 
 
 def upload_files(client: Any, path: Path, address: str) -> str:

@@ -24,6 +24,7 @@ from operations.pod_words import states
 
 if TYPE_CHECKING:
     from operations.described_volume import DescribedVolume
+    from operations.submission import Submission
 
 PORT = 8080
 READY = 300.0
@@ -51,10 +52,11 @@ class VolumeAccess:
         write: bool,
         say: Callable[[str], None],
         job_file: Path | None = None,
+        submission: Submission | None = None,
     ) -> None:
-        """`job_file` describes the volume where the cluster has forgotten the job; default: job.yaml."""
+        """`submission`, or else `job_file` (default: job.yaml), describes the volume where the cluster has forgotten the job."""
         self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, say
-        self._job_file = job_file
+        self._job_file, self._submission = job_file, submission
         self._described: DescribedVolume | None = None
         self._token = secrets.token_urlsafe(24)
         self._name = f"{job[:40]}-volume-{secrets.token_hex(4)}"
@@ -65,7 +67,10 @@ class VolumeAccess:
             # Here: it reads the job file, and with it cdk8s, which a job on the cluster does not need.
             from operations.described_volume import DescribedVolume
 
-            self._described = DescribedVolume.read(self._job, self._namespace, self._job_file)
+            if self._submission is not None:
+                self._described = DescribedVolume.of(self._submission)
+            else:
+                self._described = DescribedVolume.read(self._job, self._namespace, self._job_file)
             template = self._described.template
         pod = reader(template, self._job, self._name, self._token, self._write)
         pod["metadata"]["namespace"] = self._namespace

@@ -56,23 +56,50 @@ def test_the_training_waits_for_the_split(run: Run, api: KubernetesApi, controll
     assert run("submit", "--wait").code == 0
 
 
-def test_a_split_that_another_one_has_overwritten_is_made_again(
+def data_jobs(api: KubernetesApi) -> dict[str, str]:
+    """Names and uids of the data Jobs that are there."""
+    return {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.all("jobs") if "-data-" in job["metadata"]["name"]}
+
+
+def test_a_new_training_always_has_its_data_looked_at_again(
     run: Run, api: KubernetesApi, controller: JobController, folder: Path
 ) -> None:
+    """An s3:// or https source may have changed behind its address: the data job alone can tell."""
     first = (folder / "job.yaml").read_text()
     assert run("submit", "--wait").code == 0
+    before = data_jobs(api)
     (folder / "job.yaml").write_text(first + "passes: 2\n")
     assert run("submit", "--wait").code == 0
-    before = {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.all("jobs")}
-    # Back to the first: its data Job is done, and its shards are gone.
+    after = data_jobs(api)
+    assert after.keys() == before.keys() and after != before
+    # Another one's shards take the place of these: what is left says whose they are.
     (folder / "job.yaml").write_text(first.replace("trainers: 3", "trainers: 2"))
     assert run("submit", "--wait").code == 0
-    run("cancel")
-    (folder / "job.yaml").write_text(first)
-    assert run("resume", "--wait").code == 0
-    after = {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.all("jobs")}
-    again = [name for name, uid in before.items() if "-data-" in name and after[name] != uid]
-    assert len(again) == 1
+    assert len(data_jobs(api)) == 1 and not data_jobs(api).keys() & before.keys()
+    (folder / "job.yaml").write_text(first + "passes: 3\n")
+    assert run("submit", "--wait").code == 0
+    assert data_jobs(api).keys() == before.keys()
+
+
+def test_a_split_that_runs_is_waited_for(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["data"] = Script(code=None)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    first = subprocess.Popen([sys.executable, "-m", "operations.main", "submit"], env=environment, stderr=subprocess.DEVNULL)
+    while not api.pods("data"):
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    before = data_jobs(api)
+    api.requests.clear()
+
+    def finish() -> None:
+        while not any("watch" in path for _, path in api.requests):
+            time.sleep(0.02)
+        controller.finish(api.all("jobs")[0])
+
+    threading.Thread(target=finish, daemon=True).start()
+    assert run("submit", "--wait").code == 0
+    assert data_jobs(api) == before
 
 
 def test_a_dry_run_needs_no_cluster_and_sends_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -144,6 +145,66 @@ def test_resume_from_an_earlier_pass(run: Run, api: KubernetesApi, controller: J
     assert run("resume").code == 0
     done = run("resume")
     assert done.code == 2 and "runs already" in done.err
+
+
+def written_by(job: JobFolder, data_job: str) -> None:
+    job.data_manifest.write_text(json.dumps({"version": 1, "job": data_job}))
+
+
+def own_name(api: KubernetesApi) -> str:
+    """What the trainers wait for."""
+    trainer = api.pods("trainer")[0]["spec"]["containers"][0]
+    return next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
+
+
+def data_jobs(api: KubernetesApi) -> list[str]:
+    return [j["metadata"]["uid"] for j in api.all("jobs") if "-data-" in j["metadata"]["name"]]
+
+
+def test_resume_goes_on_with_the_shards_that_are_there(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
+) -> None:
+    """Whatever has become of the source: only the data job would look at it."""
+    before = data_jobs(api)
+    done = run("resume", "--wait")
+    assert done.code == 0 and data_jobs(api) == before and "it is not split again" in done.err
+    # The cluster has forgotten its Jobs: the manifest says whose the shards are.
+    written_by(job, own_name(api))
+    for document in api.all("jobs"):
+        api.remove("jobs", document["metadata"]["name"])
+    done = run("resume", "--wait")
+    assert done.code == 0 and data_jobs(api) == [] and "it is not split again" in done.err
+    assert helpers(api) == []
+
+
+@pytest.mark.parametrize("manifest", ["of another", "damaged", "missing"])
+def test_resume_splits_where_the_shards_are_not_its_own(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, manifest: str
+) -> None:
+    for document in api.all("jobs"):
+        api.remove("jobs", document["metadata"]["name"])
+    if manifest == "of another":
+        written_by(job, "0ther")
+    elif manifest == "damaged":
+        job.data_manifest.write_text("{")
+    done = run("resume", "--wait")
+    assert done.code == 0 and "the data is split" in done.err and len(data_jobs(api)) == 1
+
+
+def test_resume_splits_where_another_data_job_has_been_since(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
+) -> None:
+    written_by(job, own_name(api))
+    (ours,) = [j for j in api.all("jobs") if "-data-" in j["metadata"]["name"]]
+    other = copy.deepcopy(ours)
+    other["metadata"] = {key: ours["metadata"][key] for key in ("namespace", "labels")} | {"name": "words-data-0ther"}
+    (variable,) = [v for v in other["spec"]["template"]["spec"]["containers"][0]["env"] if v["name"] == "PADDLE_NODE_DATA_JOB"]
+    variable["value"] = "0ther"
+    api.created = None
+    api.put("jobs", other)
+    api.created = controller
+    assert run("resume", "--wait").code == 0
+    assert len(data_jobs(api)) == 1 and data_jobs(api) != [ours["metadata"]["uid"]]
 
 
 def test_a_program_goes_to_the_volume(run: Run, job: JobFolder, tmp_path: Path) -> None:
