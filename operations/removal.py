@@ -5,6 +5,8 @@ Promises: only objects that carry this job's labels, in its namespace; data on t
 
 from __future__ import annotations
 
+import time
+
 from operations.cluster import ApiError, Cluster, Object
 from operations.job_objects import PADDLE_JOB, ended, jobs, pods, selector
 from operations.job_view import operator_jobs
@@ -22,6 +24,9 @@ NAMESPACED = (
     ("v1", "persistentvolumeclaims"),
 )
 """What the charts make for one job, beside its Jobs and its volume; in the order of removal."""
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
+LEAVES = 20.0
+"""Seconds for claims and volumes to leave: their controllers need a few once no pod is left that uses them."""
 
 
 def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -53,12 +58,62 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
         for found in _items(cluster, path, name):
             cluster.delete(f"{path}/{found['metadata']['name']}")
             gone.append(f"{plural}/{found['metadata']['name']}")
-    for volume in cluster.items("/api/v1/persistentvolumes", selector(name)):
-        # Volumes have no namespace: one of a job of the same name elsewhere is not ours.
-        if volume.get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace:
-            cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
-            gone.append(f"persistentvolumes/{volume['metadata']['name']}")
+    for volume in _volumes(cluster, name, namespace):
+        cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+        gone.append(f"persistentvolumes/{volume['metadata']['name']}")
     return gone
+
+
+def still_held(cluster: Cluster, name: str, namespace: str) -> list[str]:
+    """Waits until the claims and volumes that were deleted are gone; of each that stays, a sentence with what holds it.
+
+    A claim on its way out takes a new submission's changes, and then lets none of its pods start.
+    """
+    deadline = time.monotonic() + LEAVES
+    while leaving := _leaving(cluster, name, namespace):
+        if time.monotonic() > deadline:
+            return _held(leaving, _uses(cluster, namespace))
+        cluster.sleep(0.5)
+    return []
+
+
+def _leaving(cluster: Cluster, name: str, namespace: str) -> list[Object]:
+    """Claims before volumes, as a claim holds its volume."""
+    found = [*cluster.items(CLAIMS.format(namespace), selector(name)), *_volumes(cluster, name, namespace)]
+    return [document for document in found if document["metadata"].get("deletionTimestamp")]
+
+
+def _uses(cluster: Cluster, namespace: str) -> dict[str, list[str]]:
+    """Of each claim, the pods that name it, anybody's."""
+    found: dict[str, list[str]] = {}
+    for pod in cluster.items(pods(namespace)):
+        for volume in pod["spec"].get("volumes", ()):
+            if claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
+                found.setdefault(claim, []).append(pod["metadata"]["name"])
+    return found
+
+
+def _held(leaving: list[Object], uses: dict[str, list[str]]) -> list[str]:
+    names = {document["metadata"]["name"] for document in leaving}
+    told = []
+    for document in leaving:
+        known, claim = document["metadata"]["name"], document["spec"].get("claimRef", {}).get("name")
+        if claim in names:
+            # It goes when its claim has gone, of which there is a sentence already.
+            continue
+        what = "claim" if claim is None else "volume"
+        holders = uses.get(known, []) if claim is None else []
+        more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+        finalizers = ", ".join(document["metadata"].get("finalizers") or ())
+        why = f"used by pod {', '.join(holders[:3])}{more}" if holders else f"no controller has taken {finalizers} off it"
+        told.append(f"{what} {known} is still there after {LEAVES:.0f} s, {why}: wait until it is gone before you submit again")
+    return told
+
+
+def _volumes(cluster: Cluster, name: str, namespace: str) -> list[Object]:
+    """Volumes have no namespace: one of a job of the same name elsewhere is not ours."""
+    found = cluster.items("/api/v1/persistentvolumes", selector(name))
+    return [volume for volume in found if volume.get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace]
 
 
 def _runs(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:

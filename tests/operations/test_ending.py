@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
+
+from operations import removal
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +61,52 @@ def test_delete_leaves_nothing_of_this_job_and_everything_of_others(
     assert left == {("v1", "persistentvolumes", "", "else.words")}
     done = run("delete", "words")
     assert (done.code, done.err) == (2, "there is no job words in namespace paddle: nothing to delete\n")
+
+
+def test_delete_waits_until_the_claim_is_gone(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    """A claim on its way out takes what a new submission applies, and lets none of its pods start."""
+    run("submit", "--wait")
+    claim, volume = held(api)
+    leaves = threading.Timer(
+        1.0, lambda: (api.release("persistentvolumeclaims", claim), api.release("persistentvolumes", volume))
+    )
+    leaves.start()
+    done = run("delete")
+    assert done.code == 0 and "warning" not in done.err
+    assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
+
+
+def test_delete_names_what_holds_a_claim(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "LEAVES", 0.2)
+    run("submit", "--wait")
+    claim, volume = held(api)
+    job = {"name": "job", "persistentVolumeClaim": {"claimName": claim}}
+    spec = {"containers": [{"name": "shell", "image": "x"}], "volumes": [job]}
+    api.put(
+        "pods",
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "somebodys", "namespace": "paddle", "labels": {}}, "spec": spec},
+    )
+    done = run("delete")
+    assert done.code == 0
+    assert f"warning: claim {claim} is still there after 0 s, used by pod somebodys: wait until it is gone" in done.err
+    api.remove("pods", "somebodys")
+    # Nobody takes the finalizer off: a server without controllers, or one whose controller is behind.
+    assert "no controller has taken kubernetes.io/pvc-protection off it" in run("delete").err
+    api.release("persistentvolumeclaims", claim)
+    done = run("delete")
+    assert f"warning: volume {volume} is still there after 0 s, no controller has taken kubernetes.io/pv-protection" in done.err
+
+
+def held(api: KubernetesApi) -> tuple[str, str]:
+    """The job's claim and volume, with the finalizers that a cluster gives them."""
+    names = []
+    for plural, finalizer in (("persistentvolumeclaims", "pvc"), ("persistentvolumes", "pv")):
+        (document,) = api.all(plural)
+        api.put(plural, document | {"metadata": document["metadata"] | {"finalizers": [f"kubernetes.io/{finalizer}-protection"]}})
+        names.append(document["metadata"]["name"])
+    return names[0], names[1]
 
 
 @pytest.mark.parametrize("command", [("wait",), ("logs", "--follow"), ("submit", "--wait")], ids=lambda command: command[0])
