@@ -10,6 +10,7 @@ import heapq
 import queue
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from json import dumps
@@ -34,6 +35,33 @@ class Line:
     who: str
     text: str
     rank: int
+
+
+class _Shown:
+    """Which of a pod's lines were shown. A stream that is opened anew begins with lines that were, back to a whole second."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._at_last: Counter[str] = Counter()
+        self._mark, self._again = "", self._at_last
+
+    def reopened(self) -> None:
+        """What comes next may have come before."""
+        self._mark, self._again = self.last, self._at_last.copy()
+
+    def new(self, line: Line) -> bool:
+        """Whether to show the line; from then on it counts as shown."""
+        if not line.time or line.time < self._mark:
+            return False
+        if line.time == self._mark and self._again[line.text]:
+            # Counted: a program may write two lines, even two equal ones, in one tick of the clock.
+            self._again[line.text] -= 1
+            return False
+        if line.time > self.last:
+            self.last, self._at_last = line.time, Counter()
+        if line.time == self.last:
+            self._at_last[line.text] += 1
+        return True
 
 
 @dataclass(frozen=True)
@@ -115,15 +143,14 @@ def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int |
 
 def _of_pod(cluster: Cluster, namespace: str, pod: PodState, tail: int | None) -> Iterator[Line]:
     """Each line once, also where the answer is cut. Raises Unreachable where it is cut again and again without a new line."""
-    last, cuts = "", 0
+    shown, cuts = _Shown(), 0
     while True:
-        shown = last
+        shown.reopened()
         try:
-            for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", _query(last, tail)):
+            for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", _query(shown.last, tail)):
                 line = _line(raw, pod)
-                # Not `> last`: a program may write two lines in one tick of the clock.
-                if line.time > shown:
-                    last, cuts = line.time, 0
+                if shown.new(line):
+                    cuts = 0
                     yield line
             return
         except ApiError as error:
@@ -142,7 +169,7 @@ def _query(last: str, tail: int | None) -> dict[str, str]:
     """What to ask for behind the line of time `last`; empty: from the beginning, or the last `tail` lines."""
     query = {"timestamps": "true"}
     if last and (since := moment(_whole_seconds(last))) is not None:
-        # The server knows seconds only: lines that were shown come again and are left out by their time.
+        # The server knows seconds only: lines that were shown come again and are left out.
         query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
     elif tail is not None:
         query["tailLines"] = str(tail)
@@ -220,14 +247,14 @@ def _follow_pod(
     over: threading.Event,
     lines: queue.Queue[Line | BaseException | None],
 ) -> None:
-    last = ""
+    shown = _Shown()
     while True:
-        query, shown = {"follow": "true", **_query(last, tail)}, last
+        shown.reopened()
+        query = {"follow": "true", **_query(shown.last, tail)}
         try:
             for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", query, read=QUIET):
                 line = _line(raw, pod)
-                if line.time > shown:
-                    last = line.time
+                if shown.new(line):
                     lines.put(line)
             # A server may end a stream whose pod still writes.
             if not _writes(cluster, namespace, pod):

@@ -149,6 +149,23 @@ def test_a_follow_that_is_cut_goes_on_and_shows_each_line_once(
     assert all(fault.times == 0 for fault in api.faults)
 
 
+@pytest.mark.parametrize("command", [("logs",), ("logs", "--follow")], ids=lambda command: command[-1])
+@pytest.mark.parametrize("shown", [2, 4])
+def test_lines_of_one_tick_are_all_shown_once_wherever_it_is_cut(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], command: tuple[str, ...], shown: int
+) -> None:
+    tick = "2026-01-02T03:04:05.600000000Z"
+    (pod, *_) = pods(api)
+    texts = ["one", "two", "two", "three"]
+    api.logs[("paddle", pod)].lines = [("2026-01-02T03:04:05.100000000Z", "early"), *((tick, text) for text in texts)]
+    controller.finish(training)
+    lines = [f"{moment} {text}\n" for moment, text in api.logs[("paddle", pod)].lines]
+    api.faults = [Fault(f"/{pod}/log\\?", cut=len("".join(lines[: shown + 1])) - 1, times=2)]
+    done = run(*command, "--rank", "0")
+    assert done.out.splitlines() == [f"trainer 0 | {text}" for text in ("early", *texts)]
+    assert api.faults[0].times == 0
+
+
 def test_a_follow_takes_in_replaced_pods(
     run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
 ) -> None:
