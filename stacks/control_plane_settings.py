@@ -93,7 +93,7 @@ class ControlPlane(Settings):
     private_address: str | None = None
     """Kind self-managed: the control plane's address, for good; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
     elastic_ip: bool = False
-    """Kind self-managed: a public address, the endpoint for public_access_from; false: private, as with nobody in that. For good."""
+    """Kind self-managed: a public address, the endpoint once public_access_from names somebody; false: private. For good."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
     """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
     volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$")

@@ -35,7 +35,7 @@ class Logs(Settings):
 
 
 class Budget(Settings):
-    """A monthly budget, with alarms by e-mail and a dashboard; on EKS with the agent that counts nodes and failed ones."""
+    """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an agent on them)."""
 
     monthly_usd: int = Field(ge=1)
     """US dollars a month for everything that carries this cluster's `cluster` tag."""
