@@ -13,7 +13,8 @@ from cdk8s import App, Chart
 
 from k8s_charts import manifest_text
 from k8s_charts.data_job import DataChart
-from k8s_charts.namespace import NamespaceChart
+from k8s_charts.errors import JobError
+from k8s_charts.namespace import NamespaceChart, takes_the_node
 from k8s_charts.operator import OperatorChart
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.paddle_job import PaddleJobChart
@@ -24,6 +25,10 @@ from k8s_charts.volume import VolumeChart
 
 def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
     """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
+    if takes_the_node(job) and not outputs.host_ports:
+        setting = "paddlejob.intranet is Host" if job.engine == "paddlejob" else "ports.host_ports is given"
+        instead = "leave it out" if job.engine == "paddlejob" else "leave it and discovery out"
+        raise JobError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")
     steps: list[Chart] = []
     steps.append(NamespaceChart(app, job))
     if job.engine == "paddlejob" and job.operator.install_operator:

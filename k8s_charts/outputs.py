@@ -28,6 +28,8 @@ class ClusterOutputs:
     """Empty: unknown."""
     data_job_credentials: Credentials = "pod-identity"
     """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the node's instance profile."""
+    host_ports: bool = True
+    """Whether nodes reach each other at any port: not between a self-managed cluster's."""
     placeholders: bool = False
     """True where nothing was deployed: the manifests can be read and checked, not applied."""
 
@@ -59,6 +61,9 @@ class ClusterOutputs:
         credentials = value("DataJobCredentials", "pod-identity")
         if credentials not in get_args(Credentials):
             raise JobError(f"{path} has DataJobCredentials {credentials}: {' or '.join(get_args(Credentials))} is allowed")
+        ports = value("HostPorts", "open")
+        if ports not in ("open", "closed"):
+            raise JobError(f"{path} has HostPorts {ports}: open or closed is allowed")
         return cls(
             file_system_id=value("FileSystemId"),
             access_point_id=value("AccessPointId"),
@@ -66,6 +71,7 @@ class ClusterOutputs:
             file_system_dns_name=value("FileSystemDnsName"),
             region=value("Region", ""),
             data_job_credentials=cast("Credentials", credentials),
+            host_ports=ports == "open",
         )
 
     @classmethod

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from k8s_charts.documents import documents
 from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
@@ -162,6 +164,10 @@ def test_a_missing_file_is_refused_in_one_sentence() -> None:
             "has DataJobCredentials keys: pod-identity or instance-profile is allowed",
         ),
         (
+            '{"s": {"HostPorts": "some"}}',
+            "has HostPorts some: open or closed is allowed",
+        ),
+        (
             '{"a": {"FileSystemId": "fs-1"}, "b": {"FileSystemId": "fs-2"}}',
             "has FileSystemId of 2 clusters: keep the stacks of one cluster in it",
         ),
@@ -174,6 +180,28 @@ def test_outputs_that_are_none_are_refused_in_one_sentence(text: str, sentence: 
         ClusterOutputs.load(path)
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"ports": {"host_ports": True}, "discovery": "pod-list"},
+            "ports.host_ports is given: the nodes of this self-managed cluster let only the pod network through, "
+            "so leave it and discovery out",
+        ),
+        (
+            {**PADDLEJOB, "paddlejob": {"intranet": "Host"}},
+            "paddlejob.intranet is Host: the nodes of this self-managed cluster let only the pod network through, so leave it out",
+        ),
+    ],
+)
+def test_a_job_at_its_nodes_ports_is_refused_where_these_are_closed(
+    settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob], outputs: ClusterOutputs, image: str
+) -> None:
+    with pytest.raises(JobError) as refusal:
+        documents(job(namespace="mine", **settings), replace(outputs, host_ports=False), image)
+    assert str(refusal.value) == sentence
 
 
 def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: Callable[..., TrainingJob]) -> None:
