@@ -24,7 +24,7 @@ from constructs_lib.machine_boot import boot_user_data
 from constructs_lib.machine_files import MachineFiles
 from constructs_lib.machine_role import machine_role
 from constructs_lib.release import IMAGE, SHARED_FILES, Release
-from constructs_lib.scaling_group import one_at_a_time
+from constructs_lib.scaling_group import counts_machines, one_at_a_time
 from constructs_lib.session_manager import takes_sessions
 from constructs_lib.state_volume import StateVolume
 
@@ -70,6 +70,7 @@ class ControlPlane(Construct):
         instance_type: EC2 type.
         key_name: key pair for SSH; None: Session Manager only.
         encryption_key: KMS key of the root disk; None: the account's default key for EBS.
+        group_name: name of the group; None: CloudFormation makes one.
 
     Attributes:
         group: the Auto Scaling group, to depend on.
@@ -92,6 +93,7 @@ class ControlPlane(Construct):
         instance_type: str = "t3.medium",
         key_name: str | None = None,
         encryption_key: kms.IKey | None = None,
+        group_name: str | None = None,
     ) -> None:
         super().__init__(scope, id)
         stack = Stack.of(self)
@@ -103,6 +105,7 @@ class ControlPlane(Construct):
         self.group = autoscaling.CfnAutoScalingGroup(
             self,
             "Resource",
+            auto_scaling_group_name=group_name,
             min_size="1",
             max_size="1",
             # Not subnets: the template names an interface, which is in a subnet already.
@@ -110,6 +113,7 @@ class ControlPlane(Construct):
             health_check_type="EC2",
             health_check_grace_period=300,
         )
+        counts_machines(self.group)
         user_data = boot_user_data(
             {
                 "ROLE": "control-plane",

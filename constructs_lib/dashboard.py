@@ -5,7 +5,7 @@ Promises: one dashboard; mails by an encrypted topic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -32,6 +32,7 @@ class ClusterDashboard(Construct):
         min_nodes: fewer nodes than this raise an alarm.
         bursting: the file system is in mode bursting: watch its credits.
         container_insights: the CloudWatch agent runs (setting logs.days): watch the number of nodes and the failed ones.
+        scaling_groups: Auto Scaling groups that count their machines, and how many each should have: fewer raise an alarm.
         encryption_key: KMS key of the topic (its policy must let CloudWatch use it, as EncryptionKey's does).
 
     Attributes:
@@ -51,6 +52,7 @@ class ClusterDashboard(Construct):
         min_nodes: int = 0,
         bursting: bool = False,
         container_insights: bool = False,
+        scaling_groups: Mapping[str, int] | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
@@ -87,6 +89,14 @@ class ClusterDashboard(Construct):
                 self._alarm("FewNodes", nodes, min_nodes, f"fewer nodes than the {min_nodes} of cluster.yaml", below=True)
             self._alarm("FailedNodes", failed, 0, "a node has failed")
             rows.append(("Nodes: all, failed", [nodes, failed]))
+        for number, (group, wanted) in enumerate((scaling_groups or {}).items()):
+            dimensions = {"AutoScalingGroupName": group}
+            has = self._metric("AWS/AutoScaling", "GroupInServiceInstances", dimensions, "Maximum")
+            wants = self._metric("AWS/AutoScaling", "GroupDesiredCapacity", dimensions, "Maximum")
+            if wanted:
+                meaning = f"{group} runs fewer machines than the {wanted} of cluster.yaml"
+                self._alarm(f"Machines{number}", has, wanted, meaning, below=True)
+            rows.append((f"{group}: machines, wanted", [has, wants]))
         widgets = [cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows]
         self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=dashboard_name, widgets=[widgets])
         self.dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24))

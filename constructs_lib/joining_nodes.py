@@ -22,7 +22,7 @@ from constructs_lib.machine_role import machine_role
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
 from constructs_lib.release import IMAGE, SHARED_FILES, Release
-from constructs_lib.scaling_group import scaling_group
+from constructs_lib.scaling_group import counts_machines, scaling_group
 from constructs_lib.self_managed_cluster import JoinableCluster
 from constructs_lib.session_manager import takes_sessions
 from constructs_lib.subnets import subnet_ids
@@ -111,6 +111,7 @@ class JoiningNodes(Construct):
         security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
         encryption_key: KMS key of the disks; None: the account's default key for EBS.
         role: the nodes' role; None: one is made, without data.
+        group_name: name of the group; None: CloudFormation makes one.
         depends_on: what must be there before the first node, such as a file system's `mount_targets`.
 
     Attributes:
@@ -135,6 +136,7 @@ class JoiningNodes(Construct):
         security_groups: Sequence[ec2.ISecurityGroup] = (),
         encryption_key: kms.IKey | None = None,
         role: TokenNodeRole | None = None,
+        group_name: str | None = None,
         depends_on: Sequence[IDependable] = (),
     ) -> None:
         super().__init__(scope, id)
@@ -187,6 +189,8 @@ class JoiningNodes(Construct):
             signals=True,
         )
         self.resource.override_logical_id(logical_id)
+        self.resource.auto_scaling_group_name = group_name
+        counts_machines(self.resource)
         Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
         self.resource.node.add_dependency(known.policy, *depends_on)
         self.group_name = self.resource.ref

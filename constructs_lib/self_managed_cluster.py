@@ -66,6 +66,7 @@ class SelfManagedCluster(Construct):
         encryption_key: KMS key of secrets and state (its policy must let the account use it); None: AWS's own.
         disk_key: KMS key of the root disk (its policy must let Auto Scaling use it, as EncryptionKey's does); None: the
             account's default key for EBS.
+        group_name: name of the control plane's Auto Scaling group; None: CloudFormation makes one.
         removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
 
     Attributes:
@@ -103,6 +104,7 @@ class SelfManagedCluster(Construct):
         volume_snapshot: str | None = None,
         encryption_key: kms.IKey | None = None,
         disk_key: kms.IKey | None = None,
+        group_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.SNAPSHOT,
     ) -> None:
         super().__init__(scope, id)
@@ -149,6 +151,7 @@ class SelfManagedCluster(Construct):
             instance_type=instance_type,
             key_name=key_name,
             encryption_key=disk_key,
+            group_name=group_name,
             variables={
                 "ENDPOINT": self.cluster_endpoint,
                 "ALTERNATE_NAMES": " ".join([self.address.private_address, *names, *public]),

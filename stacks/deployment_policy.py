@@ -654,6 +654,11 @@ def _nodes(spec: ClusterSpec) -> Iterator[Statement]:
                 "autoscaling:CreateOrUpdateTags",
                 "autoscaling:DeleteAutoScalingGroup",
                 "autoscaling:DeleteTags",
+                *(
+                    ("autoscaling:DisableMetricsCollection", "autoscaling:EnableMetricsCollection")
+                    if spec.cluster.self_managed
+                    else ()
+                ),
                 "autoscaling:ResumeProcesses",
                 "autoscaling:SuspendProcesses",
                 "autoscaling:TerminateInstanceInAutoScalingGroup",

@@ -99,6 +99,7 @@ class OwnClusterStack(Stack):
             volume_snapshot=settings.volume_snapshot,
             encryption_key=key,
             disk_key=node_volume_key,
+            group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
         grant_work(self, spec, people, granted, key)
@@ -135,5 +136,7 @@ class OwnClusterStack(Stack):
         CfnOutput(self, "ReaderKubeconfigSecretArn", value=kubeconfigs["reader"])
         # The data job's pod has the node's role, not one of its own.
         CfnOutput(self, "DataJobCredentials", value="instance-profile")
+        # Between nodes the firewall lets the kubelet and the pod network through, and no port of a job's own.
+        CfnOutput(self, "HostPorts", value="closed")
         # By name it finds the team's own secret; the raw command would print it.
         CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")

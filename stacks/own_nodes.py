@@ -74,6 +74,7 @@ class OwnNodesStack(Stack):
                 security_groups=[file_system.client_security_group],
                 encryption_key=node_volume_key,
                 role=role,
+                group_name=spec.node_group_name(name),
                 depends_on=[file_system.mount_targets],
             )
 

@@ -31,6 +31,11 @@ class WatchStack(Stack):
         MonthlyBudget(
             self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)
         )
+        machines = {}
+        if spec.cluster.self_managed:
+            # Plain names, not references: an export that an alarm holds on to would keep a group from being taken out.
+            machines = {spec.control_plane_group: 1}
+            machines |= {spec.node_group_name(name): group.desired for name, group in spec.nodes.items()}
         view = ClusterDashboard(
             self,
             "Watch",
@@ -41,6 +46,7 @@ class WatchStack(Stack):
             min_nodes=sum(group.min for group in spec.nodes.values()),
             bursting=spec.file_system.throughput == "bursting",
             container_insights=spec.node_metrics,
+            scaling_groups=machines,
             # A key of somebody else's may not let CloudWatch publish: the topic then has SNS's own encryption.
             encryption_key=None if spec.key.existing_arn else key,
         )

@@ -143,6 +143,7 @@ def test_nodes_read_training_data_and_never_the_snapshots_beside_it(own: Any) ->
     assert "PutObject" not in json.dumps(found)
     outputs = own.templates["cluster"]["Outputs"]
     assert outputs["DataJobCredentials"]["Value"] == "instance-profile"
+    assert outputs["HostPorts"]["Value"] == "closed", "the charts refuse jobs on their nodes' own ports"
 
 
 # Create an AWS SSH key.
@@ -318,10 +319,32 @@ def test_an_address_that_is_open_to_nobody_is_no_endpoint(built: Any, own: Any, 
     """And a broken lock of EKS's add-ons is nothing to a cluster that has none."""
     (tmp_path / "add-ons.json").write_text("{")
     cluster = own.spec.cluster.model_dump(include={"kind", "distribution"})
-    closed = built(tmp_path, network={"cidr": "172.20.0.0/16"}, cluster={**cluster, "elastic_ip": True})
+    closed = built(
+        tmp_path,
+        network={"cidr": "172.20.0.0/16"},
+        cluster={**cluster, "elastic_ip": True},
+        budget={"monthly_usd": 10, "emails": ["a@b.de"]},
+    )
     assert len(closed.resources("AWS::EC2::EIPAssociation")) == 1
     assert variables(control_plane(closed))["ENDPOINT"] == "https://172.20.0.9:6443"
     assert closed.templates["cluster"]["Outputs"]["ClusterEndpoint"]["Value"] == "https://172.20.0.9:6443"
+    _machines_that_are_missing_raise_an_alarm(closed)
+
+
+def _machines_that_are_missing_raise_an_alarm(watched: Any) -> None:
+    groups = {group["AutoScalingGroupName"]: group for group in watched.resources("AWS::AutoScaling::AutoScalingGroup")}
+    for group in groups.values():
+        assert "GroupInServiceInstances" in group["MetricsCollection"][0]["Metrics"]
+    alarms = [alarm for alarm in watched.resources("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "AWS/AutoScaling"]
+    assert {(alarm["Dimensions"][0]["Value"], alarm["Threshold"]) for alarm in alarms} == {
+        ("paddle-cluster-control-plane", 1),
+        ("paddle-nodes-workers", 3),
+    }
+    assert {alarm["Dimensions"][0]["Value"] for alarm in alarms} == set(groups)
+    assert {alarm["ComparisonOperator"] for alarm in alarms} == {"LessThanThreshold"}
+    [dashboard] = watched.resources("AWS::CloudWatch::Dashboard")
+    assert "paddle-nodes-workers: machines, wanted" in json.dumps(dashboard["DashboardBody"])
+    assert "Fn::ImportValue" not in json.dumps([alarm["Dimensions"] for alarm in alarms])
 
 
 def test_there_is_one_control_plane_and_never_two(own: Any) -> None:
