@@ -81,6 +81,22 @@ def test_what_is_not_right_is_refused_by_name(tmp_path: Path, path: tuple, value
     assert caught.value.code == 65
 
 
+def test_only_what_somebody_must_mend_is_bad_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the volume says nothing about the data: it may pass."""
+    file = tmp_path / "data-manifest.json"
+    file.mkdir()
+    with pytest.raises(ManifestError, match=r"cannot be read: .*Is a directory"):
+        data_manifest.read(file)
+
+    def stale(path: Path) -> str:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(Path, "read_text", stale)
+    with pytest.raises(OSError, match="Stale file handle") as caught:
+        data_manifest.read(file)
+    assert caught.value.filename == str(file)
+
+
 def test_none_where_there_is_none(tmp_path: Path) -> None:
     assert data_manifest.read(tmp_path / "data-manifest.json") is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -179,6 +180,26 @@ class TestCopy:
             ]
         finally:
             subprocess.run(["umount", "-l", str(small)], check=True)
+
+    def test_a_volume_that_fails_is_not_taken_for_a_local_disk_that_does(
+        self, split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        part = split_job.folder.shard(1) / "part-00000"
+        opened, failing = Path.open, part
+
+        def open_or_fail(path: Path, *more: object, **named: object) -> object:
+            if path == failing or (failing != part and failing in path.parents):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return opened(path, *more, **named)
+
+        monkeypatch.setattr(Path, "open", open_or_fail)
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local"))
+        assert caught.value.filename == str(part)
+        failing = tmp_path / "local"
+        with pytest.raises(Failure, match=r"cannot be copied to .*: Input/output error; set PADDLE_NODE_STAGE=never") as failed:
+            stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local"))
+        assert failed.value.code == 1
 
     def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(self, split_job: Job, tmp_path: Path) -> None:
         with pytest.raises(Failure, match="the shard has 21 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more") as caught:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
+from paddle_node.patience import naming
 
 VERSION = 1
 CHECKSUM = "xxh3_128"
@@ -122,16 +123,18 @@ class DataManifest:
 def read(path: Path) -> DataManifest | None:
     """The manifest at `path`, or None where there is none: no split has completed.
 
-    Raises `ManifestError` when the file is damaged, or of a version that this program does not know.
+    Raises `ManifestError` when the file is damaged, of a version that this program does not know, or nobody's to read; OSError
+    when the volume fails, which says nothing about the data.
     """
     try:
         if not path.exists() and path.parent.is_dir():
             # An NFS client remembers for up to a minute that a name was not there; listing the folder makes it ask again.
             any(path.parent.iterdir())
-        text = path.read_text()
+        with naming(path):
+            text = path.read_text()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except (PermissionError, IsADirectoryError, NotADirectoryError, UnicodeDecodeError) as error:
         raise ManifestError(f"{path} cannot be read: {error}") from None
     try:
         return parse(json.loads(text))

@@ -2,7 +2,7 @@
 
 Promises: a data job that was submitted together with this one, and has not ended, is waited for until the peers'
 deadline; nothing half split is ever read, nor what an earlier data job left where this job names its own; what is missing
-or damaged is one sentence, before any training.
+or damaged is one sentence, before any training; a fault of the volume that passes is waited for.
 """
 
 from __future__ import annotations
@@ -15,17 +15,22 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
+from paddle_node.patience import patiently
 
 POLL = 1.0
 """Seconds between two looks for the data; the data job takes minutes."""
 
 
 def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> None:
-    """Returns when the shard is verified (and copied, where that is asked for or faster). Raises `Failure`. Blocking."""
+    """Returns when the shard is verified (and copied, where that is asked for or faster). Blocking.
+
+    Raises `Failure`, and OSError where the volume does not recover.
+    """
     from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
 
     _wait_for_data(node, report)
-    staging.stage(node.folder, node.trainer_id, node.trainers, report, node.local_disk)
+    # What a try has copied is kept by the next.
+    patiently(lambda: staging.stage(node.folder, node.trainer_id, node.trainers, report, node.local_disk), report)
     if not node.program.is_dir():
         raise SettingError(f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no {node.program} on the volume")
 
@@ -33,13 +38,13 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> None:
 def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:
     deadline = time.monotonic() + node.peer_deadline
     said = False
-    while not _there(node) and time.monotonic() < deadline:
+    while not patiently(lambda: _there(node), report) and time.monotonic() < deadline:
         if not said:
             said = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
         time.sleep(POLL)
-    if node.data_job and not _there(node):
-        other = _whose(node)
+    if node.data_job and not patiently(lambda: _there(node), report):
+        other = patiently(lambda: _whose(node), report)
         there = "no whole one is there" if other is None else f"the one there is of data job {other or 'unknown'}"
         raise Failure(
             ExitCode.BAD_DATA,

@@ -23,6 +23,7 @@ from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import DataFile, DataManifest
 from paddle_node.failure import Failure
 from paddle_node.local_disk import LocalDisk
+from paddle_node.patience import naming
 
 BLOCK = 1 << 20
 WORKERS = 4
@@ -45,7 +46,7 @@ def stage(
     """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
 
     Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
-    with VOLUME_FULL when a copy that was asked for does not fit.
+    with VOLUME_FULL when a copy that was asked for does not fit; OSError when the volume fails. May be called again.
     """
     manifest = data_manifest.read(folder.data_manifest)
     if manifest is None:
@@ -107,7 +108,7 @@ def _wanted(
             return False
         saved, measured = local.saves([path / name for name in names], size)
     except OSError as error:
-        report(f"{path} is read where it lies: trying the local disk failed, {error.strerror}")
+        report(f"{path} is read where it lies: trying both disks failed, {error.strerror}")
         return False
     if saved < local_disk.WORTH:
         report(f"{path} is read where it lies: a copy would save nothing ({measured})")
@@ -130,14 +131,16 @@ def _copied(
         with _workers() as pool:
             copied = sum(pool.map(lambda name, file: _copy(path / name, copy / name, file), names, files))
     except OSError as error:
+        if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
+            raise  # It is the volume that failed.
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         if full and local.when == local_disk.AUTO:
             report(f"{path} is read where it lies: the local disk is full")
             return False
         raise Failure(
             ExitCode.VOLUME_FULL if full else 1,
-            f"the shard cannot be copied to {local.folder}: {error.strerror}; give the pod more "
-            f"local storage, or set {Variable.STAGE}={local_disk.NEVER}",
+            f"the shard cannot be copied to {local.folder}: {error.strerror}; "
+            f"{'give the pod more local storage, or ' if full else ''}set {Variable.STAGE}={local_disk.NEVER}",
         ) from None
     report(
         f"copied {copied} of {len(names)} files of {path} to {copy}" + (", the others were there" if copied < len(names) else "")
@@ -180,7 +183,7 @@ def _own_files(folder: JobFolder, manifest: DataManifest, trainer_id: int, train
 def _names(path: Path) -> set[str]:
     try:
         return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
-    except OSError as error:
+    except PermissionError as error:
         raise Failure(ExitCode.BAD_DATA, f"{path} cannot be read: {error.strerror}") from None
 
 
@@ -199,7 +202,7 @@ def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
     found = xxhash.xxh3_128()
     size = 0
     try:
-        with temporary.open("wb") as stream:
+        with naming(temporary), temporary.open("wb") as stream:
             for block in _blocks(source):
                 stream.write(block)
                 found.update(block)
@@ -235,7 +238,7 @@ def _blocks(path: Path) -> Iterator[memoryview]:
     buffer = bytearray(BLOCK)
     view = memoryview(buffer)
     try:
-        with path.open("rb", buffering=0) as stream:
+        with naming(path), path.open("rb", buffering=0) as stream:
             while filled := stream.readinto(buffer):
                 yield view[:filled]
     except FileNotFoundError:

@@ -1,0 +1,95 @@
+"""A fault of the volume that passes is waited for; one that stays ends the pod with a code that may be tried again."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from job_folder import Job
+from paddle_node import environment, patience, preparation
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PAUSES", (0.001, 0.002))
+    monkeypatch.setattr(patience, "PATIENCE", 0.02)
+
+
+def failing(times: float, code: int) -> Callable[[], str]:
+    left = times
+
+    def work() -> str:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise OSError(code, os.strerror(code), "/volume/file")
+        return "well"
+
+    return work
+
+
+def test_a_passing_fault_is_tried_again_and_told() -> None:
+    said: list[str] = []
+    assert patience.patiently(failing(2, errno.ESTALE), said.append) == "well"
+    assert said == [
+        "/volume/file: Stale file handle; trying again in 0.001 s",
+        "/volume/file: Stale file handle; trying again in 0.002 s",
+    ]
+
+
+def test_it_is_not_tried_for_ever() -> None:
+    said: list[str] = []
+    with pytest.raises(OSError, match="Input/output error"):
+        patience.patiently(failing(float("inf"), errno.EIO), said.append)
+    assert said
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.ENOENT])
+def test_what_stays_is_raised_at_once(code: int) -> None:
+    said: list[str] = []
+    with pytest.raises(OSError, match="/volume/file"):
+        patience.patiently(failing(1, code), said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize("times", [3, 10_000])
+@pytest.mark.parametrize("name", ["data-manifest.json", "part-00000"])
+def test_staging_outlasts_a_volume_that_fails_for_a_moment(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, times: int
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"line {number}\n" for number in range(9)))
+    job.split(source)
+    (job.folder.root / "words").mkdir()
+    node = environment.parse(
+        {
+            "JOB_NAME": job.folder.root.name,
+            "JOB_PATH": str(job.folder.root.parent),
+            "TRAIN_CONFIG_DIR": "words",
+            "CONF_PADDLE_GRADIENT_NUM": "3",
+            "JOB_COMPLETION_INDEX": "1",
+            "PADDLE_NODE_RUN_ID": "run",
+            "PADDLE_NODE_SERVICE": "service",
+            "POD_IP": "127.0.0.1",
+        }
+    )
+    opened, left = Path.open, times
+
+    def open_or_fail(path: Path, *more: object, **named: object) -> object:
+        nonlocal left
+        if path.name == name and (left := left - 1) >= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return opened(path, *more, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", open_or_fail)
+    monkeypatch.setattr(Path, "read_text", lambda path: open_or_fail(path).read())
+    said: list[str] = []
+    if times < 10:
+        preparation.prepare(node, said.append)
+        assert len(said) == times
+    else:
+        with pytest.raises(OSError, match="Input/output error"):
+            preparation.prepare(node, said.append)

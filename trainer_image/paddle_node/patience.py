@@ -1,0 +1,61 @@
+"""Faults of a volume that pass by themselves, and how long to wait for that.
+
+Promises: `patiently` tries again, for about `PATIENCE` seconds, what a network file system refused for a moment (EIO, ESTALE,
+a time-out); then its OSError ends the pod with a code that may be tried again. What another look cannot mend, a full
+volume or a missing right, is raised at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+PATIENCE = 60.0
+"""Seconds: a file server's failover takes less."""
+PAUSES = (0.5, 8.0)
+"""Seconds between two tries: the first, doubled up to the last."""
+LASTING = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EROFS,
+        errno.EACCES, errno.EPERM,
+        errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
+    }
+)  # fmt: skip
+"""Faults that stay until somebody does something."""
+
+T = TypeVar("T")
+
+
+def passing(error: OSError) -> bool:
+    """Whether another try may find it well again."""
+    return error.errno is not None and error.errno not in LASTING
+
+
+def patiently(work: Callable[[], T], report: Callable[[str], None]) -> T:
+    """The result of `work`, which may be called again after it failed. Raises what it raises, a passing OSError after a while."""
+    deadline = time.monotonic() + PATIENCE
+    pause, longest = PAUSES
+    while True:
+        try:
+            return work()
+        except OSError as error:
+            if not passing(error) or time.monotonic() + pause > deadline:
+                raise
+            report(f"{error.filename or 'the volume'}: {error.strerror or error}; trying again in {pause:g} s")
+        time.sleep(pause)
+        pause = min(pause * 2, longest)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError of a read or a write does not say of which file: now it does."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
