@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import contract, coordination, environment, interruption, shard
+from paddle_node import contract, coordination, environment, full_disk, interruption, shard
 from paddle_node.agreement import Agreement
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
@@ -258,7 +258,10 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         leave(error.code)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         volume = os.environ.get(Variable.JOB_PATH) or contract.VOLUME_MOUNT
-        print(f"the volume at {volume} is full: {error}; make room, or lower {Variable.KEEP_PASSES}", file=sys.stderr)
+        if scratch := full_disk.scratch(error, contract.path(volume)):
+            print(f"{scratch} is full, which is the pod's own and not the volume: {error}; give it more room", file=sys.stderr)
+        else:
+            print(f"the volume at {volume} is full: {error}; make room, or lower {Variable.KEEP_PASSES}", file=sys.stderr)
         leave(ExitCode.VOLUME_FULL)
     if isinstance(error, AttemptEnded):
         print(f"this attempt is over: {error}", file=sys.stderr)

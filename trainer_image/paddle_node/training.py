@@ -26,6 +26,7 @@ from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.interruption import Interruption, Position
+from paddle_node.patience import naming
 from paddle_node.shard import Parser, Record, Shard
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ class Training:
 def _whole_or_gone(directory: Path) -> Iterator[None]:
     """A save that fails takes its files along: on a full volume, the attempt's end needs the room to be written down."""
     try:
-        yield
+        with naming(directory):
+            yield
     except (OSError, Failure):
         shutil.rmtree(directory, ignore_errors=True)
         raise

@@ -1,0 +1,37 @@
+"""Which disk it is that took no more bytes: the job's volume, or the pod's own scratch.
+
+Promises: the volume is what is blamed, as long as nothing shows that it was another place.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+NOTHING = 64 << 10
+"""Bytes: with fewer left a disk is full."""
+
+
+def scratch(error: OSError, volume: Path) -> Path | None:
+    """The path outside `volume` that is full; None: it is the volume."""
+    try:
+        volume = volume.resolve()
+        if error.filename is not None:
+            path = Path(os.fsdecode(error.filename)).resolve()
+            return None if path.is_relative_to(volume) else path
+        # A write's error names no file: the processes' working folder is the pod's scratch.
+        here = Path.cwd()
+        if not _apart(here, volume):
+            return None
+        return here if _left(here) < NOTHING <= _left(volume) else None
+    except OSError:
+        return None
+
+
+def _apart(one: Path, other: Path) -> bool:
+    return one.stat().st_dev != other.stat().st_dev
+
+
+def _left(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return NOTHING if status.f_flag & os.ST_RDONLY else status.f_bavail * status.f_frsize
