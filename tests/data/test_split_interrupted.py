@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import data_manifest
-from paddle_node.splitting import commit, steps
+from paddle_node import data_manifest, split
+from paddle_node.failure import Failure
+from paddle_node.splitting import commit, one_pass, steps
+from paddle_node.splitting.framing import LINES
+from paddle_node.splitting.part_file import PartFile
+from paddle_node.splitting.progress import Progress
 
 # The data job with pieces so small that a few kilobytes take many steps, and so slow that it can be killed in each.
 SLOWED = """
@@ -239,6 +243,119 @@ def test_a_full_volume_leaves_the_previous_split_intact(small_volume: Path, tmp_
     assert result.returncode == 0, result.stderr
     assert sum(job.shard(index).count(b"\n") for index in range(3)) == 300_000
     assert not commit.work_root(job.folder).exists()
+
+
+@pytest.mark.slow
+def test_a_full_volume_leaves_the_previous_split_intact_also_in_one_pass(
+    small_volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, with pieces so small that 3 MB are read in one pass."""
+    monkeypatch.setattr(one_pass, "LEAST", 1 << 16)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    job = Job(small_volume / "job")
+    small, large = tmp_path / "small.txt", tmp_path / "large.txt"
+    small.write_text("small line\n" * 20_000)
+    large.write_text("large line\n" * 300_000)
+    job.split(small)
+    before, manifest = job.everything(), job.folder.data_manifest.read_bytes()
+    assert split.main(job.environment(large)) == 74
+    assert f"the volume of {job.folder.root} is full: nothing that was complete before" in capsys.readouterr().err
+    kept = {name: content for name, content in job.everything().items() if not name.startswith(".split/")}
+    assert kept == before
+    assert job.folder.data_manifest.read_bytes() == manifest
+    assert any(job.folder.root.glob(".split/*/results/piece-*")), "it must have been in one pass"
+
+    subprocess.run(["mount", "-o", "remount,size=30m", str(small_volume)], check=True)
+    assert split.main(job.environment(large)) == 0
+    assert b"".join(job.shard(index) for index in range(3)) == large.read_bytes()
+    assert not commit.work_root(job.folder).exists()
+
+
+class Stopped(BaseException):
+    """This process ends here."""
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("".join(f"old {number}\n" for number in range(60)))
+    new.write_text("".join(f"new {number}\n" for number in range(60)))
+    return old, new
+
+
+def test_a_pod_that_wakes_in_the_commit_cannot_spoil_it(
+    job: Job, texts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, small_pieces: None
+) -> None:
+    """Shard 0 is in place and shard 1 is not, when a late pod writes a part of the first; and the committing pod dies too."""
+    old, new = texts
+    job.split(old, 2)
+    rename = Path.rename
+
+    def stop_at_shard_1(path: Path, to: Path) -> Path:
+        if to == job.folder.shard(1) and path.parent.name == commit.WHOLE:
+            raise Stopped
+        return rename(path, to)
+
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(Path, "rename", stop_at_shard_1)
+        job.split(new, 2)
+    (work,) = commit.work_root(job.folder).iterdir()
+    here = steps.Steps(work, "pod-1", Progress(print), lambda: False)
+    here.close()
+    part = work / "parts" / "0" / "part-00000"
+    with PartFile(part, here.temporary(part), LINES, lambda count: None) as file:
+        file.lines(b"half a shard\n", 1)
+    job.split(new, 2)
+    assert job.shard(0) + job.shard(1) == new.read_bytes()
+
+
+def test_what_a_dead_pod_left_half_written_is_in_no_shard(job: Job, texts: tuple[Path, Path], small_pieces: None) -> None:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(PartFile, "done", lambda part, name: (_ for _ in ()).throw(Stopped()))
+        # A killed process does not tidy up.
+        patched.setattr(PartFile, "__exit__", lambda part, *error: None)
+        job.split(texts[1], 2, SPLIT_PODS=2, JOB_COMPLETION_INDEX=1, HOLD_OUT=0.2)
+    assert list(job.folder.root.rglob("*.pod-1.*.tmp"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(steps, "EXPIRY", -1.0)
+        manifest = job.split(texts[1], 2, SPLIT_PODS=2, JOB_COMPLETION_INDEX=0, HOLD_OUT=0.2)
+    for shard in manifest.shards:
+        assert {path.name for path in job.folder.shard(shard.index).iterdir()} == {file.name for file in shard.files}
+
+
+@pytest.mark.parametrize("damage", ["gone", "shorter"])
+def test_a_result_that_outlived_its_piece_is_made_again(
+    job: Job, texts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, small_pieces: None, damage: str
+) -> None:
+    """A power cut may keep the one and not the other."""
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(one_pass, "deal", lambda *more: (_ for _ in ()).throw(Stopped()))
+        job.split(texts[1], 2)
+    pieces = sorted(job.folder.root.glob(".split/*/pieces/*"))
+    assert len(pieces) > 4
+    for piece in pieces[:4]:
+        piece.unlink() if damage == "gone" else os.truncate(piece, 3)
+    job.split(texts[1], 2)
+    assert job.shard(0) + job.shard(1) == texts[1].read_bytes()
+
+
+def test_shards_that_a_power_cut_took_are_never_exchanged_for_good_ones(
+    job: Job, texts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = texts
+    job.split(old, 2)
+    before = job.everything()
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(commit, "stage", lambda *more: (_ for _ in ()).throw(Stopped()))
+        job.split(new, 2)
+    (part,) = job.folder.root.glob(".split/*/parts/1/*")
+    part.unlink()
+    with pytest.raises(Failure, match="is not what was written there: run the split again, it begins anew") as caught:
+        job.split(new, 2)
+    assert caught.value.code == 1
+    assert job.everything() == before
+    job.split(new, 2)
+    assert job.shard(0) + job.shard(1) == new.read_bytes()
 
 
 def test_another_split_with_other_settings_at_work_is_left_alone(job: Job, tmp_path: Path) -> None:

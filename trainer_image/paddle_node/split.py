@@ -23,10 +23,11 @@ from types import FrameType
 
 import xxhash
 
-from paddle_node import contract, data_manifest
+from paddle_node import contract, data_manifest, full_disk
 from paddle_node.contract import ExitCode
 from paddle_node.data_manifest import DataManifest, Shard, Source
 from paddle_node.failure import Failure
+from paddle_node.patience import patiently
 from paddle_node.program_copy import copy_program
 from paddle_node.splitting import commit, counting, one_pass, parts, shares, sources, units, user_reader, whole_files
 from paddle_node.splitting.progress import Progress
@@ -35,8 +36,8 @@ from paddle_node.splitting.settings import FORMATS, SplitSettings
 from paddle_node.splitting.source import Object, Reader, public, summary
 from paddle_node.splitting.steps import EXPIRY, Finished, Step, Steps
 
-LAYOUT = 2
-"""Raised whenever the same input would give other bytes than before."""
+LAYOUT = 3
+"""Raised whenever the same input would give other bytes than before, or the folder of work looks otherwise."""
 
 WORKERS = 4
 """Files at a time, also on fewer cores: while some wait for the volume, others copy."""
@@ -52,9 +53,10 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             where = environ.get(contract.Variable.OUT_DIR, "")
+            full = full_disk.scratch(error, contract.path(where, dict(environ))) or f"the volume of {where}"
             return _failed(
                 ExitCode.VOLUME_FULL,
-                f"the volume of {where} is full: nothing that was complete before has changed; make room and run again",
+                f"{full} is full: nothing that was complete before has changed; make room and run again",
             )
         return _failed(1, f"{error.filename or 'the volume'}: {error.strerror or error}")
     except KeyboardInterrupt:
@@ -75,7 +77,11 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
     reader = sources.open_source(settings.source, environ)
     objects = reader.objects()
     source = summary(settings.source, objects)
-    done = complete(settings, source)
+
+    def completed() -> DataManifest | None:
+        return patiently(lambda: complete(settings, source), _say)
+
+    done = completed()
     if done is not None:
         _say(f"{folder.data_manifest} is complete already: nothing to do")
         return _claimed(settings, done)
@@ -83,14 +89,15 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
     started = time.monotonic()
     work = commit.work_root(folder) / _plan(settings, objects)
     _remove_abandoned(work)
-    steps = Steps(work, f"pod-{settings.pod}", Progress(_say), lambda: complete(settings, source) is not None)
+    steps = Steps(work, f"pod-{settings.pod}", Progress(_say), lambda: completed() is not None)
     try:
         manifest = _split(settings, steps, reader, objects, source)
     except (Finished, FileNotFoundError):
         # Another pod has completed the split and swept the work away; or something else is missing.
-        done = complete(settings, source)
+        done = completed()
         if done is None:
             raise
+        shutil.rmtree(work, ignore_errors=True)  # What this pod wrote there after that.
         manifest = done
     finally:
         steps.close()

@@ -3,6 +3,10 @@
 Promises: until every new file is on the disk, nothing of the old split is touched; from then on only renames happen, in
 an order that an interruption anywhere leaves either without a manifest (and the next run finishes it) or complete;
 shards that are no longer wanted are gone before the manifest appears.
+
+The new files and their manifest leave `parts`, to which the steps write, by one rename to `whole`, to which none does: a pod
+that was silent for so long that its step was done by another may wake and write at any moment, but never into that.
+`whole` is never empty (first the manifest is in it, then `old` too), so no later `parts` can be renamed over it.
 """
 
 from __future__ import annotations
@@ -18,39 +22,59 @@ from paddle_node.data_manifest import DataManifest
 from paddle_node.failure import Failure
 from paddle_node.splitting.shares import HELD_OUT
 
-STAGED = "data-manifest.json"
+WHOLE = "whole"
+STAGED = f"{WHOLE}/data-manifest.json"
+"""Below a folder of work: what makes its files a whole split, which only waits to be put in place."""
 
 
 def stage(work: Path, manifest: DataManifest) -> None:
-    """The manifest as it will be, next to the new files: whoever finds it can finish the commit without more room."""
-    if (work / STAGED).exists():
+    """The new files and the manifest as it will be, together: whoever finds them can finish the commit without more room.
+
+    Raises `Failure` where files are missing, as after a power cut that kept the steps' results: the next run does them again.
+    """
+    if (work / WHOLE).exists():
         return
-    for path, _, _ in os.walk(work / "parts"):
-        # The files were synced under their temporary names. A folder that is gone was put in place by another pod.
+    parts = work / "parts"
+    for path, _, _ in os.walk(parts):
+        # The files were synced under their temporary names. A folder that is gone was moved by another pod.
         with contextlib.suppress(FileNotFoundError):
             data_manifest.sync_folder(Path(path))
-    data_manifest.write(manifest, work / STAGED)
+    named = [(str(shard.index), shard.files) for shard in manifest.shards]
+    for name, files in [*named, (HELD_OUT, manifest.held_out)]:
+        for file in files:
+            if _size(parts / name / file.name) == file.bytes:
+                continue
+            if (work / WHOLE).exists() or not work.exists():
+                return  # Another pod was faster.
+            shutil.rmtree(work, ignore_errors=True)
+            raise Failure(1, f"{parts / name / file.name} is not what was written there: run the split again, it begins anew")
+    data_manifest.write(manifest, parts / Path(STAGED).name)
+    try:
+        parts.rename(work / WHOLE)
+    except OSError:
+        if not (work / WHOLE).exists():
+            raise
+    data_manifest.sync_folder(work)
 
 
 def commit(folder: JobFolder, work: Path) -> None:
     """Exchanges the data. May be interrupted and called again, also by another pod at the same time."""
-    old = work / "old"
-    old.mkdir(exist_ok=True)
     staged = data_manifest.read(work / STAGED)
     if staged is None:
         return
+    whole = work / WHOLE
+    old = whole / "old"
+    old.mkdir(exist_ok=True)
     folder.data_manifest.unlink(missing_ok=True)
     data_manifest.sync_folder(folder.root)
     for path in folder.root.glob("[0-9]*/data"):
         if path.parent.name.isdigit():
-            _set_aside(
-                path, work / "parts" / path.parent.name, old / path.parent.name, int(path.parent.name) < len(staged.shards)
-            )
-    _set_aside(folder.held_out, work / "parts" / HELD_OUT, old / HELD_OUT, bool(staged.held_out))
+            _set_aside(path, whole / path.parent.name, old / path.parent.name, int(path.parent.name) < len(staged.shards))
+    _set_aside(folder.held_out, whole / HELD_OUT, old / HELD_OUT, bool(staged.held_out))
     for shard in staged.shards:
-        _put(work / "parts" / str(shard.index), folder.shard(shard.index))
+        _put(whole / str(shard.index), folder.shard(shard.index))
     if staged.held_out:
-        _put(work / "parts" / HELD_OUT, folder.held_out)
+        _put(whole / HELD_OUT, folder.held_out)
     try:
         (work / STAGED).replace(folder.data_manifest)
     except FileNotFoundError:
@@ -73,13 +97,21 @@ def refuse_foreign(folder: JobFolder) -> None:
     for path in folder.root.glob("[0-9]*/data"):
         if path.parent.name.isdigit() and any(path.iterdir()):
             raise Failure(
-                ExitCode.BAD_DATA, f"{path} holds files that no {STAGED} lists: move them away or delete them, then split again"
+                ExitCode.BAD_DATA,
+                f"{path} holds files that no {folder.data_manifest.name} lists: move them away or delete them, then split again",
             )
 
 
 def work_root(folder: JobFolder) -> Path:
     """Where splits keep their work, on the same file system as the shards."""
     return folder.root / ".split"
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _set_aside(path: Path, fresh: Path, old: Path, wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 Promises: the shards get the same records as by `counting` and `parts`, without their second pass over the source. A piece
 that falls to one shard becomes its file by a rename; only those in which one shard ends and the next begins are copied again.
+A piece that is not there with its size, though its step has a result (a machine lost power), is copied once more.
 """
 
 from __future__ import annotations
@@ -36,6 +37,15 @@ class Piece:
     bytes: int
     records: int
     checksum: str
+    again: Callable[[], object]
+    """Makes it once more, the same."""
+
+    def at(self, path: Path) -> bool:
+        """Whether it lies there whole: under a name a file has all its bytes, if it has the last."""
+        try:
+            return path.stat().st_size == self.bytes
+        except FileNotFoundError:
+            return False
 
 
 def piece_size(size: int, shards: int) -> int | None:
@@ -53,8 +63,11 @@ def copy(steps: Steps, units: Sequence[Unit], piece: int, workers: int) -> list[
             name = f"piece-{unit.number:06d}-{start // piece:06d}"
             end = min(start + piece, unit.size)
             todo.append(Step(name, _copy(steps, unit, start, end, _file(steps, name), newline), end - start))
-    results = steps.run(todo, workers)
-    return [Piece(_file(steps, step.name), *result) for step, result in zip(todo, results, strict=True)]
+    results: list[tuple[int, int, str]] = steps.run(todo, workers)
+    return [
+        Piece(_file(steps, step.name), size, records, checksum, step.work)
+        for step, (size, records, checksum) in zip(todo, results, strict=True)
+    ]
 
 
 def deal(steps: Steps, pieces: Sequence[Piece], shares: Sequence[Share], workers: int) -> dict[str, tuple[DataFile, ...]]:
@@ -92,9 +105,11 @@ def _deal(steps: Steps, pieces: Sequence[Piece], ends: Sequence[int], share: Sha
             path = steps.folder / "parts" / share.name / name
             if last - first == piece.records:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _move(piece.path, path)
+                _move(piece, path)
                 files.append(DataFile(name, piece.records, piece.bytes, piece.checksum))
                 continue
+            if not piece.at(piece.path):
+                piece.again()
             whole = Unit(0, piece.path, piece.bytes, LINES, piece.records, array("Q", [0]), array("Q", [0]))
             with PartFile(path, steps.temporary(path), LINES, steps.progress.add) as part:
                 part.copy(piece.path, whole.locate(first), whole.locate(last), last - first)
@@ -104,11 +119,15 @@ def _deal(steps: Steps, pieces: Sequence[Piece], ends: Sequence[int], share: Sha
     return work
 
 
-def _move(piece: Path, path: Path) -> None:
+def _move(piece: Piece, path: Path) -> None:
+    if not piece.at(piece.path):
+        if piece.at(path):
+            return  # This step ran before, and was interrupted behind the rename.
+        piece.again()
     try:
-        piece.rename(path)
+        piece.path.rename(path)
     except FileNotFoundError:
-        if not path.exists():  # Else this step ran before, and was interrupted behind the rename.
+        if not piece.at(path):  # Else a pod that was taken for dead does the same step.
             raise
 
 

@@ -40,7 +40,7 @@ class PartFile:
         self._records = 0
 
     def __enter__(self) -> Self:
-        self._temporary.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
         return self
 

@@ -3,7 +3,8 @@
 Promises: a step whose result is on the volume never runs again; a step that some living pod works on is left to it; a
 step of a dead pod is taken over after `EXPIRY` seconds, by a new process of the same pod at once. Every step must be
 deterministic and must put its output in place by rename: then two pods that do the same step, which the claims
-make rare but cannot rule out, do no harm.
+make rare but cannot rule out, do no harm. That holds until the commit: it first moves all output away under a name that no step
+writes to (`commit`), so a pod that was taken for dead and wakes late writes what nobody reads.
 
 No lock of the file system is used (NFS only pretends): a claim is a symbolic link to the pod's name, which comes into
 being whole or not at all and only once; a take-over is a rename; the age of a pod's heartbeat is measured against one's
@@ -13,6 +14,7 @@ own, so that only the volume's clock counts.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -55,12 +57,14 @@ class Steps:
         self._results = folder / "results"
         self._claims = folder / "claims"
         self._pods = folder / "pods"
-        for each in (self._results, self._claims, self._pods):
+        self._making = folder / "making"
+        self._numbers = itertools.count()
+        for each in (self._results, self._claims, self._pods, self._making):
             each.mkdir(parents=True, exist_ok=True)
         self._beat = self._pods / pod
         self._beat.touch()
         # What a killed process of this pod left half written takes up room that the volume may not have.
-        for leftover in folder.rglob(f".*.{pod}.*.tmp"):
+        for leftover in self._making.glob(f"*.{pod}.*.tmp"):
             leftover.unlink(missing_ok=True)
         self._stop = threading.Event()
         threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
@@ -113,8 +117,8 @@ class Steps:
         return [results[step.name] for step in steps]
 
     def temporary(self, path: Path) -> Path:
-        """Where to write what becomes `path` by rename: no other process writes there."""
-        return path.with_name(f".{path.name}.{self._pod}.{os.getpid()}.tmp")
+        """Where to write what becomes `path` by rename: nobody else writes there, and what a dead pod leaves is in no shard."""
+        return self._making / f"{path.name[:100]}.{self._pod}.{os.getpid()}.{next(self._numbers)}.tmp"
 
     def _perform(self, step: Step) -> Any:
         try:
