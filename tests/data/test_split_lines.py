@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
         outputs.append(job.everything())
     assert outputs[0] == outputs[1]
     assert outputs[0] != outputs[2]
+
+
+def test_a_file_system_that_hands_out_less_than_asked_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None
+) -> None:
+    source = lines_file(tmp_path / "in.txt", 60)
+    outputs = []
+    pread = os.pread
+    for name, most in (("all", 1 << 20), ("little", 3)):
+        monkeypatch.setattr(os, "pread", lambda file, length, offset, most=most: pread(file, min(length, most), offset))
+        job = Job(tmp_path / name)
+        job.split(source, SHUFFLE_SEED=1)
+        outputs.append(job.everything())
+    assert outputs[0] == outputs[1]
 
 
 def test_a_shuffle_spreads_a_sorted_source_evenly(tmp_path: Path, small_pieces: None) -> None:

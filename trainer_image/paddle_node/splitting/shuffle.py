@@ -135,7 +135,7 @@ class ShuffledOrder:
             with run.path.open("rb", buffering=0) as stream:
                 for offset, length, _ in run.fragments(bucket).tolist():
                     if length:
-                        yield os.pread(stream.fileno(), length, offset)
+                        yield _exactly(run.path, stream.fileno(), length, offset)
 
     def _bucket(self, runs: Sequence[Run], bucket: int) -> Iterator[list[bytes]]:
         """A bucket that is too large for the memory."""
@@ -218,6 +218,17 @@ class ShuffledOrder:
             return {"flushes": len(rows)}
 
         return work
+
+
+def _exactly(path: Path, descriptor: int, length: int, offset: int) -> bytes:
+    """A file system may hand out less than it was asked for, although there is more."""
+    content = os.pread(descriptor, length, offset)
+    while len(content) < length:
+        more = os.pread(descriptor, length - len(content), offset + len(content))
+        if not more:
+            raise OSError(f"{path} became shorter while it was read")
+        content += more
+    return content
 
 
 def _prefixes(levels: Sequence[int]) -> Iterator[tuple[int, ...]]:
