@@ -46,6 +46,7 @@ def templates(account: Account, tmp_path: Path) -> dict[str, dict[str, Any]]:
     cluster = {
         "kind": "self-managed",
         "elastic_ip": True,
+        "public_access_from": ["203.0.113.9/32"],
         "distribution": {"lock": str(tmp_path / "lock.json"), "files": str(tmp_path / "cache")},
     }
     network = {"cidr": "172.20.0.0/16", "availability_zones": ["us-west-2a"]}
