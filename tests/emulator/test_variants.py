@@ -389,7 +389,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     assert (volume["AvailabilityZone"], volume["Encrypted"], volume["KmsKeyId"]) == ("us-west-2a", True, outputs["KeyArn"])
 
     groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
-    control_plane, spare, workers = (group_of(groups, word) for word in ("ControlPlane", "spare", "workers"))
+    control_plane, spare, workers = (group_of(groups, word) for word in ("control-plane", "spare", "workers"))
     assert [(group["MinSize"], group["MaxSize"]) for group in (control_plane, workers, spare)] == [(1, 1), (1, 6), (0, 2)]
     assert control_plane["AvailabilityZones"] == ["us-west-2a"]
     first = template_of(cloud, control_plane["LaunchTemplate"])
@@ -435,7 +435,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     life.change(change)
     groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
     assert group_of(groups, "workers")["DesiredCapacity"] == 4
-    for word in ("ControlPlane", "workers"):
+    for word in ("control-plane", "workers"):
         group = group_of(groups, word)
         mixed = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {}).get("LaunchTemplateSpecification")
         upgraded = template_of(cloud, group.get("LaunchTemplate") or mixed)
