@@ -16,10 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paddle_node import data_manifest
+from paddle_node import data_manifest, durable
 from paddle_node.contract import JobFolder
 from paddle_node.coordination import Session
-from paddle_node.passes import write_whole
 
 LOOK = 0.01
 """Seconds between a pserver's two looks into the pod's own scratch."""
@@ -43,16 +42,16 @@ class Agreement:
         known = session.gather(f"{self.name} known", self.file.is_file() if session.trainer_id == 0 else None)[0]
         if not known:
             # By way of the volume: a vocabulary is too large for a coordinator's message.
-            write_whole(self._part(session.attempt, session.trainer_id), json.dumps(own()))
+            durable.write(self._part(session.attempt, session.trainer_id), json.dumps(own()))
             session.barrier(f"{self.name} counted")
             if session.trainer_id == 0:
                 parts = [self._part(session.attempt, trainer) for trainer in range(session.trainers)]
-                write_whole(self.file, json.dumps(merge([json.loads(part.read_text()) for part in parts])))
+                durable.write(self.file, json.dumps(merge([json.loads(part.read_text()) for part in parts])))
                 for part in parts:
                     part.unlink()
             session.barrier(f"{self.name} merged")
         text = self.file.read_text()
-        write_whole(self._handed_on, text)
+        durable.write(self._handed_on, text)
         return json.loads(text)
 
     def wait(self) -> Any:

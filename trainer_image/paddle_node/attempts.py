@@ -8,12 +8,12 @@ of it, so that whoever comes later ends the same way.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from paddle_node import durable
 from paddle_node.contract import JobFolder
 
 KEPT = 200
@@ -101,22 +101,11 @@ class Record:
 
     def _write(self) -> None:
         self._check()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         document = {
             "attempts": [asdict(attempt) for attempt in self._attempts[-KEPT:]],
             "outcomes": {run: asdict(outcome) for run, outcome in list(self._outcomes.items())[-KEPT:]},
         }
-        temporary = self._path.with_name(".attempts.json")
-        with temporary.open("w") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.write(self._path, json.dumps(document, indent=1))
 
 
 def outcome(folder: JobFolder, run_id: str) -> Outcome | None:

@@ -8,12 +8,12 @@ The layout is the contract's: {version, source, format, seed, hold_out, shards, 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.patience import naming
@@ -185,32 +185,7 @@ def parse(document: object) -> DataManifest:
 
 def write(manifest: DataManifest, path: Path) -> None:
     """Puts the manifest at `path`, whole or not at all. Raises OSError (a full volume, for one)."""
-    write_durably(path, manifest.as_json().encode())
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Temporary file, fsync, rename, fsync of the folder: after this returns, not even a power cut takes it back."""
-    # Not by process number: pods that share a volume have equal ones.
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames within `folder` last."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    durable.write(path, manifest.as_json())
 
 
 def _mapping(value: object, name: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_node import data_manifest, passes
+from paddle_node import data_manifest, durable, passes
 from paddle_node.contract import JobFolder
 
 FILE = "position.json"
@@ -58,7 +58,7 @@ def order(folder: JobFolder, seed: int, trainers: int) -> str:
 def write(folder: JobFolder, interruption: Interruption) -> None:
     """Beside the parameters that lie there already; then seals the folder."""
     place = directory(folder)
-    passes.write_whole(place / FILE, json.dumps(asdict(interruption)) + "\n")
+    durable.write(place / FILE, json.dumps(asdict(interruption)) + "\n")
     passes.seal_directory(place, {"interrupted pass": interruption.pass_number})
 
 

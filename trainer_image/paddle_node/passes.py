@@ -9,13 +9,13 @@ checksum is really computed), because the supervisor asks it too.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from paddle_node import durable
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 
@@ -78,13 +78,13 @@ def seal_directory(directory: Path, facts: dict[str, Any]) -> None:
     """Flush, list with checksums, flush, `done`, flush."""
     files = []
     for file in _files(directory):
-        _flush(file)
+        durable.sync(file)
         files.append({"name": _name(directory, file), "bytes": file.stat().st_size, "checksum": checksum(file)})
-    write_whole(directory / FILES, json.dumps(files, indent=1) + "\n")
+    durable.write(directory / FILES, json.dumps(files, indent=1) + "\n")
     for child in sorted({file.parent for file in _files(directory)}, reverse=True):
-        _flush(child)
-    write_whole(directory / DONE, json.dumps({**facts, "files": checksum(directory / FILES)}) + "\n")
-    _flush(directory.parent)
+        durable.sync(child)
+    durable.write(directory / DONE, json.dumps({**facts, "files": checksum(directory / FILES)}) + "\n")
+    durable.sync(directory.parent)
 
 
 def verify(directory: Path) -> None:
@@ -132,22 +132,6 @@ def checksum(file: Path) -> str:
     return f"{ALGORITHM}:{state.hexdigest()}"
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Writes a small file so that a reader sees all of it or nothing, even after a loss of power."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with part.open("w") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    _flush(file.parent)
-
-
 def _ours(directory: Path) -> bool:
     """Whether `done` is of this module. Paddle 0.x writes an empty one, last of all, and no list."""
     return (directory / DONE).stat().st_size > 0
@@ -164,12 +148,3 @@ def _files(directory: Path) -> Iterator[Path]:
 
 def _name(directory: Path, file: Path) -> str:
     return file.relative_to(directory).as_posix()
-
-
-def _flush(path: Path) -> None:
-    """To the volume, not only to this machine's memory; a folder too, whose names are bytes like others."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

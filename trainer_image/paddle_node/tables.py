@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paddle_node.passes import DamagedPass, write_whole
+from paddle_node import durable
+from paddle_node.passes import DamagedPass
 
 FILE = "parameters.json"
 _STATISTICS = 5
@@ -67,7 +68,7 @@ class Layout:
     dense: tuple[DenseTable, ...]
 
     def write(self, directory: Path) -> None:
-        write_whole(directory / FILE, json.dumps(asdict(self), indent=1) + "\n")
+        durable.write(directory / FILE, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> Layout:

@@ -16,7 +16,7 @@ import os
 import shutil
 from pathlib import Path
 
-from paddle_node import data_manifest
+from paddle_node import data_manifest, durable
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.data_manifest import DataManifest
 from paddle_node.failure import Failure
@@ -38,7 +38,7 @@ def stage(work: Path, manifest: DataManifest) -> None:
     for path, _, _ in os.walk(parts):
         # The files were synced under their temporary names. A folder that is gone was moved by another pod.
         with contextlib.suppress(FileNotFoundError):
-            data_manifest.sync_folder(Path(path))
+            durable.sync(Path(path))
     named = [(str(shard.index), shard.files) for shard in manifest.shards]
     for name, files in [*named, (HELD_OUT, manifest.held_out)]:
         for file in files:
@@ -54,7 +54,7 @@ def stage(work: Path, manifest: DataManifest) -> None:
     except OSError:
         if not (work / WHOLE).exists():
             raise
-    data_manifest.sync_folder(work)
+    durable.sync(work)
 
 
 def commit(folder: JobFolder, work: Path) -> None:
@@ -66,7 +66,7 @@ def commit(folder: JobFolder, work: Path) -> None:
     old = whole / "old"
     old.mkdir(exist_ok=True)
     folder.data_manifest.unlink(missing_ok=True)
-    data_manifest.sync_folder(folder.root)
+    durable.sync(folder.root)
     for path in folder.root.glob("[0-9]*/data"):
         if path.parent.name.isdigit():
             _set_aside(path, whole / path.parent.name, old / path.parent.name, int(path.parent.name) < len(staged.shards))
@@ -79,7 +79,7 @@ def commit(folder: JobFolder, work: Path) -> None:
         (work / STAGED).replace(folder.data_manifest)
     except FileNotFoundError:
         return  # Another pod was faster.
-    data_manifest.sync_folder(folder.root)
+    durable.sync(folder.root)
 
 
 def sweep(folder: JobFolder) -> None:
@@ -122,7 +122,7 @@ def _set_aside(path: Path, fresh: Path, old: Path, wanted: bool) -> None:
         path.rename(old)
     except FileNotFoundError:
         return
-    data_manifest.sync_folder(path.parent)
+    durable.sync(path.parent)
 
 
 def _put(fresh: Path, path: Path) -> None:
@@ -131,4 +131,4 @@ def _put(fresh: Path, path: Path) -> None:
         fresh.rename(path)
     except FileNotFoundError:
         return  # Put there before the interruption.
-    data_manifest.sync_folder(path.parent)
+    durable.sync(path.parent)
