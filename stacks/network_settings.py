@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.settings import Refused, Settings
 
@@ -20,6 +20,17 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Network(value)
     except ValueError:
         raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix") from None
+
+
+def _not_everybody(ranges: list[str]) -> list[str]:
+    for value in ranges:
+        if ip_network(value).prefixlen == 0:
+            raise Refused("", value, "SSH is never opened to everybody; name your own range, such as 10.0.0.0/16")
+    return ranges
+
+
+SshRanges = Annotated[list[str], Field(min_length=1), AfterValidator(_not_everybody)]
+"""CIDRs that may connect to port 22."""
 
 
 class ExistingVpc(Settings):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from stacks.network_settings import ip_network
+from stacks.network_settings import SshRanges
 from stacks.settings import Refused, Settings
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
@@ -36,16 +36,8 @@ class Ssh(Settings):
 
     key_pair: str = Field(min_length=1, max_length=255)
     """Name of an EC2 key pair."""
-    allowed_from: list[str] = Field(min_length=1)
+    allowed_from: SshRanges
     """CIDRs that may connect to port 22."""
-
-    @field_validator("allowed_from")
-    @classmethod
-    def _restricted(cls, ranges: list[str]) -> list[str]:
-        for value in ranges:
-            if ip_network(value).prefixlen == 0:
-                raise Refused("", value, "SSH is never opened to everybody; name your own range, such as 10.0.0.0/16")
-        return ranges
 
 
 class NodeGroup(Settings):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from stacks.network_settings import ip_network
+from stacks.network_settings import SshRanges
 from stacks.settings import Refused, Settings
 
 PROJECT = Path(__file__).parents[1]
@@ -53,13 +53,5 @@ class ClusterSsh(Settings):
 
     key_pair: str | None = Field(default=None, min_length=1, max_length=255)
     """Name of an EC2 key pair that is there already; unset: one is made, its private key kept in Parameter Store."""
-    allowed_from: list[str] = Field(min_length=1)
+    allowed_from: SshRanges
     """CIDRs that may connect to port 22."""
-
-    @field_validator("allowed_from")
-    @classmethod
-    def _restricted(cls, ranges: list[str]) -> list[str]:
-        for value in ranges:
-            if ip_network(value).prefixlen == 0:
-                raise Refused("", value, "SSH is never opened to everybody; name your own range, such as 10.0.0.0/16")
-        return ranges
