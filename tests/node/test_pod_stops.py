@@ -97,11 +97,48 @@ def test_nothing_of_a_pod_outlives_it(job):
 
 
 @pytest.mark.slow
-def test_a_volume_that_hangs_is_left(job):
-    # A pipe that nobody reads: whoever opens it to write waits for ever, as on an NFS mount that has lost its server.
+def test_a_volume_that_hangs_from_the_beginning_is_left(job):
+    # A pipe that nobody writes: whoever opens it to read waits for ever, as on an NFS mount that has lost its server.
     pods = job(count=2, PEER_DEADLINE="3")
     pods.folder.run_state.mkdir(parents=True)
-    os.mkfifo(pods.folder.run_state / ".attempts.json")
+    os.mkfifo(pods.folder.run_state / "attempts.json")
     pods.start()
     assert pods.codes(20) == [75, 75], pods.logs()
+    assert "nothing can be read there" in pods.log(0)
+
+
+@contextlib.contextmanager
+def hanging(process):
+    """Each fsync of the process really takes 4.5 s longer than it would: strace holds the system call up."""
+    slowed = ["strace", "-f", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4500000", "-o", "/dev/null"]
+    with subprocess.Popen([*slowed, "-p", str(process.pid)], stderr=subprocess.PIPE, text=True) as tracer:
+        attached = tracer.stderr.readline()
+        if "attached" not in attached:
+            pytest.skip(f"strace may not work here: {attached.strip()}")
+        yield
+
+
+NEEDS_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
+
+
+@pytest.mark.slow
+@NEEDS_STRACE
+def test_a_volume_that_hangs_before_the_attempt_is_left(job):
+    pods = job(count=2, PEER_DEADLINE="3")
+    pods.start(0)
+    pods.wait_for(0, "is read unchecked")
+    with hanging(pods.pods[0]):
+        pods.start(1)
+        assert pods.codes(40) == [75, 75], pods.logs()
     assert "nothing can be recorded there" in pods.log(1)
+
+
+@pytest.mark.slow
+@NEEDS_STRACE
+def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
+    pods = job(count=2, stand_in={"passes": 2, "steps": 30}, PEER_DEADLINE="3")
+    pods.start()
+    pods.wait_for(0, "attempt 1: from pass 0")
+    with hanging(pods.pods[0]):
+        assert pods.codes(40) == [75, 75], pods.logs()
+    assert "output/run takes no outcome" in pods.log(1)

@@ -126,7 +126,7 @@ class Supervisor:
         while True:
             before = self._node.index
             self._node = node = await self._unless_terminated(self._discovery.identify())
-            known = await self._unless_terminated(self._outcome())
+            known = await self._outcome()
             if known is not None:
                 self._say(f"run {node.run_id} has ended")
                 return self._told(known.code, known.sentence)
@@ -168,7 +168,7 @@ class Supervisor:
         )
         self._beating = self._spawn(self._keep_lease(self._lease))
         check = self._lease.check
-        record = await background.call(lambda: Record(node.folder, node.run_id, check))
+        record = await self._answer(lambda: Record(node.folder, node.run_id, check))
         hub = Hub(
             node,
             record,
@@ -202,7 +202,16 @@ class Supervisor:
     async def _outcome(self) -> attempts.Outcome | None:
         """How this run ended, where it has."""
         node = self._node
-        return await background.call(lambda: attempts.outcome(node.folder, node.run_id))
+        return await self._answer(lambda: attempts.outcome(node.folder, node.run_id))
+
+    async def _answer(self, question: Callable[[], T]) -> T:
+        """What the volume answers. Raises `Failure` where it hangs: an NFS mount without its server waits for ever, in silence."""
+        deadline = self._node.peer_deadline
+        try:
+            return await self._unless_terminated(asyncio.wait_for(background.call(question), deadline))
+        except TimeoutError:
+            sentence = f"{self._node.folder.run_state} has not answered for {deadline:.0f} s: nothing can be read there"
+            raise Failure(ExitCode.CANNOT_END, sentence) from None
 
     def _clean(self, numbers: Sequence[int]) -> None:
         for number in numbers:
