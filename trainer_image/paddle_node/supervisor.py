@@ -205,7 +205,7 @@ class Supervisor:
         return await self._answer(lambda: attempts.outcome(node.folder, node.run_id))
 
     async def _answer(self, question: Callable[[], T]) -> T:
-        """What the volume answers. Raises `Failure` where it hangs: an NFS mount without its server waits for ever, in silence."""
+        """What the volume answers. Raises `Failure` where it hangs: an NFS mount without its server waits for ever."""
         deadline = self._node.peer_deadline
         try:
             return await self._unless_terminated(asyncio.wait_for(background.call(question), deadline))
