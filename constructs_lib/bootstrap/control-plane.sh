@@ -84,15 +84,25 @@ mount_state() {
 # minor v1.35.2+k3s1 -> 35
 minor() { echo "$1" | cut -d . -f 2; }
 
+# mark NAME WORD: remembered on the volume, also by a machine that is ended in the next second.
+mark() {
+  echo "$2" | write "$STATE/$1" 644
+  sync "$STATE/$1"
+}
+
 check_state() {
   local before
-  [ -e "$STATE/cluster-name" ] || echo "$CLUSTER_NAME" >"$STATE/cluster-name"
+  # Empty: a machine that went down before its disk had the word.
+  [ -s "$STATE/cluster-name" ] || mark cluster-name "$CLUSTER_NAME"
   [ "$(cat "$STATE/cluster-name")" = "$CLUSTER_NAME" ] ||
     fail "the state volume $STATE_VOLUME belongs to the cluster $(cat "$STATE/cluster-name"), not to $CLUSTER_NAME: not touched"
-  [ -e "$STATE/private-address" ] || echo "$PRIVATE_ADDRESS" >"$STATE/private-address"
+  [ -s "$STATE/private-address" ] || mark private-address "$PRIVATE_ADDRESS"
   [ "$(cat "$STATE/private-address")" = "$PRIVATE_ADDRESS" ] ||
     fail "the state was made at $(cat "$STATE/private-address"), which etcd and every certificate know: set the private address back from $PRIVATE_ADDRESS"
-  if [ -e "$STATE/distribution-version" ]; then
+  if [ -s "$STATE/distribution-version" ]; then
+    # k3s would begin an empty cluster, which has every node end the pods that it does not know.
+    [ -d "$STATE/db/etcd/member/wal" ] ||
+      fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway, go on with sudo $HERE/restore.sh"
     before=$(cat "$STATE/distribution-version")
     if [ "$(minor "$DISTRIBUTION_VERSION")" -lt "$(minor "$before")" ]; then
       fail "the state was written by $before, which $DISTRIBUTION_VERSION cannot read: deploy $before or newer"
@@ -139,6 +149,7 @@ etcd-s3-endpoint: s3.$AWS_REGION.$suffix
 etcd-s3-region: $AWS_REGION
 etcd-s3-bucket: $SNAPSHOT_BUCKET
 etcd-s3-folder: $SNAPSHOT_PREFIX
+etcd-s3-retention: $SNAPSHOT_RETENTION
 END
     list tls-san "${names[@]}"
     # No ingress, no load balancers, no volumes on a node's own disk: jobs here use the shared file system.
@@ -174,6 +185,7 @@ Description=Forgets the nodes whose machine EC2 has terminated
 
 [Service]
 Type=oneshot
+TimeoutStartSec=5min
 ExecStart=$HERE/forget-nodes.sh
 END
   write /etc/systemd/system/paddle-forget-nodes.timer 644 <<'END'
@@ -194,8 +206,8 @@ END
 }
 
 ready() {
-  [ "$("$K3S" kubectl get --raw /readyz)" = ok ] &&
-    [ "$("$K3S" kubectl get node control-plane -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
+  [ "$("$K3S" kubectl --request-timeout=10s get --raw /readyz)" = ok ] &&
+    [ "$("$K3S" kubectl --request-timeout=10s get node control-plane -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
 }
 
 # put SECRET FILE: the file's text as the secret's value, if it is another. Each write makes a version; no value yet is no error.
@@ -204,14 +216,16 @@ put() {
   (umask 077 && aws secretsmanager get-secret-value --secret-id "$1" --query SecretString --output text >"$now" 2>/dev/null) || true
   # The answer ends with a line break of its own.
   if ! cmp -s <(cat "$2" && echo) "$now"; then
-    aws secretsmanager put-secret-value --secret-id "$1" --secret-string "file://$2" >/dev/null
+    until aws secretsmanager put-secret-value --secret-id "$1" --secret-string "file://$2" >/dev/null 2>"$SECRETS/error"; do
+      again "the secret $1 could not be written within $DEADLINE_SECONDS s: $(tail -n 1 "$SECRETS/error")"
+    done
   fi
   rm -f "$2" "$now"
 }
 
 # kubeconfig_of ACCOUNT SECRET: what a team's people use: the administrator's file with a service account's token in it.
 kubeconfig_of() {
-  local file="$SECRETS/kubeconfig-$1" get=("$K3S" kubectl -n kube-system get secret "paddle-$1" -o)
+  local file="$SECRETS/kubeconfig-$1" get=("$K3S" kubectl --request-timeout=10s -n kube-system get secret "paddle-$1" -o)
   until "${get[@]}" 'go-template={{.data.token | base64decode}}' 2>/dev/null | (umask 077 && cat >"$file.token") && [ -s "$file.token" ]; do
     again "Kubernetes made no token for paddle-$1 within $DEADLINE_SECONDS s"
   done
@@ -255,7 +269,7 @@ install_service k3s.service server "RequiresMountsFor=$STATE
 AssertPathIsMountPoint=$STATE"
 start k3s.service 'the control plane' ready
 # From here on, older versions cannot read the state.
-echo "$DISTRIBUTION_VERSION" >"$STATE/distribution-version"
+mark distribution-version "$DISTRIBUTION_VERSION"
 publish
 watch_nodes
 signal SUCCESS

@@ -50,7 +50,7 @@ install_nfs() {
 }
 
 ready() {
-  [ "$("$K3S" kubectl --kubeconfig "$AGENT/kubelet.kubeconfig" get node "$INSTANCE" \
+  [ "$("$K3S" kubectl --request-timeout=10s --kubeconfig "$AGENT/kubelet.kubeconfig" get node "$INSTANCE" \
     -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
 }
 

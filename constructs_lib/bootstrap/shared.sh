@@ -22,6 +22,9 @@ K3S=/usr/local/bin/k3s
 INSTANCE=$(cat /var/lib/cloud/data/instance-id)
 export AWS_REGION AWS_DEFAULT_REGION="$AWS_REGION" AWS_PAGER=''
 
+# An address that does not answer costs half a minute, not three: what is wrong is said while the deploy still waits.
+aws() { command aws --cli-connect-timeout 10 "$@"; }
+
 say() { echo "paddle-cluster: $1" >&2; }
 
 fail() {
@@ -125,7 +128,7 @@ fetch() {
   done <<<"$FILES"
   [ "$name" = "$1" ] || fail "FILES names no $1: the stack and its scripts are of different versions"
   if [ -f "$2" ] && [ "$(sha256 "$2")" = "$sum" ]; then return 0; fi
-  install -d "$(dirname "$2")"
+  mkdir -p "$(dirname "$2")"
   part="$2.part"
   until aws s3 cp --only-show-errors "$uri" "$part"; do
     again "$uri could not be downloaded within $DEADLINE_SECONDS s: see the lines above"
@@ -193,7 +196,7 @@ END
 
 # write FILE MODE <text: there whole or as it was.
 write() {
-  install -d "$(dirname "$1")"
+  mkdir -p "$(dirname "$1")"
   (umask 077 && cat >"$1.part")
   chmod "$2" "$1.part"
   mv -f "$1.part" "$1"

@@ -23,7 +23,7 @@ while read -r name uri sum; do
   case "$name" in *.sh) ;; *) continue ;; esac
   part="/opt/paddle-cluster/$name.part"
   # A new machine's role may take some seconds to be known everywhere; an outage ends, and nobody else would try again.
-  until aws s3 cp --only-show-errors --region "$AWS_REGION" "$uri" "$part"; do
+  until aws s3 cp --cli-connect-timeout 10 --only-show-errors --region "$AWS_REGION" "$uri" "$part"; do
     [ "$SECONDS" -lt "${DEADLINE_SECONDS:-780}" ] || failed "$uri could not be downloaded yet: see the line above"
     sleep "${POLL_SECONDS:-5}"
   done

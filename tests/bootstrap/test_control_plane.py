@@ -78,6 +78,7 @@ def test_first_boot(account: Account, control_plane: Machine) -> None:
         "etcd-s3-region": "us-west-2",
         "etcd-s3-bucket": "data",
         "etcd-s3-folder": "cluster/snapshots",
+        "etcd-s3-retention": 28,
         # A certificate for every alternate name.
         "tls-san": [ADDRESS, "paddle", "api.paddle", "203.0.113.7"],
         "disable": ["traefik", "servicelb", "local-storage"],
@@ -111,6 +112,12 @@ def test_first_boot(account: Account, control_plane: Machine) -> None:
     unit = control_plane.file("/etc/systemd/system/k3s.service").read_text()
     assert f"AssertPathIsMountPoint={STATE}" in unit
 
+    # Only root looks into it, whatever was written there since it was made.
+    told = subprocess.run(
+        ["debugfs", "-R", "stat /", account.folder / "volume.img"], capture_output=True, text=True, check=True
+    ).stdout
+    assert re.search(r"Mode: +0700", told), told
+
     # No secret in any argument, any environment, any log.
     assert SERVER_TOKEN not in account.written_down() + boot.console
     assert NODE_TOKEN not in account.written_down() + boot.console
@@ -129,6 +136,12 @@ def test_second_boot_and_successor_keep_the_state(account: Account, control_plan
     assert account.called("attach-volume") == 1
     assert len(account.state["signals"]) == 1, "a later boot is not waited for"
     assert control_plane.file("/etc/fstab").read_text().count(STATE) == 1
+
+    # Run again by hand, or by `cloud-init clean` and a reboot.
+    by_cloud_init = control_plane.first_boot()
+    assert by_cloud_init.code == 0, by_cloud_init.console
+    assert account.called("put-secret-value") == puts
+    assert len(account.state["signals"]) == 1
 
     # Terminated: EC2 lets the volume go while its successor already boots.
     account.volume_is("in-use", control_plane.instance, then=[("in-use", control_plane.instance), ("available", "None")])
@@ -238,6 +251,19 @@ def test_waiting_for_the_scripts_is_part_of_the_deadline(account: Account, contr
     account.set(absent_downloads=1)
     account.volume_is("creating", then=[("available", "None")])
     refused(control_plane.first_boot(), account, f"the state volume {account.volume} is creating, not available")
+
+
+def test_secrets_that_can_be_written_later(account: Account, control_plane: Machine) -> None:
+    account.set(refused_writes=2)
+    boot = control_plane.first_boot()
+    assert boot.code == 0, boot.console
+    assert len(account.state["secrets"]["ca-hash"]) == 64
+
+
+def test_secrets_that_cannot_be_written(account: Account, control_plane: Machine) -> None:
+    control_plane.environment["DEADLINE_SECONDS"] = "3"
+    account.set(refused_writes=1000)
+    refused(control_plane.first_boot(), account, "the secret ca-hash could not be written within 3 s", "InternalServiceError")
 
 
 def test_missing_token(account: Account, control_plane: Machine) -> None:
@@ -373,12 +399,6 @@ def test_restore(running: Running) -> None:
         assert done.code == 0, done.console
         assert done.sentence.startswith("paddle's control plane is ready")
         assert on_the_volume(account, "/db/etcd/content") == "restored from etcd-snapshot-control-plane-1.zip"
-        subprocess.run(
-            ["debugfs", "-w", "-R", "rm /db/etcd-old-1/content", account.folder / "volume.img"], capture_output=True, check=True
-        )
-        subprocess.run(
-            ["debugfs", "-w", "-R", "rmdir /db/etcd-old-1", account.folder / "volume.img"], capture_output=True, check=True
-        )
     assert SERVER_TOKEN not in account.written_down() + done.console
     assert control_plane.file("/opt/paddle-cluster/signalled").exists()
 
@@ -401,6 +421,37 @@ def test_restore_that_cannot_be(running: Running) -> None:
     unmounted = control_plane.run("/opt/paddle-cluster/restore.sh", "broken")
     assert "the state volume is not mounted" in unmounted.sentence
     assert not control_plane.file("/var/boot-to-retry").exists(), "whoever restores decides what comes next"
+
+
+def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running) -> None:
+    account, control_plane = running
+    account.volume_is("in-use", control_plane.instance)
+    snapshot(account, "torn")
+    torn = restore(control_plane, "torn")
+    assert torn.code == 1 and "k3s could not restore torn" in torn.sentence
+
+    # Whoever reboots the machine then, or its monthly timer.
+    again = control_plane.reboot()
+    assert again.code == 1
+    assert "has served before, but holds no etcd database" in again.sentence
+    assert on_the_volume(account, "/db/etcd/content") == ""
+
+    snapshot(account, "whole")
+    assert restore(control_plane, "whole").code == 0
+    assert on_the_volume(account, "/db/etcd/content") == "restored from whole"
+
+
+def test_marks_that_a_machine_did_not_live_to_write(running: Running) -> None:
+    """A file that was made and not yet written is empty on the disk that the next machine gets."""
+    account, control_plane = running
+    account.volume_is("in-use", control_plane.instance)
+    marks = " ".join(f"{STATE}/{name}" for name in ("cluster-name", "private-address", "distribution-version"))
+    emptied = f"mkdir -p {STATE}; mount $(readlink /dev/disk/by-id/*) {STATE}; truncate -s 0 {marks}; umount {STATE}"
+    assert control_plane.run("/bin/bash", "-c", emptied).code == 0
+    again = control_plane.reboot()
+    assert again.code == 0, again.console
+    assert on_the_volume(account, "/cluster-name") == "paddle\n"
+    assert on_the_volume(account, "/distribution-version") == f"{VERSION}\n"
 
 
 def test_ecr_password_reaches_kubelet_only(running: Running) -> None:

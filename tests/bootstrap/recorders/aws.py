@@ -57,6 +57,9 @@ def answer(state: dict, call: list[str]) -> None:
                 )
             print(state["secrets"][secret])
         case ["secretsmanager", "put-secret-value", *rest]:
+            if state.get("refused_writes", 0) > 0:
+                state["refused_writes"] -= 1
+                refuse("InternalServiceError", "An error occurred on the server side.")
             value = option(rest, "--secret-string")
             assert value.startswith("file://"), "a secret was given as an argument"
             state["secrets"][option(rest, "--secret-id")] = Path(value.removeprefix("file://")).read_text()
@@ -98,6 +101,9 @@ def show_device(volume: dict) -> None:
 
 def main() -> None:
     call = [each for each in sys.argv[1:] if each != "--only-show-errors"]
+    if "--cli-connect-timeout" in call:
+        at = call.index("--cli-connect-timeout")
+        del call[at : at + 2]
     with (ACCOUNT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with (ACCOUNT / "calls.jsonl").open("a") as calls:

@@ -57,8 +57,12 @@ def server(arguments: list[str]) -> None:
         snapshot = next(each for each in arguments if each.startswith("--cluster-reset-restore-path=")).split("=")[1]
         if "broken" in snapshot:
             sys.exit(f"snapshot {snapshot} has no valid checksum")
-        database.rename(STATE / "db/etcd-old-1")
-        database.mkdir()
+        # The real one puts its member's name there first.
+        database.mkdir(exist_ok=True)
+        database.rename(STATE / f"db/etcd-old-{len(list(database.parent.iterdir()))}")
+        if "torn" in snapshot:
+            sys.exit(f"snapshot {snapshot} ended too soon")
+        (database / "member/wal").mkdir(parents=True)
         (database / "content").write_text(f"restored from {snapshot}")
         flag.touch()
         return
@@ -67,7 +71,7 @@ def server(arguments: list[str]) -> None:
         sys.exit("bootstrap data already found and encrypted with different token")
     if json.loads((ACCOUNT / "state.json").read_text()).get("k3s_never_ready"):
         return
-    database.mkdir(parents=True, exist_ok=True)
+    (database / "member/wal").mkdir(parents=True, exist_ok=True)
     if not (database / "content").exists():
         (database / "content").write_text(f"made by {token[:0]}the first boot")
     ca = STATE / "tls/server-ca.crt"
@@ -97,7 +101,7 @@ def agent() -> None:
 def kubectl(arguments: list[str]) -> None:
     if not RUNNING.exists():
         sys.exit("The connection to the server was refused")
-    words = [each for each in arguments if each not in ("-n", "kube-system", "-o")]
+    words = [each for each in arguments if each not in ("-n", "kube-system", "-o") and "--request-timeout" not in each]
     match words:
         case ["get", "--raw", "/readyz"]:
             print("ok", end="")
