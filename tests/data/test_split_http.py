@@ -184,6 +184,37 @@ def test_a_source_that_changes_in_the_middle(job: Job, server: Server) -> None:
         job.split(server.address)
 
 
+def test_without_a_mark_of_its_content_it_is_never_joined_of_two_halves(job: Job, server: Server) -> None:
+    """The server sends neither ETag nor Last-Modified, and the file becomes another of the same size."""
+    server.etag = ""
+    changed = CONTENT.replace(b"line", b"LINE")
+
+    def fault(handler, number: int) -> bool:
+        if number == 2:
+            handler.good(ranges=True, cut_after=100_000)
+            server.content = changed
+            return True
+        return False
+
+    server.fault = fault
+    job.split(server.address)
+    assert whole(job) == changed
+
+
+def test_a_server_that_answers_with_another_range_than_it_was_asked_for(job: Job, server: Server) -> None:
+    def fault(handler, number: int) -> bool:
+        if number == 2:
+            handler.good(ranges=True, cut_after=100_000)
+            return True
+        if number == 3:
+            handler.headers.replace_header("Range", "bytes=0-")
+        return False
+
+    server.fault = fault
+    job.split(server.address)
+    assert whole(job) == CONTENT
+
+
 def test_an_address_of_nobody(job: Job, server: Server) -> None:
     server.close()
     with pytest.raises(Failure, match="cannot be reached after 6 tries: ") as caught:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -339,6 +341,30 @@ def test_a_result_that_outlived_its_piece_is_made_again(
     assert job.shard(0) + job.shard(1) == texts[1].read_bytes()
 
 
+@pytest.mark.parametrize("more", [{"SHUFFLE_SEED": 1}, {"DATA_FORMAT": "files"}], ids=["shuffled", "files"])
+def test_what_a_resumed_split_trusts_was_on_the_disk_before_its_result(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None, more: dict[str, object]
+) -> None:
+    """Unpacked files, and the shuffle's: a power cut may not leave holes in them that nothing would notice."""
+    with tarfile.open(tmp_path / "in", "w:gz") as archive:
+        for name in "abc":
+            content = "".join(f"{name} {number}\n" for number in range(60)).encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    synced: set[int] = set()
+    fsync = os.fsync
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(os, "fsync", lambda file: (fsync(file), synced.add(os.fstat(file).st_ino))[0])
+        patched.setattr(commit, "stage", lambda *more: (_ for _ in ()).throw(Stopped()))
+        job.split(tmp_path / "in", 2, **more)
+    found = [
+        path for name in ("units", "runs", "parts") for path in job.folder.root.glob(f".split/*/{name}/**/*") if path.is_file()
+    ]
+    assert len(found) >= 6
+    assert [path for path in found if path.stat().st_ino not in synced] == []
+
+
 def test_shards_that_a_power_cut_took_are_never_exchanged_for_good_ones(
     job: Job, texts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,16 +384,36 @@ def test_shards_that_a_power_cut_took_are_never_exchanged_for_good_ones(
     assert job.shard(0) + job.shard(1) == new.read_bytes()
 
 
-def test_another_split_with_other_settings_at_work_is_left_alone(job: Job, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_another_split_with_other_settings_at_work_is_left_alone(job: Job, tmp_path: Path, source: Path) -> None:
+    """As long as it gives a sign of life; once it was killed, it is waited for and then swept away."""
+    other = start(job, source, SHUFFLE_SEED=1)
+    assert other.stdout
+    while not other.stdout.readline().startswith("step "):
+        pass
+    other.send_signal(signal.SIGSTOP)  # With a step in hand for as long as this test wants.
+    (work,) = (job.folder.root / ".split").iterdir()
+    with start(job, source, expiry=3, SHUFFLE_SEED=2) as process:
+        assert process.stdout
+        while "waiting 3 s for a sign of life" not in process.stdout.readline():
+            pass
+        os.utime(work / "pods" / "pod-0")
+        assert process.wait(60) == 73
+        assert "another split with other settings works in" in process.stdout.read()
+    assert (work / "results").is_dir()
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    with start(job, source, expiry=3, SHUFFLE_SEED=2) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert not work.exists()
+
+
+def test_one_that_failed_is_not_waited_for(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("1\n2\n3\n")
-    pods = job.folder.root / ".split" / "0123456789abcdef" / "pods"
-    pods.mkdir(parents=True)
-    (pods / "pod-0").touch()
-    result = job.run(tmp_path / "in.txt")
-    assert result.returncode == 73
-    assert "another split with other settings works in" in result.stderr
-    assert pods.exists()
-    silent = time.time() - steps.EXPIRY - 1
-    os.utime(pods / "pod-0", (silent, silent))
-    assert job.run(tmp_path / "in.txt").returncode == 0
-    assert not pods.exists()
+    with pytest.raises(Failure, match="too few for 4 shards"):
+        job.split(tmp_path / "in.txt", 4)
+    started = time.monotonic()
+    job.split(tmp_path / "in.txt", 3)
+    assert time.monotonic() - started < steps.EXPIRY / 3

@@ -185,6 +185,18 @@ def test_too_few_records_end_with_a_sentence(job: Job, tmp_path: Path, content: 
             "ftp://host/x",
             "DATA_SOURCE is 'ftp://host/x': paths, s3://, https:// and http:// can be read, ftp:// cannot",
         ),
+        (
+            "DATA_SOURCE",
+            "https://host/a b",
+            "DATA_SOURCE is 'https://host/a b': blanks and letters beyond ASCII are written as %20 and the like in an address",
+        ),
+        ("DATA_SOURCE", "https://host:no/x", "DATA_SOURCE is 'https://host:no/x': its host or port cannot be read"),
+        ("DATA_SOURCE", "https://[::1/x", "DATA_SOURCE is 'https://[::1/x': its host or port cannot be read"),
+        (
+            "DATA_SOURCE",
+            "https://me:secret@host/x",
+            "DATA_SOURCE is 'https://host/x', with a user or password, which would not be sent: a signed address is allowed",
+        ),
         ("DATA_SOURCE", "s3:///key", "DATA_SOURCE is 's3:///key': the bucket is missing"),
         ("DATA_FORMAT", "csv", "DATA_FORMAT is 'csv': lines, files or module:function is allowed"),
         ("OUT_DIR", "", "OUT_DIR is missing: it names the job's folder on the volume, /home/jobpath/<job name>"),

@@ -99,6 +99,14 @@ def test_object_prefix_and_pattern(job: Job, bucket: str, address: str, expected
     assert manifest.source.uri == f"s3://{bucket}/{address}"
 
 
+def test_keys_are_any_text_and_lead_nowhere_else(job: Job, bucket: str, s3: Any) -> None:
+    for key in ("odd//etc/x", "odd/a//b", "odd/./c", "odd/.hidden/d", "odd/e/../../../../f"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"1\n")
+    job.split(f"s3://{bucket}/odd", 1, DATA_FORMAT="files")
+    found = {str(path.relative_to(job.folder.shard(0))) for path in job.folder.shard(0).rglob("*") if path.is_file()}
+    assert found == {"etc/x", "a/b"}
+
+
 def test_a_changed_object_is_noticed_and_an_unchanged_one_left_alone(job: Job, bucket: str, s3: Any) -> None:
     first = job.split(f"s3://{bucket}/sources/a.txt", 2)
     assert job.split(f"s3://{bucket}/sources/a.txt", 2) == first

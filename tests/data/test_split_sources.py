@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import errno
 import gzip
 import io
+import lzma
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -49,6 +53,56 @@ def test_a_file_that_joins_the_folder_is_noticed(job: Job, folder: Path) -> None
     assert lines_of(job)[-1] == b"z1"
 
 
+def test_names_are_any_bytes(job: Job, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in (b"a\nb", b"\xff\xfe", b"c d'$(e)"):
+        Path(os.fsdecode(os.fsencode(source) + b"/" + name)).write_bytes(name.hex().encode() + b"\n")
+    job.split(source, 2)
+    assert len(lines_of(job)) == 3
+    job.split(source, 1, DATA_FORMAT="files")
+    assert {os.fsencode(path.name) for path in job.folder.shard(0).iterdir()} == {b"a\nb", b"\xff\xfe", b"c d'$(e)"}
+    assert job.split(source, 1, DATA_FORMAT="files").records == 3
+
+
+def test_links_are_followed_and_none_is_passed_over(job: Job, tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "d.txt").write_text("d1\n")
+    (folder / "folder").symlink_to(tmp_path / "elsewhere")
+    (folder / "link.txt").symlink_to(folder / "a.txt")
+    job.split(folder, 1)
+    assert lines_of(job, 1) == [b"a1", b"a2", b"b1", b"b2", b"c1", b"d1", b"a1", b"a2"]
+    (tmp_path / "elsewhere" / "d.txt").unlink()
+    (folder / "deep" / "lost").symlink_to(tmp_path / "elsewhere" / "d.txt")
+    with pytest.raises(Failure, match=r"DATA_SOURCE holds .*/deep/lost, a link that leads nowhere"):
+        job.split(folder, 1)
+    (folder / "deep" / "lost").unlink()
+    (tmp_path / "elsewhere" / "circle").symlink_to(folder)
+    with pytest.raises(Failure, match=r"DATA_SOURCE holds .*/folder/circle, a link to a folder in which it lies"):
+        job.split(folder, 1)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_not_passed_over(job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "deep":  # Root may look into everything.
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(Failure, match=rf"but uid {os.getuid()} may not look into {folder}/deep") as caught:
+        job.split(folder, 1)
+    assert caught.value.code == 2
+
+
+def test_the_jobs_own_folder_is_no_source(job: Job) -> None:
+    for source in (job.folder.root, job.folder.root.parent):
+        with pytest.raises(Failure, match=f"DATA_SOURCE is '{source}', which holds OUT_DIR: ") as caught:
+            job.split(source, 1)
+        assert caught.value.code == 2
+
+
 def make_zip(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.mkdir("inside")
@@ -80,6 +134,42 @@ def test_tar(job: Job, tmp_path: Path, name: str, mode: str) -> None:
     make_tar(tmp_path / name, mode)
     job.split(tmp_path / name, 2)
     assert lines_of(job) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("packed", ["zip", "tar"])
+def test_hidden_members_are_no_data(job: Job, tmp_path: Path, packed: str) -> None:
+    """What a Mac adds to every archive."""
+    names = ("__MACOSX/._one.txt", "./one.txt", ".DS_Store", ".git/config")
+    if packed == "zip":
+        with zipfile.ZipFile(tmp_path / "in", "w") as archive:
+            for name in names:
+                archive.writestr(name, "1\n")
+    else:
+        with tarfile.open(tmp_path / "in", "w:gz") as tar:
+            for name in names:
+                entry = tarfile.TarInfo(name)
+                entry.size = 2
+                tar.addfile(entry, io.BytesIO(b"1\n"))
+    assert job.split(tmp_path / "in", 1).records == 1
+    manifest = job.split(tmp_path / "in", 1, DATA_FORMAT="files")
+    assert [file.name for file in manifest.shards[0].files] == ["one.txt"]
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress, lambda content: gzip.compress(gzip.compress(content))])
+def test_what_is_packed_otherwise_is_not_taken_for_lines(job: Job, tmp_path: Path, pack) -> None:
+    (tmp_path / "in").write_bytes(pack(os.urandom(10_000)))
+    with pytest.raises(Failure, match=r"in is compressed: of \.gz, \.zip, \.tar and \.tar\.gz one layer is unpacked") as caught:
+        job.split(tmp_path / "in", 1)
+    assert caught.value.code == 65
+    assert job.split(tmp_path / "in", 1, DATA_FORMAT="files").records == 1
+
+
+def test_two_members_that_no_folder_can_hold_both(job: Job, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+        archive.writestr("a/b", "1")
+        archive.writestr("a", "2")
+    with pytest.raises(Failure, match="the source has a/b and also a file named a: rename one"):
+        job.split(tmp_path / "in.zip", 2, DATA_FORMAT="files")
 
 
 def damaged_gzip(path: Path) -> None:

@@ -15,7 +15,7 @@ from job_folder import IMAGE, Job
 from paddle_node import local_disk
 from paddle_node.failure import Failure
 from paddle_node.local_disk import LocalDisk
-from paddle_node.staging import ready, stage
+from paddle_node.staging import stage
 
 
 @pytest.fixture
@@ -108,7 +108,6 @@ def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, 
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text("1\n")
     said: list[str] = []
-    assert ready(job.folder, 0)
     assert stage(job.folder, 0, 3, said.append) == folder
     assert said == [f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"]
     local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
@@ -116,14 +115,12 @@ def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, 
 
 
 def test_no_data_at_all(job: Job) -> None:
-    assert not ready(job.folder, 1)
     assert refused(job).startswith(f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither ")
 
 
 def test_half_a_split_is_not_taken_for_a_volume_filled_by_hand(split_job: Job) -> None:
     split_job.folder.data_manifest.unlink()
     (split_job.folder.root / ".split" / "0123").mkdir(parents=True)
-    assert not ready(split_job.folder, 1)
     assert refused(split_job).endswith("the data job has not ended, or was interrupted; let it end first")
 
 

@@ -14,6 +14,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+from paddle_node import durable
 from paddle_node.contract import Variable
 from paddle_node.failure import SettingError
 
@@ -56,6 +57,7 @@ def _exchange(source: Path, destination: Path) -> None:
         if destination.exists():
             destination.rename(stale)
         fresh.rename(destination)
+        durable.sync(destination.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(stale, ignore_errors=True)
@@ -63,12 +65,18 @@ def _exchange(source: Path, destination: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        shutil.copytree(source, target, ignore=LEFT_BEHIND, copy_function=shutil.copyfile)
+        shutil.copytree(source, target, ignore=LEFT_BEHIND, copy_function=_copy_durably)
     except shutil.Error as error:
         # copytree gathers what went wrong as texts; a full volume must be seen as what it is.
         if "No space left" in str(error) or "quota" in str(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
         raise OSError(errno.EIO, str(error.args[0][0][2]), str(target)) from None
+
+
+def _copy_durably(source: str, target: str) -> None:
+    """The data's manifest may be on the disk before a power cut: the program then must be there too."""
+    shutil.copyfile(source, target)
+    durable.sync(Path(target))
 
 
 def _equal(source: Path, destination: Path) -> bool:

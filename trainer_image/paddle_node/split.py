@@ -34,9 +34,9 @@ from paddle_node.splitting.progress import Progress
 from paddle_node.splitting.sequence import Order, SourceOrder
 from paddle_node.splitting.settings import FORMATS, SplitSettings
 from paddle_node.splitting.source import Object, Reader, public, summary
-from paddle_node.splitting.steps import EXPIRY, Finished, Step, Steps
+from paddle_node.splitting.steps import Finished, Step, Steps, at_work
 
-LAYOUT = 3
+LAYOUT = 4
 """Raised whenever the same input would give other bytes than before, or the folder of work looks otherwise."""
 
 WORKERS = 4
@@ -232,13 +232,7 @@ def _remove_abandoned(work: Path) -> None:
     for other in work.parent.glob("*/"):
         if other == work or (other / commit.STAGED).exists():
             continue
-        beats = [path.stat().st_mtime for path in (other / "pods").glob("*")]
-        work.parent.mkdir(parents=True, exist_ok=True)
-        probe = work.parent / f".now.{os.getpid()}"
-        probe.touch()
-        now = probe.stat().st_mtime
-        probe.unlink()
-        if beats and now - max(beats) < EXPIRY:
+        if at_work(other, _say):
             raise Failure(
                 ExitCode.FOLDER_IN_USE,
                 f"another split with other settings works in {work.parent.parent}: wait until it has ended, or end it",

@@ -30,16 +30,6 @@ WORKERS = 4
 """Files at a time: a network volume answers several requests faster than one after the other."""
 
 
-def ready(folder: JobFolder, trainer_id: int) -> bool:
-    """Whether there is something to stage: a complete split, or shards that a person put there.
-
-    Else the data job is still at work.
-    """
-    if folder.data_manifest.exists():
-        return True
-    return not _splitting(folder) and (folder.shard(trainer_id).exists() or folder.older_shard(trainer_id).exists())
-
-
 def stage(
     folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
 ) -> Path:

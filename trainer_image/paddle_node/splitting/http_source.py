@@ -52,11 +52,13 @@ class HttpSource:
 
     def download(self, thing: Object, to: Path, advance: Callable[[int], None]) -> None:
         def open_at(offset: int) -> tuple[int, Stream]:
+            if not thing.etag:
+                offset = 0  # Nothing tells whether the rest would be of the same file.
             response = self._ask({"Range": f"bytes={offset}-"} if offset else {})
             if _mark(response) != thing.etag:
                 response.close()
                 raise Failure(ExitCode.BAD_DATA, f"{self._name} changed while it was being read: run the split again")
-            return (offset if response.status == 206 else 0), _Body(response)
+            return _start(response), _Body(response)
 
         download.download(self._name, thing.size, to, open_at, advance)
 
@@ -111,6 +113,12 @@ def _size(response: Any) -> int | None:
         return int(match[1])
     length = response.headers.get("Content-Length", "")
     return int(length) if response.status == 200 and length.isdigit() else None
+
+
+def _start(response: Any) -> int:
+    """Where the answer begins; a server need not heed the range that it was asked for."""
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return int(match[1]) if response.status == 206 and match else 0
 
 
 def _mark(response: Any) -> str:

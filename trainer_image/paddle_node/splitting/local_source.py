@@ -21,16 +21,13 @@ class LocalSource:
         self._path = contract.path(uri, dict(environ))
 
     def objects(self) -> tuple[Object, ...]:
-        """Raises `SettingError` when nothing is there, or it cannot be read."""
-        if self._path.is_file():
-            found = [self._path]
-            base = self._path.parent
-        elif self._path.is_dir():
-            found = list(_below(self._path))
-            base = self._path
-        else:
-            found = [path for path in self._root.glob(self._uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
-            base = Path(os.path.commonpath([path.parent for path in found])) if found else self._path
+        """Raises `SettingError` when nothing is there, or some of it cannot be read."""
+        try:
+            found, base = self._found()
+        except PermissionError as error:
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self._uri!r}, but uid {os.getuid()} may not look into {error.filename}"
+            ) from None
         if not found:
             what = "is an empty folder" if self._path.is_dir() else "is no file, no folder, and no pattern that matches one"
             raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri!r}, which {what} in this container")
@@ -38,6 +35,18 @@ class LocalSource:
             if not os.access(path, os.R_OK):
                 raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri!r}, but uid {os.getuid()} may not read {path}")
         return tuple(sorted((_object(path, base) for path in found), key=lambda thing: thing.name))
+
+    def _found(self) -> tuple[list[Path], Path]:
+        """The files, and the folder to which their names are relative."""
+        if self._path.is_file():
+            return [self._path], self._path.parent
+        if self._path.is_dir():
+            return list(_below(self._path)), self._path
+        try:
+            found = [path for path in self._root.glob(self._uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
+        except ValueError as error:
+            raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri!r}, which is no pattern: {error}") from None
+        return found, Path(os.path.commonpath([path.parent for path in found])) if found else self._path
 
     def local(self, thing: Object) -> Path | None:
         return Path(thing.address)
@@ -54,13 +63,29 @@ class LocalSource:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Regular files, hidden ones left out: .DS_Store and the like are no data."""
-    for root, folders, names in os.walk(folder):
+    """Regular files, hidden ones left out: .DS_Store and the like are no data. Links are followed, but never in circles.
+
+    Raises `SettingError` for a link that leads nowhere, and PermissionError: what cannot be read is not passed over.
+    """
+    for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        here = Path(root)
         folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            path = here / name
+            if path.is_symlink() and any(path.samefile(above) for above in (here, *here.parents)):
+                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, a link to a folder in which it lies")
         for name in names:
-            path = Path(root, name)
-            if not name.startswith(".") and path.is_file():
+            path = here / name
+            if name.startswith("."):
+                continue
+            if path.is_file():
                 yield path
+            elif path.is_symlink() and not path.exists():
+                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, a link that leads nowhere")
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _object(path: Path, base: Path) -> Object:

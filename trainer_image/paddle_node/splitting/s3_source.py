@@ -18,7 +18,7 @@ from botocore.config import Config
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, SettingError
 from paddle_node.splitting.download import Interrupted, Stream, download
-from paddle_node.splitting.source import Object
+from paddle_node.splitting.source import Object, hidden
 
 
 class S3Source:
@@ -84,7 +84,7 @@ class S3Source:
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
         found = [entry for page in pages for entry in page.get("Contents", [])]
         # Consoles make "folders" as empty objects that end with a slash.
-        found = [entry for entry in found if not entry["Key"].endswith("/")]
+        found = [entry for entry in found if not entry["Key"].endswith("/") and not hidden(entry["Key"].removeprefix(base))]
         if pattern:
             matches = re.compile(fnmatch.translate(pattern)).match
             found = [entry for entry in found if matches(entry["Key"])]

@@ -9,10 +9,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
+from paddle_node.splitting.source import public
 
 FORMATS = ("lines", "files")
 _READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -89,9 +91,30 @@ def _source(environ: Mapping[str, str]) -> str:
         )
     if separator and not rest.partition("/")[0]:
         raise SettingError(f"{Variable.DATA_SOURCE} is {value!r}: the {'bucket' if scheme == 's3' else 'host'} is missing")
-    if not separator:
-        local_path(Variable.DATA_SOURCE, value, environ)
+    if scheme in ("http", "https") and separator:
+        _check_address(value)
+    if not separator and _folder(environ).is_relative_to(local_path(Variable.DATA_SOURCE, value, environ)):
+        raise SettingError(
+            f"{Variable.DATA_SOURCE} is {value!r}, which holds {Variable.OUT_DIR}: the shards would become a part of their own "
+            "source; a folder beside the job's is allowed, and one in it"
+        )
     return value
+
+
+def _check_address(address: str) -> None:
+    """Raises `SettingError` where nobody could be asked."""
+    shown = f"{Variable.DATA_SOURCE} is {public(address)!r}"
+    if not re.fullmatch("[!-~]+", address):
+        raise SettingError(f"{shown}: blanks and letters beyond ASCII are written as %20 and the like in an address")
+    try:
+        parts = urlsplit(address)
+        found = parts.hostname and (parts.port is None or parts.port)
+    except ValueError:
+        found = None
+    if not found:
+        raise SettingError(f"{shown}: its host or port cannot be read")
+    if parts.username is not None:
+        raise SettingError(f"{shown}, with a user or password, which would not be sent: a signed address is allowed")
 
 
 def _format(environ: Mapping[str, str]) -> str:

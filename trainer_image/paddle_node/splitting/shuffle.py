@@ -166,14 +166,12 @@ class ShuffledOrder:
     ) -> Callable[[], dict[str, Any]]:
         def work() -> dict[str, Any]:
             path = _file(steps, name)
-            path.parent.mkdir(exist_ok=True)
             chance = _chance(self._seed, "throw", name)
-            temporary = steps.temporary(path)
             rows: list[list[tuple[int, int, int]]] = []
             offset = held = 0
             gathered: list[list[bytes]] = [[] for _ in range(buckets)]
             counts = np.zeros(buckets, np.int64)
-            with temporary.open("wb") as stream:
+            with steps.file(path) as stream:
 
                 def flush() -> None:
                     nonlocal offset, held
@@ -207,14 +205,9 @@ class ShuffledOrder:
                         flush()
                 if held:
                     flush()
-                stream.flush()
-                os.fsync(stream.fileno())
             index = np.array(rows, np.int64).reshape(-1, buckets, 3).transpose(1, 0, 2)
-            index_path = path.with_suffix(".index")
-            index_temporary = steps.temporary(index_path)
-            index_temporary.write_bytes(index.tobytes())
-            index_temporary.replace(index_path)
-            temporary.replace(path)
+            with steps.file(path.with_suffix(".index")) as stream:
+                stream.write(index.tobytes())
             return {"flushes": len(rows)}
 
         return work

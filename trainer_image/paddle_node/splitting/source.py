@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from paddle_node.contract import ExitCode
 from paddle_node.data_manifest import Source
+from paddle_node.failure import Failure
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def summary(uri: str, objects: tuple[Object, ...]) -> Source:
         etag = objects[0].etag
     else:
         listing = "".join(f"{thing.name}\0{thing.size}\0{thing.etag}\n" for thing in objects)
-        etag = f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
+        # Names on Linux are bytes, and need not be UTF-8.
+        etag = f"sha256:{hashlib.sha256(listing.encode(errors='surrogateescape')).hexdigest()}"
     return Source(uri=public(uri), size=sum(thing.size or 0 for thing in objects), etag=etag)
 
 
@@ -60,3 +63,16 @@ def public(uri: str) -> str:
         return uri
     host, slash, path = rest.partition("?")[0].partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def hidden(name: str) -> bool:
+    """Whether it, or a folder that it lies in, begins with a dot: .DS_Store, __MACOSX/._a.txt and the like are no data."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def inside(name: str, where: str) -> str:
+    """The name as a relative path that leads nowhere else. Raises `Failure` (BAD_DATA) where there is none."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts:
+        raise Failure(ExitCode.BAD_DATA, f"{where} has a member named {name!r}, which leads out of it")
+    return "/".join(parts)

@@ -19,17 +19,19 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from paddle_node.splitting.progress import Progress
 
 EXPIRY = 30.0
 """Seconds of silence after which a pod counts as dead."""
 POLL = 0.2
+LOOK = 1.0
+"""Seconds between two looks for a sign of life of another split."""
 
 
 class Finished(Exception):
@@ -67,11 +69,15 @@ class Steps:
         for leftover in self._making.glob(f"*.{pod}.*.tmp"):
             leftover.unlink(missing_ok=True)
         self._stop = threading.Event()
-        threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
+        self._heart = threading.Thread(target=self._live, name="heartbeat", daemon=True)
+        self._heart.start()
 
     def close(self) -> None:
-        """Ends the heartbeat."""
+        """Ends the heartbeat, and takes it away: this pod has no step in hand, and need not be waited for."""
         self._stop.set()
+        self._heart.join()
+        with contextlib.suppress(OSError):
+            self._beat.unlink()
 
     def run(self, steps: Sequence[Step], workers: int = 1) -> list[Any]:
         """Results of `steps`, in their order; runs those that nobody has done or does.
@@ -119,6 +125,22 @@ class Steps:
     def temporary(self, path: Path) -> Path:
         """Where to write what becomes `path` by rename: nobody else writes there, and what a dead pod leaves is in no shard."""
         return self._making / f"{path.name[:100]}.{self._pod}.{os.getpid()}.{next(self._numbers)}.tmp"
+
+    @contextlib.contextmanager
+    def file(self, path: Path) -> Iterator[IO[bytes]]:
+        """To write what later steps read: it appears under its name whole and on the disk, or not at all."""
+        path.parent.mkdir(exist_ok=True)
+        temporary = self.temporary(path)
+        try:
+            with temporary.open("wb") as stream:
+                yield stream
+                stream.flush()
+                # A result that outlives a power cut must not speak of bytes that did not.
+                os.fsync(stream.fileno())
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        temporary.replace(path)
 
     def _perform(self, step: Step) -> Any:
         try:
@@ -177,3 +199,29 @@ class Steps:
             # It fails on a full volume, and when another pod has just completed the split and swept it away.
             with contextlib.suppress(OSError):
                 os.utime(self._beat)
+
+
+def at_work(folder: Path, say: Callable[[str], None]) -> bool:
+    """Whether pods work on the split in `folder`. One that beat a moment ago gets `EXPIRY` seconds to show that it lives."""
+    probe = folder / f".now.{os.getpid()}"
+    first = _newest(folder / "pods")
+    waited = False
+    while (beat := _newest(folder / "pods")) == first:
+        probe.touch()
+        now = probe.stat().st_mtime  # The volume's clock, by which it beats.
+        if now - beat >= EXPIRY:
+            return False
+        if not waited:
+            say(f"another split was at work in {folder.parent.parent}: waiting {EXPIRY:.0f} s for a sign of life")
+            waited = True
+        time.sleep(LOOK)
+    return beat > first
+
+
+def _newest(pods: Path) -> float:
+    """When one of them was last alive; 0: none is left, or it has ended."""
+    beats = [0.0]
+    for path in pods.glob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            beats.append(path.stat().st_mtime)
+    return max(beats)

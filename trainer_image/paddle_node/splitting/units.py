@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from paddle_node.splitting import newlines, user_reader
 from paddle_node.splitting.framing import LINES, SIZED, Framing
-from paddle_node.splitting.kinds import is_plain
+from paddle_node.splitting.kinds import beginning, is_plain, refuse_packed
 from paddle_node.splitting.source import Object, Reader
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.user_reader import RecordReader
@@ -134,27 +134,27 @@ def _work(
     def work() -> dict[str, Any]:
         alone = members[0] if len(members) == 1 else None
         here = source.local(alone) if alone else None
-        if here is not None and reader is None and is_plain(here):
+        if alone and here is not None and reader is None and is_plain(here):
+            refuse_packed(beginning(here), alone.name)
             steps.progress.add(here.stat().st_size)
             return {"in_place": True, "bytes": here.stat().st_size}
         path = _file(steps, number)
-        path.parent.mkdir(exist_ok=True)
         if alone and here is None and reader is None:
             with fetched(steps, source, alone, f"{number}") as raw:
                 if is_plain(raw):
+                    refuse_packed(beginning(raw), alone.name)
+                    path.parent.mkdir(exist_ok=True)
                     raw.replace(path)
                     return {"in_place": False, "bytes": path.stat().st_size}
         from paddle_node.splitting import unpacking  # Late: plain sources need none of its libraries.
 
-        temporary = steps.temporary(path)
-        with temporary.open("wb") as stream:
+        with steps.file(path) as stream:
             gather = _Records(stream, reader) if reader else _Lines(stream)
             for at, thing in enumerate(members):
                 name = f"{number}" if alone else f"{number}-{at}"
                 with fetched(steps, source, thing, name) as raw, unpacking.damage_of(thing.name):
                     for name, content in unpacking.members(raw, thing.name):
                         gather.take(content, name)
-        temporary.replace(path)
         return {"in_place": False, **gather.result()}
 
     return work
@@ -191,7 +191,10 @@ class _Lines:
 
     def take(self, content: IO[bytes], name: str) -> None:
         last = b"\n"
+        size = self._bytes
         while block := content.read(BLOCK):
+            if self._bytes == size:
+                refuse_packed(block, name)
             self._stream.write(block)
             self._bytes += len(block)
             last = block[-1:]

@@ -1,7 +1,7 @@
 """What lies in a file of the source: itself, or what .gz, .zip, .tar and .tar.gz hold.
 
-Promises: members in the archive's own order; a damaged or truncated archive raises a `Failure` (BAD_DATA), by
-`damage_of`, instead of passing for a short one.
+Promises: members in the archive's own order, hidden ones left out; a damaged or truncated archive raises a `Failure`
+(BAD_DATA), by `damage_of`, instead of passing for a short one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import IO, cast
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.splitting.kinds import kind
+from paddle_node.splitting.source import hidden, inside
 
 BLOCK = 1 << 20
 
@@ -52,7 +53,7 @@ def damage_of(name: str) -> Iterator[None]:
 def _zip(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
-            if entry.is_dir():
+            if entry.is_dir() or hidden(member := inside(entry.filename.replace("\\", "/"), name)):
                 continue
             if entry.flag_bits & 1:
                 raise Failure(ExitCode.BAD_DATA, f"{name} is encrypted: {entry.filename} cannot be read")
@@ -61,7 +62,7 @@ def _zip(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
             except NotImplementedError as error:
                 raise Failure(ExitCode.BAD_DATA, f"{name}: {entry.filename} cannot be unpacked: {error}") from None
             with stream:
-                yield _inside(entry.filename, name), stream
+                yield member, stream
 
 
 def _tar(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -69,13 +70,13 @@ def _tar(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
         whole = _Remembered(raw)
         with tarfile.open(fileobj=cast(IO[bytes], whole), mode="r|") as archive:
             for entry in archive:
-                if not entry.isfile():
+                if not entry.isfile() or hidden(member := inside(entry.name, name)):
                     continue  # Folders, and links that may lead anywhere.
                 stream = archive.extractfile(entry)
                 if stream is None:
                     continue
                 with stream:
-                    yield _inside(entry.name, name), stream
+                    yield member, stream
         # tarfile takes the end of the file between two members for the end of the archive, which blocks of zeros mark.
         while whole.read(BLOCK):
             pass
@@ -94,11 +95,3 @@ class _Remembered:
         block = self._stream.read(amount)
         self.last = (self.last + block)[-tarfile.BLOCKSIZE :]
         return block
-
-
-def _inside(member: str, archive: str) -> str:
-    """A member's name as a relative path that leads nowhere else."""
-    parts = [part for part in member.replace("\\", "/").split("/") if part not in ("", ".")]
-    if not parts or ".." in parts:
-        raise Failure(ExitCode.BAD_DATA, f"{archive} has a member named {member!r}, which leads out of it")
-    return "/".join(parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import xxhash
@@ -19,7 +19,7 @@ from paddle_node.splitting.framing import LINES
 from paddle_node.splitting.kinds import is_archive
 from paddle_node.splitting.part_file import BLOCK, PartFile
 from paddle_node.splitting.shares import PART, Share
-from paddle_node.splitting.source import Object, Reader
+from paddle_node.splitting.source import Object, Reader, inside
 from paddle_node.splitting.steps import Step, Steps
 from paddle_node.splitting.units import fetched, group
 
@@ -47,6 +47,7 @@ def prepare(steps: Steps, source: Reader, objects: Sequence[Object], workers: in
     for members, result in zip(groups, steps.run(todo, workers), strict=True):
         for at, name, kept_as, size in result:
             in_place = source.local(members[at])
+            name = inside(name, "the source")  # The name of an object in S3 is any text.
             found.append(Whole(name, steps.folder / "units" / kept_as if kept_as or in_place is None else in_place, size))
     seen: set[str] = set()
     for whole in found:
@@ -55,6 +56,10 @@ def prepare(steps: Steps, source: Reader, objects: Sequence[Object], workers: in
                 ExitCode.BAD_DATA, f"two files of the source are named {whole.name}: format files needs names that differ"
             )
         seen.add(whole.name)
+    for whole in found:
+        for above in PurePosixPath(whole.name).parents:
+            if str(above) in seen:
+                raise Failure(ExitCode.BAD_DATA, f"the source has {whole.name} and also a file named {above}: rename one")
     return found
 
 
@@ -111,13 +116,10 @@ def _unpack(steps: Steps, source: Reader, members: tuple[Object, ...], number: i
                     continue
                 for name, content in unpacking.members(raw, thing.name):
                     kept_as = f"{number:06d}-{len(found):06d}"
-                    to = steps.folder / "units" / kept_as
-                    to.parent.mkdir(exist_ok=True)
-                    temporary, size = steps.temporary(to), 0
-                    with temporary.open("wb") as stream:
+                    size = 0
+                    with steps.file(steps.folder / "units" / kept_as) as stream:
                         while block := content.read(BLOCK):
                             size += stream.write(block)
-                    temporary.replace(to)
                     found.append((at, f"{thing.name}/{name}" if several else name, kept_as, size))
         return found
 
