@@ -78,7 +78,8 @@ machine:
 	@test "$$(uname -sm)" = "Linux x86_64" || { echo "this machine is $$(uname -sm): a rehearsal needs Linux on x86-64 (make setup, manifests and cdk work here too)" >&2; exit 2; }
 
 python:
-	@test -n "$(PYTHON)" || { echo "python is $$(python3 --version 2>&1 || echo missing): Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "python is $$(python3 --version 2>/dev/null || echo missing): Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3,11),(3,12)))' 2>/dev/null || { echo "PYTHON is $(PYTHON) ($$($(PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 is needed" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments (ensurepip is missing): install your system's python3-venv package" >&2; exit 2; }
 
 # Mostly waiting for downloads: side by side.

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 MAY_IMPORT = {
     "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
     "stacks": {"stacks", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "k8s_charts": {"k8s_charts", "paddle_node", "cdk8s", "cdk8s_plus_33", "constructs"},
+    "k8s_charts": {"k8s_charts", "paddle_node.contract", "cdk8s", "cdk8s_plus_33", "constructs"},
     "trainer_image": {"paddle_node"},
     "operations": {
         "operations",

@@ -1,8 +1,7 @@
-"""README.md says what is so: every command in it exists and is run by a test, every link leads somewhere."""
+"""README.md and docs/ say what is so: each command exists, README's are run by a test, every link leads somewhere."""
 
 import re
-import shlex
-import subprocess
+import runpy
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ from operations.main import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DOCUMENTS = ["README.md", *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]
+KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 
 # Where each command of the README is really run: (file, what stands there).
 RUN_BY = {
@@ -20,7 +21,7 @@ RUN_BY = {
     "make quick": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make test": (".ci/run", "make test"),
-    "make bench": ("tests/frame/test_readme.py", "make bench"),
+    "make bench": ("tests/frame/test_readme.py", "runpy.run_path"),
     "make test-cluster KUBECONFIG=~/.kube/config": ("tests/operations/test_real_cluster.py", "pytest.mark.cluster"),
     "make image push": ("tests/image/test_build_and_push.py", "make push"),
     "make manifests": ("tests/charts/test_command.py", "manifests"),
@@ -54,25 +55,31 @@ def test_each_command_is_run_somewhere(command: str) -> None:
     assert any(evidence in file.read_text() for file in files), f"{where} does not run {command}"
 
 
-def test_make_targets_exist() -> None:
-    wanted = {word for line in commands() if line.startswith("make ") for word in line.split()[1:] if "=" not in word}
-    listed = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert wanted <= set(re.findall(r"make ([a-z-]+) ", listed))
+def named(document: str, program: str) -> list[list[str]]:
+    """The words behind `program`, wherever a code span or block of the document has it as a command."""
+    text = (ROOT / document).read_text()
+    code = "\n".join(re.findall(r"`([^`\n]+)`", text) + re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S))
+    found = re.findall(rf"(?:^|\$ |&& ){program} ([a-z][^#|&;\n]*)", code, re.M)
+    return [re.sub(r"[][]", "", words).split() for words in found]
 
 
-def test_paddle_aws_commands_and_options_exist() -> None:
-    known = get_command(app).commands  # type: ignore[attr-defined]
-    for command in commands():
-        program, *words = shlex.split(command)
-        if program == "paddle-aws":
-            named = known[words[0]]
-            for word in words[1:]:
-                named = getattr(named, "commands", {}).get(word, named)
-            options = {option for parameter in named.params for option in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= options, command
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_targets_exist(document: str) -> None:
+    wanted = {word for words in named(document, "make") for word in words if "=" not in word}
+    assert wanted <= set(re.findall(r"^([a-z-]+):.* ## ", (ROOT / "Makefile").read_text(), re.M))
 
 
-@pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_paddle_aws_commands_and_options_exist(document: str) -> None:
+    for words in named(document, "paddle-aws"):
+        command = KNOWN[words[0]]
+        for word in words[1:]:
+            command = getattr(command, "commands", {}).get(word, command)
+        options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        assert {word for word in words if word.startswith("--")} <= options, words
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text()
     links = [
@@ -81,7 +88,7 @@ def test_links_lead_somewhere(document: str) -> None:
     assert [link for link in links if not ((ROOT / document).parent / link).exists()] == []
 
 
-def test_benchmarks_run_by_make_bench_are_programs() -> None:
-    """`make bench` takes minutes, so that CI compiles what it would run."""
-    for program in sorted((ROOT / "benchmarks").glob("*.py")):
-        compile(program.read_text(), str(program), "exec")
+@pytest.mark.parametrize("program", sorted(f"benchmarks/{file.name}" for file in (ROOT / "benchmarks").glob("*.py")))
+def test_what_make_bench_runs_finds_all_that_it_imports(program: str) -> None:
+    """`make bench` takes minutes, so that CI loads each benchmark and measures nothing."""
+    runpy.run_path(str(ROOT / program), run_name="loaded")
