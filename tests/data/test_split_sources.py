@@ -303,6 +303,18 @@ class TestUserReader:
         if not seed:
             assert [record for record in records if record in everything[4:]] == everything[4:]
 
+    @pytest.mark.slow
+    def test_other_code_is_another_split(self, job: Job, tmp_path: Path, program: tuple[Path, str]) -> None:
+        """The same in a process of its own, which imports what is there."""
+        (tmp_path / "in.txt").write_text("1--2--3--4")
+        settings = {"DATA_FORMAT": f"{program[1]}:blocks", "PROGRAM_FROM": program[0], "shards": 1}
+        assert job.run(tmp_path / "in.txt", **settings).returncode == 0
+        assert "nothing to do" in job.run(tmp_path / "in.txt", **settings).stdout
+        module = program[0] / f"{program[1]}.py"
+        module.write_text(module.read_text().replace('yield block.strip() + b"--"', 'yield block.strip() + b";"'))
+        assert job.run(tmp_path / "in.txt", **settings).returncode == 0
+        assert job.shard(0) == b"1;2;3;4;"
+
     @pytest.mark.parametrize(
         ("function", "code", "sentence"),
         [

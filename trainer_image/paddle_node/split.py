@@ -126,7 +126,7 @@ def complete(settings: SplitSettings, source: Source) -> DataManifest | None:
         return None
     if (manifest.source, manifest.format, manifest.seed, manifest.hold_out) != (
         source,
-        settings.format,
+        _format(settings),
         settings.seed,
         settings.hold_out,
     ):
@@ -157,7 +157,7 @@ def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple
                 )
         staged = DataManifest(
             source=source,
-            format=settings.format,
+            format=_format(settings),
             seed=settings.seed,
             hold_out=settings.hold_out,
             shards=tuple(Shard(index, files[str(index)]) for index in range(settings.shards)),
@@ -220,10 +220,17 @@ def _whole_files(settings: SplitSettings, steps: Steps, reader: Reader, objects:
 _Written = tuple[dict[str, tuple[data_manifest.DataFile, ...]], int]
 
 
+def _format(settings: SplitSettings) -> str:
+    """As the manifest names it: a user's reader with its version, as other code gives other records."""
+    if settings.format in FORMATS:
+        return settings.format
+    return f"{settings.format}@{user_reader.digest(settings.format, settings.folder.program(settings.program))}"
+
+
 def _plan(settings: SplitSettings, objects: tuple[Object, ...]) -> str:
     """Names the folder of work: only a run that would write the very same bytes goes on with it."""
     things = [(thing.name, thing.size, thing.etag) for thing in objects]
-    plan = (LAYOUT, settings.source, things, settings.shards, settings.format, settings.hold_out, settings.seed)
+    plan = (LAYOUT, settings.source, things, settings.shards, _format(settings), settings.hold_out, settings.seed)
     return xxhash.xxh3_64(json.dumps(plan).encode()).hexdigest()
 
 
