@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from paddle_node.__main__ import main
@@ -35,7 +36,30 @@ class StandIn:
         )
 
 
+def late(seconds):
+    """What the API server has to say reaches this pod late, but for its first answer."""
+    from paddle_node import pod_list
+
+    class LateWatch(pod_list.Watch):
+        def stream(self, *question, **more):
+            for event in super().stream(*question, **more):
+                time.sleep(seconds)
+                yield event
+
+    class LateWatching(pod_list._Watching):
+        first = True
+
+        def _list(self):
+            time.sleep(0 if self.first else seconds)
+            self.first = False
+            return super()._list()
+
+    pod_list.Watch, pod_list._Watching = LateWatch, LateWatching
+
+
 if __name__ == "__main__":
+    if seconds := json.loads(os.environ["STAND_IN"]).get("late", {}).get(os.environ["POD_NAME"]):
+        late(seconds)
     code = main(runtime_by_name=lambda name: StandIn())
     sys.stdout.flush()
     os._exit(code)

@@ -210,6 +210,19 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
 
 
 @pytest.mark.slow
+def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_id(job, api):
+    # The pod of trainer 0 has counted anew by then, and answers: there is nothing wrong with the connection.
+    pods = job(stand_in={"passes": 3, "steps": 10, "late": {"job-2-a": 3}}, api=api)
+    pods.start()
+    pods.wait_for_pass(0)
+    pods.kill(1)
+    pods.start(1)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert pods.values(2) == pods.undisturbed
+    assert "[trainer 1] pass 2" in pods.log(2)
+
+
+@pytest.mark.slow
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose Kubernetes client has a version of its own.
     pods = job(stand_in={"passes": 3, "steps": 10}, api=api, interpreter=str(IMAGE_PYTHON))
@@ -219,3 +232,16 @@ def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert pods.values(2) == pods.undisturbed
     assert "[trainer 0] pass 2" in pods.log(0)
+
+
+@pytest.mark.slow
+def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, api):
+    # The others have ended: it will never see all of them run.
+    pods = job(count=2, stand_in={"passes": 1, "steps": 1}, api=api, PEER_DEADLINE="60")
+    pods.start()
+    assert pods.codes() == [0, 0], pods.logs()
+    api.put(pods.pod_name(0), pods.address(0), phase="Succeeded")
+    pods.kill(1)
+    pods.start(1)
+    assert pods.codes(40) == [0, 0], pods.logs()
+    assert "pass 0 is complete: the job is done" in pods.log(1)

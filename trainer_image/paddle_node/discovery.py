@@ -23,6 +23,10 @@ class Discovery(Protocol):
     async def identify(self) -> NodeEnvironment:
         """The node with its trainer id. Raises `Failure` when a deadline passes or permission is missing."""
 
+    @property
+    def run_id(self) -> str:
+        """Which run this pod belongs to; empty as long as nobody knows."""
+
     async def coordinator(self) -> str:
         """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
 
@@ -48,6 +52,10 @@ class ByIndex:
 
     async def identify(self) -> NodeEnvironment:
         return self._node
+
+    @property
+    def run_id(self) -> str:
+        return self._node.run_id
 
     async def coordinator(self) -> str:
         if self._node.trainer_id == 0:

@@ -137,7 +137,11 @@ class PodList:
             await asyncio.sleep(LOOK)
         self._order = found
         index = next(i for i, p in enumerate(found) if p.name == node.pod_name or p.address == node.pod_ip)
-        return node.identified(index, node.run_id or found[index].owner)
+        return node.identified(index, self.run_id)
+
+    @property
+    def run_id(self) -> str:
+        return self._node.run_id or next((p.owner for p in own_run(self._watching.found(), self._node) or ()), "")
 
     async def coordinator(self) -> str:
         return self._order[0].address

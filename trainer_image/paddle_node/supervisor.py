@@ -37,7 +37,7 @@ T = TypeVar("T")
 RETRY = (0.05, 0.5)
 """Seconds between two tries to reach the coordinator: first and longest. The longest is part of the start-up time."""
 ASK_VOLUME = 5.0
-"""Seconds between two looks for the run's outcome while the coordinator is away."""
+"""Seconds between two looks for the run's outcome while the coordinator, or any other pod, is away."""
 LOOK = 0.5
 """Seconds between two looks whether the pods are others now (pod-list); a look asks nobody."""
 SERVER_PROBE = 0.05
@@ -125,11 +125,11 @@ class Supervisor:
     async def _live(self) -> int:
         while True:
             before = self._node.index
-            self._node = node = await self._unless_terminated(self._discovery.identify())
-            known = await self._outcome()
+            known = await self._identify()
             if known is not None:
-                self._say(f"run {node.run_id} has ended")
+                self._say("this run has ended")
                 return self._told(known.code, known.sentence)
+            node = self._node
             if node.trainer_id == 0:
                 await self._coordinate()
             if before != node.index or not self._staging:
@@ -141,6 +141,21 @@ class Supervisor:
                 return code
             self._say("the pods of this job are others now: ids are given anew")
             await self._step_down()
+
+    async def _identify(self) -> attempts.Outcome | None:
+        """Learns who this pod is; or how its run ended: then the others may be gone, and would be waited for in vain."""
+        identifying = asyncio.ensure_future(self._discovery.identify())
+        try:
+            while True:
+                await self._unless_terminated(asyncio.wait({identifying}, timeout=ASK_VOLUME))
+                if identifying.done():
+                    self._node = identifying.result()
+                    return await self._outcome(self._node.run_id)
+                known = await self._outcome(self._discovery.run_id)
+                if known is not None:
+                    return known
+        finally:
+            identifying.cancel()
 
     async def _serve_one_view(self) -> int | None:
         """The pod's life as one trainer id: in index mode all of it. None when ids must be given anew."""
@@ -163,8 +178,8 @@ class Supervisor:
         """Takes the lease on the folder and serves the other supervisors."""
         node = self._node
         state = node.folder.run_state
-        self._lease = await self._unless_terminated(
-            background.call(lambda: lease.acquire(state, node.run_id, self._boot, node.lease, self._say))
+        self._lease = await self._answer(
+            lambda: lease.acquire(state, node.run_id, self._boot, node.lease, self._say), patience=node.lease
         )
         self._beating = self._spawn(self._keep_lease(self._lease))
         check = self._lease.check
@@ -179,7 +194,7 @@ class Supervisor:
             self._say,
             self._on_fault,
         )
-        await background.call(hub.close_unfinished)
+        await self._answer(hub.close_unfinished)
         await hub.serve()
         self._hub = hub
         exhausted = hub.exhausted()
@@ -199,19 +214,31 @@ class Supervisor:
                 await asyncio.wait_for(background.call(self._lease.release), LEAVE_DEADLINE)
             self._lease = None
 
-    async def _outcome(self) -> attempts.Outcome | None:
+    async def _outcome(self, run_id: str) -> attempts.Outcome | None:
         """How this run ended, where it has."""
-        node = self._node
-        return await self._answer(lambda: attempts.outcome(node.folder, node.run_id))
+        folder = self._node.folder
+        return await self._answer(lambda: attempts.outcome(folder, run_id))
 
-    async def _answer(self, question: Callable[[], T]) -> T:
-        """What the volume answers. Raises `Failure` where it hangs: an NFS mount without its server waits for ever."""
-        deadline = self._node.peer_deadline
+    async def _answer(self, question: Callable[[], T], patience: float = 0.0) -> T:
+        """What the volume answers to a question that itself may wait for `patience` seconds.
+
+        Raises `Failure` where the volume hangs: an NFS mount without its server waits for ever, in silence.
+        """
+        began = time.monotonic()
+        waited, pause, deadline = 0.0, patience + REMIND, patience + self._node.peer_deadline
+        answer = asyncio.ensure_future(background.call(question))
         try:
-            return await self._unless_terminated(asyncio.wait_for(background.call(question), deadline))
-        except TimeoutError:
-            sentence = f"{self._node.folder.run_state} has not answered for {deadline:.0f} s: nothing can be read there"
-            raise Failure(ExitCode.CANNOT_END, sentence) from None
+            while True:
+                await self._unless_terminated(asyncio.wait({answer}, timeout=min(pause, deadline - waited)))
+                if answer.done():
+                    return answer.result()
+                waited, pause = time.monotonic() - began, REMIND
+                sentence = f"{self._node.folder.run_state} has not answered for {waited:.0f} s"
+                if waited >= deadline:
+                    raise Failure(ExitCode.CANNOT_END, f"{sentence}: nothing can be read there")
+                self._say(sentence)
+        finally:
+            answer.cancel()
 
     def _clean(self, numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -263,14 +290,15 @@ class Supervisor:
             "trainers": node.trainers,
         }
         while True:
+            # Also where the coordinator answers: it may have counted the pods anew, and sends this one away for its old view.
+            if self._discovery.moved():
+                return None
             try:
                 address = await self._unless_terminated(self._discovery.coordinator())
                 hear: Callable[[Message | None], None] = self._hear
                 return await self._unless_terminated(Link.open(address, node.control_port, hello, hear))
             except OSError as error:
                 why = self._refusal or str(error.strerror or error)
-            if self._discovery.moved():
-                return None
             now = time.monotonic()
             if now - began > node.peer_deadline:
                 raise Failure(
@@ -283,7 +311,7 @@ class Supervisor:
                 self._say(f"waiting for {self._discovery.name_of(0)} since {now - began:.0f} s: {why}")
             if now - asked > ASK_VOLUME:
                 asked = now
-                known = await self._outcome()
+                known = await self._outcome(node.run_id)
                 if known is not None:
                     raise Failure(known.code, known.sentence)
             await self._unless_terminated(asyncio.sleep(pause))
