@@ -1,6 +1,7 @@
 """The lease: one holder however many try, refused while it lives, free when it is dead, judged by one's own clock."""
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -109,7 +110,21 @@ def test_of_many_that_find_a_dead_lease_one_gets_it(tmp_path):
     won[0].beat()
 
 
-def test_an_empty_file_is_somebody_who_has_just_begun(tmp_path):
+def test_a_holder_that_is_killed_at_once_is_known_by_its_run(tmp_path, monkeypatch):
+    def killed(draft, path):
+        link(draft, path)
+        raise KeyboardInterrupt
+
+    link = os.link
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(os, "link", killed)
+        acquire(tmp_path, "one", "a")
+    clock = Clock()
+    acquire(tmp_path, "one", "b", clock)
+    assert clock.slept == 0
+
+
+def test_an_unreadable_lease_is_somebodys(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "lease-00001.json").touch()

@@ -5,9 +5,9 @@ next heartbeat; a lease whose holder died expires, judged by the waiter's own cl
 are never compared).
 
 How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder.
-Creating the next number exclusively is the only way to take it over, so only one can. A heartbeat replaces the
-holder's own file by rename, with a higher count. Every look first creates and removes a file: that makes an NFS
-client forget what it remembers of the folder.
+Making the next number by a hard link is the only way to take it over: only one can, and its file says from the first
+moment whose it is, though the holder be killed in the next. A heartbeat replaces the holder's own file by rename, with a
+higher count. Every look first creates and removes a file: that makes an NFS client forget what it remembers of the folder.
 """
 
 from __future__ import annotations
@@ -81,10 +81,13 @@ class Lease:
             self._write({"beats": self._beats, "released": True})
 
     def _write(self, state: dict[str, Any]) -> None:
+        self._draft(state).replace(_file(self._folder, self._number))
+
+    def _draft(self, state: dict[str, Any]) -> Path:
         record = {"run": self._run_id, "boot": self._boot_id, **state, "time": time.time()}
-        temporary = self._folder / f".lease.{self._boot_id}"
-        temporary.write_text(json.dumps(record) + "\n")
-        temporary.replace(_file(self._folder, self._number))
+        draft = self._folder / f".lease.{self._boot_id}"
+        draft.write_text(json.dumps(record) + "\n")
+        return draft
 
 
 def acquire(
@@ -141,16 +144,18 @@ def _outwait(folder: Path, seen: _Seen, expiry: float, sleep: Callable[[float], 
 def _take(folder: Path, lease: Lease) -> bool:
     """Creates the lease's own number; False when another run was faster."""
     path = _file(folder, lease._number)
+    draft = lease._draft({"beats": 0})
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        os.link(draft, path)
     except FileExistsError:
         return False
+    finally:
+        draft.unlink()
     newest = _newest(folder)
     if newest is not None and newest.number > lease._number:
         # A number that was swept away was created anew: the holder is further on.
         path.unlink(missing_ok=True)
         return False
-    lease._write({"beats": 0})
     for older in folder.glob("lease-*.json"):
         if older.name < path.name:
             older.unlink(missing_ok=True)
@@ -158,7 +163,7 @@ def _take(folder: Path, lease: Lease) -> bool:
 
 
 def _newest(folder: Path) -> _Seen | None:
-    """The lease in force. A file that is empty was created this very moment: it counts as held by somebody unknown."""
+    """The lease in force. One that cannot be read counts as held by somebody unknown."""
     probe = folder / f".look.{os.getpid()}.{time.monotonic_ns()}"
     with contextlib.suppress(OSError):  # A full volume can still be read.
         probe.touch()
