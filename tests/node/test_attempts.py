@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from paddle_node.attempts import Outcome, Record, outcome
 from paddle_node.contract import JobFolder
+from paddle_node.failure import Failure
 
 
 def folder(place: Path) -> JobFolder:
@@ -50,3 +52,11 @@ def test_the_outcome_is_for_its_run_alone(tmp_path):
     Record(folder(tmp_path), "one").finish(Outcome(70, "3 attempts ended"))
     assert outcome(folder(tmp_path), "one") == Outcome(70, "3 attempts ended")
     assert outcome(folder(tmp_path), "two") is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"attempts": [{}], "outcomes": {}}', '{"attempts": []}'])
+def test_what_somebody_else_wrote_there_is_a_sentence(tmp_path, text):
+    (tmp_path / "job/output/run").mkdir(parents=True)
+    (tmp_path / "job/output/run/attempts.json").write_text(text)
+    with pytest.raises(Failure, match=r"attempts\.json was changed by another hand: remove it"):
+        outcome(folder(tmp_path), "one")

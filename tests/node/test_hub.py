@@ -172,10 +172,14 @@ def test_a_restarted_pod_ends_the_attempt_and_the_next_one_waits_for_both(hub_of
             first, second = await scene.started()
             again = await scene.supervisor(1, boot="new")
             assert (await first.hear("end"))["cause"] == "the pod of trainer 1 (job-1) restarted"
-            again.say(ready=0)
             await asyncio.sleep(0.1)
             assert scene.hub.state is State.ENDING  # Trainer 0's pod still ends its processes.
             first.say(ready=1)
+            async with asyncio.timeout(5):
+                # The new pod has none to end, however long it takes to get its data.
+                while scene.hub.state is not State.GATHERING:
+                    await asyncio.sleep(0.01)
+            again.say(ready=0)
             assert (await again.hear("start"))["start"] == 2
             assert second.reader.at_eof() or await second.reader.read() is not None
 

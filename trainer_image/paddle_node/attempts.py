@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from paddle_node import durable
-from paddle_node.contract import JobFolder
+from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.failure import Failure
 
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
@@ -120,9 +121,13 @@ def _path(folder: JobFolder) -> Path:
 def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
     try:
         document = json.loads(path.read_text())
+        return (
+            [Ended(**attempt) for attempt in document["attempts"]],
+            {run: Outcome(**found) for run, found in document["outcomes"].items()},
+        )
     except FileNotFoundError:
         return [], {}
-    return (
-        [Ended(**attempt) for attempt in document["attempts"]],
-        {run: Outcome(**found) for run, found in document["outcomes"].items()},
-    )
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise Failure(
+            ExitCode.BAD_DATA, f"{path} was changed by another hand: remove it, and attempts are counted anew"
+        ) from None

@@ -58,6 +58,8 @@ class _Member:
     address: str
     writer: asyncio.StreamWriter
     heard: float
+    runs: bool = False
+    """It was in an attempt, and has not yet said that no process of it is left."""
 
 
 @dataclass(eq=False)
@@ -255,6 +257,7 @@ class Hub:
             return
         if kind == "ready":
             if message["ready"] in (0, self._attempt):
+                member.runs = False
                 self._ready.add(member.index)
                 self._advance()
             return
@@ -286,7 +289,7 @@ class Hub:
     def _advance(self) -> None:
         """Takes every step that what is known allows."""
         count = self._node.trainers
-        if self.state is State.ENDING and not self._concluding and len(self._ready) == len(self._members):
+        if self.state is State.ENDING and not self._concluding and not any(member.runs for member in self._members.values()):
             self._enter(State.GATHERING)
         if self.state is State.GATHERING and len(self._ready) == count:
             self._later(self._begin())
@@ -329,6 +332,8 @@ class Hub:
         for marks in (self._ready, self._serving, self._trained, self._stopped):
             marks.clear()
         self._silent.clear()
+        for member in self._members.values():
+            member.runs = True
         self._enter(State.STARTING)
         resumes = "from the beginning" if resume is None else f"behind pass {resume}"
         self._say(f"attempt {number}: all {self._node.trainers} pods are here, training starts {resumes}")
@@ -568,7 +573,7 @@ class Hub:
             slow = self._members.keys() - self._stopped
             self._lose(f"{self._stop_cause}; trainers {_numbers(slow)} did not leave within {waited:.0f} s", 0, counts=False)
         elif self.state is State.ENDING and waited > protocol.SILENCE + 2 * FAREWELL:
-            for member in [member for index, member in self._members.items() if index not in self._ready]:
+            for member in [member for member in self._members.values() if member.runs]:
                 self._drop(member, f"the pod of trainer {member.index} ({member.name}) does not end its processes")
 
     def _check_volume(self, now: float) -> None:
