@@ -20,7 +20,7 @@ UID = 65532
 """The user of the operator's image."""
 HEALTH_PORT = 8081
 _READ = ["get", "list", "watch"]
-_OWN = [*_READ, "create", "update", "delete"]
+_OWN = [*_READ, "create", "delete"]
 
 
 class OperatorChart(Chart):
@@ -64,8 +64,8 @@ class OperatorChart(Chart):
         """What the operator's code calls, in the jobs' namespace: no secrets, no exec, no other namespace."""
         group = paddle_job_definition.GROUP
         rules = [
-            k8s.PolicyRule(api_groups=[group], resources=["paddlejobs"], verbs=[*_READ, "update", "patch"]),
-            k8s.PolicyRule(api_groups=[group], resources=["paddlejobs/status"], verbs=["get", "update", "patch"]),
+            k8s.PolicyRule(api_groups=[group], resources=["paddlejobs"], verbs=[*_READ, "update"]),
+            k8s.PolicyRule(api_groups=[group], resources=["paddlejobs/status"], verbs=["update"]),
             # Owning pods with blockOwnerDeletion takes the right to the owner's finalizers.
             k8s.PolicyRule(api_groups=[group], resources=["paddlejobs/finalizers"], verbs=["update"]),
             k8s.PolicyRule(api_groups=[""], resources=["pods", "services", "configmaps"], verbs=_OWN),
@@ -84,7 +84,6 @@ class OperatorChart(Chart):
         )
 
     def _arguments(self) -> list[str]:
-        settings = self._job.operator
         arguments = [
             f"--namespace={self._job.namespace}",
             f"--health-probe-bind-address=:{HEALTH_PORT}",
@@ -93,8 +92,6 @@ class OperatorChart(Chart):
         ]
         if self._job.gang.kind == "volcano":
             arguments.append("--scheduling=volcano")
-        if settings.etcd_server is not None:
-            arguments.append(f"--etcd-server={settings.etcd_server}")
         return arguments
 
     def _deployment(self) -> None:

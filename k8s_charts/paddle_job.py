@@ -34,9 +34,22 @@ def _environment(job: TrainingJob) -> list[k8s.EnvVar]:
         variables.plain(Variable.PASSES, job.passes),
         variables.plain(Variable.SEED, job.seed),
     ]
-    # A foreign image knows no user 1000, whose home would be /, which is read-only.
-    home = [variables.plain("HOME", contract.HOME)] if job.image is not None and "HOME" not in job.environment else []
-    return [*(own if job.data is not None else []), *home, *variables.users(job.environment.items())]
+    more = [variables.plain(name, value) for name, value in _told_beside_the_operator(job).items() if name not in job.environment]
+    return [*(own if job.data is not None else []), *more, *variables.users(job.environment.items())]
+
+
+def _told_beside_the_operator(job: TrainingJob) -> dict[str, str]:
+    """What programs need and its operator, release v0.3.5, does not tell; a user's own value goes before it."""
+    found = {}
+    if job.image is not None:
+        # A foreign image knows no user 1000, whose home would be /, which is read-only.
+        found["HOME"] = contract.HOME
+    if job.operator.intranet == "Service":
+        # The endpoints it tells have this port, and the PADDLE_PORT that it tells is another: Paddle's servers refuse to start.
+        found["PADDLE_PORT"] = str(paddle_job_definition.SERVICE_PORT)
+    if job.operator.etcd_server is not None:
+        found["PADDLE_ELASTIC_SERVER"] = job.operator.etcd_server
+    return found
 
 
 class PaddleJobChart(Chart):
@@ -121,6 +134,8 @@ class PaddleJobChart(Chart):
             placement=placement.of(job, role, gpus=gpus > 0, spread=True),
             service_account=names.TRAINER_ACCOUNT,
             claim=names.claim(job, self._outputs),
+            # A PaddleJob has no time limit of its own.
+            deadline_seconds=int(job.limits.hours * 3600),
             # Only the workers name Volcano: the operator takes the job's scheduler from them.
             scheduler=gang.scheduler(job) if role == "worker" else None,
             program=self._program,

@@ -15,6 +15,8 @@ KIND = "PaddleJob"
 NAME = f"paddlejobs.{GROUP}"
 CLEAN_POD_POLICIES = ("Always", "Never", "OnFailure", "OnCompletion")
 INTRANETS = ("PodIP", "Service", "Host")
+SERVICE_PORT = 36000
+"""Where pods that meet by Service listen: the operator's own choice."""
 LONGEST_NAME = 51
 """So that `<name>-worker-<up to 9999>` is a host name."""
 

@@ -472,9 +472,12 @@ class PaddleJobSettings(Settings):
     )
     install_operator: bool = Field(default=True, description="Add the operator itself: CRD, namespace, rights, Deployment.")
     operator_image: Text = Field(
-        default="registry.baidubce.com/paddlecloud/controller:v0.3.3",
+        default="registry.baidubce.com/paddlecloud/controller:v0.3.5",
         min_length=1,
-        description="The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours.",
+        description=(
+            "The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. "
+            "Releases before v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."
+        ),
     )
 
     @model_validator(mode="after")

@@ -38,6 +38,17 @@ HASH_LENGTH = 8
 DATA_ENDING = "-data"
 """What the data job's name has behind the job's."""
 SHARED_NAMESPACES = ("paddle", "default")
+OUR_SUPERVISORS = (
+    "runtime",
+    "keep_passes",
+    "network_device",
+    "ports",
+    "data.stage",
+    "limits.attempts",
+    "limits.peer_deadline_seconds",
+    "limits.stall_seconds",
+)
+"""Settings that the program in the pods of engine job reads, and nothing in a PaddleJob's."""
 LONGEST_STRING = 131_071
 """Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
 _VARIABLE = re.compile(r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
@@ -206,6 +217,11 @@ class TrainingJob(Settings):
                     f"parameter_servers is {self.parameter_servers}: with engine job each of the {self.trainers} trainer pods "
                     "runs one; leave it out, or use `engine: paddlejob`"
                 )
+            if self.gpus.parameter_servers:
+                raise sentence(
+                    "gpus.parameter_servers is given: with engine job a parameter server is in each trainer's pod, "
+                    "which has the GPUs; leave it out"
+                )
             if self.volume.kind == "none":
                 raise sentence(
                     "volume.kind is none: with engine job data, program and output are on a volume; "
@@ -239,6 +255,9 @@ class TrainingJob(Settings):
             raise sentence(
                 "ports.host_ports is given: with engine paddlejob it is `paddlejob.intranet: Host` that takes the node's ports"
             )
+        for setting in OUR_SUPERVISORS:
+            if _is_given(self, setting):
+                raise sentence(f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out")
 
     def _check_mode(self) -> None:
         if self.mode != "parameter-server" and self.parameter_servers:
@@ -322,3 +341,10 @@ class TrainingJob(Settings):
                     f"namespace_limits.{setting} is {getattr(ceiling, setting)}: this job's {pods} training pods "
                     "alone need more, so it would never start"
                 )
+
+
+def _is_given(settings: Settings, path: str) -> bool:
+    """Whether the file names a setting itself, even with the value that it has by default."""
+    first, _, rest = path.partition(".")
+    inner = getattr(settings, first)
+    return first in settings.model_fields_set and (not rest or (inner is not None and _is_given(inner, rest)))

@@ -49,8 +49,6 @@ class VolumeChart(Chart):
                 access_modes=["ReadWriteMany"],
                 # Deleting the job's objects must never delete its data.
                 persistent_volume_reclaim_policy="Retain",
-                # Empty, not absent: the cluster's default storage class must stay out of it.
-                storage_class_name="",
                 volume_mode="Filesystem",
                 claim_ref=k8s.ObjectReference(
                     api_version="v1", kind="PersistentVolumeClaim", name=claim, namespace=job.namespace
@@ -64,6 +62,7 @@ class VolumeChart(Chart):
             metadata=k8s.ObjectMeta(name=claim, namespace=job.namespace, labels=names.labels(job)),
             spec=k8s.PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteMany"],
+                # Empty, not absent: the cluster's default storage class must stay out of it. A volume needs no such word.
                 storage_class_name="",
                 volume_mode="Filesystem",
                 volume_name=volume,

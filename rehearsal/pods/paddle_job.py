@@ -21,7 +21,9 @@ from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, Paddle
 from rehearsal.pods.pod import Host, Pod, PodEnd
 
 PORT = 36000
-"""The first of each pod's ports; the operator's own choice."""
+"""The first of each pod's ports: where Service names lead, and the first of those that the operator draws one of for a job."""
+DRAWN = 41234
+"""What it may draw where pods meet by Service: it tells the number, and the endpoints have `PORT` all the same."""
 PORTS = 20
 ROLES = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
 
@@ -73,7 +75,7 @@ def shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
     by_role: dict[str, list[str]] = {}
     for pod in pods(job):
         by_role.setdefault(pod.role, []).append(told[pod.name])
-    found = {"TRAINER_PORTS_NUM": str(PORTS), "PADDLE_PORT": str(PORT)}
+    found = {"TRAINER_PORTS_NUM": str(PORTS), "PADDLE_PORT": str(DRAWN if job.by_service else PORT)}
     if "ps" in by_role:
         found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(by_role["ps"])
     if "worker" in by_role:
@@ -82,7 +84,7 @@ def shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
         found["PADDLE_TRAINERS_NUM"] = str(len(by_role["worker"]))
     if "heter" in by_role:
         found["PADDLE_HETER_ENDPOINTS"] = _endpoints(by_role["heter"])
-    if job.gloo > 0 and not job.by_service and "ps" in by_role:
+    if job.gloo > 0 and "ps" in by_role:
         found["PADDLE_WITH_GLOO"] = str(job.gloo)
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
         found["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{by_role['ps'][0]}:{PORT + PORTS - 2}"

@@ -294,7 +294,7 @@ def set_faults(documents: list[Document]) -> Iterator[str]:
             yield "claim's access modes"
         if set(volume["spec"]["accessModes"]) - {"ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"}:
             yield "access mode"
-        if d["spec"].get("storageClassName") != volume["spec"].get("storageClassName"):
+        if d["spec"].get("storageClassName") != volume["spec"].get("storageClassName", ""):
             yield "claim and volume differ in storage class"
         if amount(d["spec"]["resources"]["requests"]["storage"]) > amount(volume["spec"]["capacity"]["storage"]):
             yield "claim asks for more than the volume has"

@@ -42,7 +42,8 @@ DIFFERENT: dict[str, tuple[Any, str]] = {
         "Retain",
         "Recycle is gone from Kubernetes, and would delete the data",
     ),
-    r"PersistentVolume(Claim)?/spec/storageClassName": ("", "a class called `slow` would have to exist"),
+    r"PersistentVolume/spec/storageClassName": ("ABSENT", "a class called `slow` would have to exist"),
+    r"PersistentVolumeClaim/spec/storageClassName": ("", "no class, and not the cluster's default one either"),
     r"PersistentVolume/spec/nfs/server": ("10.12.201.10", "10.12.201.xx is no address"),
     r"PersistentVolumeClaim/spec/volumeName": ("ANYTHING", "our volume's name"),
 }
@@ -51,9 +52,10 @@ ADDED: dict[str, str] = {
     r"[A-Za-z]+/metadata/(namespace|labels/.*)|PaddleJob/.*/metadata/labels/.*": "said, and selected by",
     r"PaddleJob/spec/(intranet|cleanPodPolicy)": "the operator's defaults, said: an empty cleanPodPolicy deletes the logs of a finished job",
     r"PaddleJob/.*/(securityContext|automountServiceAccountToken|serviceAccountName|enableServiceLinks)": "least privilege",
-    r"PaddleJob/.*/(resources|restartPolicy|terminationGracePeriodSeconds|terminationMessagePolicy|imagePullPolicy)": "what each pod gets, how it ends, and a tag asked for anew",
+    r"PaddleJob/.*/(resources|restartPolicy|activeDeadlineSeconds|terminationGracePeriodSeconds|terminationMessagePolicy|imagePullPolicy)": "what each pod gets, how it ends, and a tag asked for anew",
     r"PaddleJob/.*/volumes/(home|temporary|shared-memory|job)/.*|PaddleJob/.*/volumeMounts/(home|temporary|shared-memory|job)/mountPath": "writable places on a read-only root",
     r"PaddleJob/.*/env/HOME": "a home that can be written: a foreign image knows no user 1000",
+    r"PaddleJob/.*/env/PADDLE_PORT": "where the operator's endpoints of Services lead: what it tells itself is another port",
     r"PaddleJob/.*/(topologySpreadConstraints|tolerations)": "over hosts; spot nodes and GPU taints are tolerated",
     r"PersistentVolume/spec/claimRef": "a claim that can bind this volume only",
     r"PodGroup/spec/minResources/.*": "Volcano waits until all of it is free",
@@ -238,25 +240,24 @@ def test_the_operator_may_do_what_it_calls_in_the_jobs_namespace_and_no_more(exa
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    assert all("*" not in verbs for verbs in granted.values())
-    assert {resource for _, resource in granted} == {
-        "paddlejobs",
-        "paddlejobs/status",
-        "paddlejobs/finalizers",
-        "pods",
-        "services",
-        "configmaps",
-        "events",
+    # What its release v0.3.5 calls: it makes and deletes pods, Services, ConfigMaps, and changes none.
+    group, read = "batch.paddlepaddle.org", {"get", "list", "watch"}
+    assert granted == {
+        (group, "paddlejobs"): {*read, "update"},
+        (group, "paddlejobs/status"): {"update"},
+        (group, "paddlejobs/finalizers"): {"update"},
+        **{("", resource): {*read, "create", "delete"} for resource in ("pods", "services", "configmaps")},
+        ("", "events"): {"create", "patch"},
     }
-    volcano = by_kind(examples["volcano"])["Role"]
-    assert any(rule["apiGroups"] == ["scheduling.volcano.sh"] for rule in volcano["rules"])
+    volcano = by_kind(examples["volcano"])["Role"]["rules"]
+    assert [rule["verbs"] for rule in volcano if rule["resources"] == ["podgroups"]] == [[*sorted(read), "create", "delete"]]
 
 
 def test_the_operator_watches_that_namespace_alone(examples: dict[str, list[Document]]) -> None:
     deployment = by_kind(examples["wide-and-deep"])["Deployment"]
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     assert "--namespace=paddle" in container["args"]
-    assert container["image"] == "registry.baidubce.com/paddlecloud/controller:v0.3.3"
+    assert container["image"] == "registry.baidubce.com/paddlecloud/controller:v0.3.5"
     # Its coordination container has no security context: restricted namespaces would refuse every pod.
     assert "--initImage=" in container["args"]
 

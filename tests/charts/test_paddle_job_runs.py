@@ -46,6 +46,11 @@ def injected(job: PaddleJob, pod: OperatorPod, addresses: dict[str, str]) -> dic
     return {**shared(job, told), **own(job, pod, told)}
 
 
+def own_variables(pod: OperatorPod) -> dict[str, str | None]:
+    """What the manifest itself tells the pod's first container."""
+    return {entry.name: entry.value for entry in pod.template.containers[0].environment}
+
+
 def addresses_of(job: PaddleJob) -> dict[str, str]:
     return {pod.name: f"10.0.0.{i}" for i, pod in enumerate(pods(job))}
 
@@ -79,6 +84,9 @@ def test_pods_that_meet_by_service_are_told_names(name: str, outputs: ClusterOut
     assert found["POD_IP"] == made[0].name
     assert found["PADDLE_PSERVERS_IP_PORT_LIST"] == ",".join(f"{pod.name}:36000" for pod in made[:2])
     assert "PADDLE_WITH_GLOO" not in found
+    # The operator draws PADDLE_PORT, and its endpoints have 36000 all the same: the pods' own `env` goes before it.
+    assert found["PADDLE_PORT"] != "36000"
+    assert all(own_variables(pod)["PADDLE_PORT"] == "36000" for pod in made)
 
 
 def test_an_elastic_job_is_told_its_own_variables(outputs: ClusterOutputs) -> None:
@@ -91,6 +99,8 @@ def test_an_elastic_job_is_told_its_own_variables(outputs: ClusterOutputs) -> No
         "PADDLE_ELASTIC_NP": "2",
         "PADDLE_ELASTIC_TIMEOUT": "60",
     }
+    # The operator leaves out where they meet.
+    assert own_variables(pods(job)[1])["PADDLE_ELASTIC_SERVER"] == "etcd:2379"
 
 
 def told(name: str, outputs: ClusterOutputs) -> str:

@@ -77,7 +77,7 @@ ADDED: dict[str, str] = {
     r"Job:train/.*/ports/(control|jobport[0-9])/.*|Job:train/.*/ports/jobport/protocol": "documentation of the ports in use; on the host only where the document has them",
     r"Job:data/.*/command": "the image has two entry points",
     r"Job:data/.*/env/.*": "what the data job's image had built in: source, format, hold-out",
-    r"PersistentVolume/spec/(claimRef|persistentVolumeReclaimPolicy|storageClassName|volumeMode|mountOptions)": "a claim that can bind this volume only; the tutorial's own mount options and noresvport",
+    r"PersistentVolume/spec/(claimRef|persistentVolumeReclaimPolicy|volumeMode|mountOptions)": "a claim that can bind this volume only; the tutorial's own mount options and noresvport",
     r"PersistentVolumeClaim/spec/(storageClassName|volumeMode|volumeName)": "this volume only, and no default storage class",
 }  # fmt: skip
 
