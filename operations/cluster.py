@@ -36,6 +36,15 @@ READ = 60.0
 """Seconds to wait for an answer's next byte."""
 PASSING = (429, 500, 502, 503, 504)
 """Answers that may be different a moment later."""
+NO_MATTER_OF_RIGHTS = (
+    "exceeded quota",
+    "failed quota",
+    "being terminated",
+    "violates PodSecurity",
+    "admission webhook",
+    "usage per",
+)
+"""What a 403 says where not the user is refused, but the object."""
 
 
 class ApiError(OperationError):
@@ -81,15 +90,33 @@ class Cluster:
         logging.getLogger().addHandler(logging.NullHandler())
 
         def client() -> Any:
+            import yaml
             from kubernetes.config.config_exception import ConfigException
 
-            try:
-                return config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
-            except ConfigException as error:
-                wanted = f"has no context {context}" if context else "cannot be used"
+            with _Heard() as heard:
+                try:
+                    made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
+                except ConfigException as error:
+                    wanted = f"has no context {context}" if context else "cannot be used"
+                    # From a brace on it repeats an entry, with the token that may be in it.
+                    why = str(error).partition("{")[0]
+                    raise Unreachable(
+                        f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the deployed cluster"
+                    ) from None
+                except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
+                    # Not what the reader says: it repeats the line that it did not understand.
+                    raise Unreachable(
+                        f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
+                        "`paddle-aws kubeconfig` write one"
+                    ) from None
+            if heard.error:
                 raise Unreachable(
-                    f"the kubeconfig {wanted} ({error}): `paddle-aws kubeconfig` writes one for the deployed cluster"
-                ) from None
+                    "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
+                    "or run it by hand to see why not"
+                )
+            if not str(made.configuration.host).startswith(("https://", "http://")):
+                raise Unreachable(f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://")
+            return made
 
         made = cls(client, "", say=say)
         made.name = context or _current_context() or made.server
@@ -299,15 +326,36 @@ class Cluster:
         if answer.status == 401:
             raise _Unauthorized(client)
         if answer.status == 403:
-            raise Unreachable(
-                f"cluster {self.name} refuses (403): {message}; the role or user has to be among cluster.yaml's administrators "
-                "or deployers"
-            )
+            # Who may do it meets other rules all the same.
+            rule = any(word in message for word in NO_MATTER_OF_RIGHTS)
+            advice = "" if rule else "; the role or user has to be among cluster.yaml's administrators or deployers"
+            raise Unreachable(f"cluster {self.name} refuses (403): {message}{advice}")
         if answer.status in PASSING:
             after = answer.headers.get("Retry-After", "")
             final = Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
             raise _Passing(f"answers {answer.status}", final, min(float(after), 60.0) if after.isdigit() else None)
         raise ApiError(answer.status, str(status.get("reason") or answer.reason), message)
+
+
+class _Heard(logging.Handler):
+    """Whether the official client logged an error, which is all that it does when a credential program fails.
+
+    Its words are nobody's to read: they repeat what the program printed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.error = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.error = True
+
+    def __enter__(self) -> _Heard:
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().removeHandler(self)
 
 
 class _Passing(Exception):

@@ -12,7 +12,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.lock_prices import LOCK
-from operations.screen import Json, as_json, say, show, table
+from operations.screen import Json, as_json, say, show
 
 if TYPE_CHECKING:
     from stacks.cluster_spec import ClusterSpec
@@ -46,7 +46,7 @@ class Item:
 
 def cost(
     config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
-    hours: Annotated[float, typer.Option(min=0, help="Length of one run.")] = 1.0,
+    hours: Annotated[float, typer.Option(min=0, max=8760, help="Length of one run.")] = 1.0,
     lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = LOCK,
     json: Json = False,
 ) -> None:
@@ -81,7 +81,7 @@ def cost(
             for row in rows
         ]
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
-        show(table(columns, lines, right=columns[1:], folds="WHAT"))
+        show(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""
         typer.echo(f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of {hours:g} h")
         if known["read"]:

@@ -6,11 +6,27 @@ refuses; 130 interrupted (Ctrl-C), which never ends a job.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
 import typer
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What a disk says that no other argument would change."""
+AGAIN = "log in again (aws sso login), or take others with AWS_PROFILE"
+NOT_ACCEPTED = (
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+)
+"""AWS's codes for credentials that are over, wrong or of nobody."""
 
 
 class Exit(IntEnum):
@@ -48,23 +64,28 @@ class Unreachable(OperationError):
 @contextmanager
 def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
     """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
-    # Here: the readers of settings bring pydantic along, which `paddle-aws --help` need not wait for.
-    from k8s_charts.errors import JobError
-
     try:
+        # Here: the readers of settings bring pydantic along, which `paddle-aws --help` need not wait for.
+        from k8s_charts.errors import JobError
+
         yield
+    except KeyboardInterrupt:
+        _say(interrupted)
+        raise typer.Exit(Exit.INTERRUPTED) from None
     except OperationError as error:
         _say(str(error))
         raise typer.Exit(error.code) from None
     except JobError as error:
         _say(str(error))
         raise typer.Exit(Exit.BAD_INPUT) from None
-    except KeyboardInterrupt:
-        _say(interrupted)
-        raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
         # `paddle-aws logs JOB | head`: the reader has had enough.
         raise typer.Exit(Exit.DONE) from None
+    except OSError as error:
+        if error.filename is None or error.strerror is None:
+            raise
+        _say(f"{error.filename} cannot be used: {error.strerror}")
+        raise typer.Exit(Exit.FAILED if error.errno in FULL else Exit.BAD_INPUT) from None
     except Exception as error:
         sentence = of_a_library(error)
         if sentence is None:
@@ -89,14 +110,10 @@ def of_a_library(error: Exception) -> tuple[Exit, str] | None:
 
 def _of_botocore(error: Exception) -> str:
     kind = type(error).__name__
-    if kind in (
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "TokenRetrievalError",
-        "SSOTokenLoadError",
-        "UnauthorizedSSOTokenError",
-    ):
+    if kind in ("NoCredentialsError", "PartialCredentialsError"):
         return "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE"
+    if kind in ("TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"):
+        return f"the AWS login is over: {AGAIN}"
     if kind == "ProfileNotFound":
         return f"{error}: set AWS_PROFILE to one of ~/.aws/config"
     if kind == "NoRegionError":
@@ -105,5 +122,7 @@ def _of_botocore(error: Exception) -> str:
     if isinstance(response, dict):
         details = response.get("Error", {})
         operation = getattr(error, "operation_name", "a call")
+        if details.get("Code") in NOT_ACCEPTED:
+            return f"AWS does not accept these credentials ({details['Code']}): {AGAIN}"
         return f"AWS refused {operation}: {details.get('Code', '?')}: {details.get('Message', '')}".rstrip(": ")
     return f"AWS is out of reach: {error}"

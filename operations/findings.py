@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from operations import screen
 from operations.errors import OperationError, of_a_library
-from operations.screen import table
 
 State = Literal["ok", "warning", "problem"]
 
@@ -50,4 +49,4 @@ def as_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
 
 def show(found: Sequence[Finding]) -> None:
     """A line each."""
-    screen.show(table(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found]))
+    screen.show(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found])

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from operations.errors import BadInput
-from operations.screen import DEFAULT_NAMESPACE
+from operations.screen import DEFAULT_NAMESPACE, LABEL
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name, or its job file.")]
 DEFAULT = "job.yaml"
@@ -41,4 +41,6 @@ def named(argument: str, namespace: str | None) -> Named:
         if namespace is not None and namespace != job.namespace:
             raise BadInput(f"--namespace is {namespace}: {path} says {job.namespace}; leave one of them out")
         return Named(job.name, job.namespace, path)
+    if not LABEL.fullmatch(argument):
+        raise BadInput(f"JOB is {argument!r}: that is neither a file nor a name (lower-case letters, digits and dashes)")
     return Named(argument, namespace or DEFAULT_NAMESPACE, None)

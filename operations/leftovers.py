@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from operations.errors import Failed, explained
-from operations.screen import Json, as_json, say, show, table
+from operations.screen import Json, as_json, say, show
 
 
 def leftovers(
@@ -34,7 +34,7 @@ def leftovers(
             as_json({"left": [asdict(one) for one in found], "not_asked": unasked})
         elif found:
             rows = [(one.service, one.id, one.expected or "unexpected", one.command) for one in found]
-            show(table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows))
+            show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
         for text in unasked:
             say(f"not asked: {text}")
         unexpected = [one for one in found if not one.expected]

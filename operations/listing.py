@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.errors import explained
-from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span, table
+from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster, Object
@@ -36,7 +36,7 @@ def list_jobs(
             say(f"no jobs {'on the cluster' if where is None else f'in namespace {where}'}: `paddle-aws submit` starts one")
             return
         columns = ("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON")
-        show(table(columns, [_row(view, everywhere) for view in views]))
+        show(columns, [_row(view, everywhere) for view in views])
 
 
 def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:

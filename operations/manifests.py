@@ -33,12 +33,12 @@ def manifests(
 
     Example: paddle-aws manifests --diff
     """
-    # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
-    from k8s_charts import documents, image
-    from k8s_charts.outputs import ClusterOutputs
-    from k8s_charts.spec import TrainingJob
+    with explained("interrupted: the same command writes the rest"):
+        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        from k8s_charts import documents, image
+        from k8s_charts.outputs import ClusterOutputs
+        from k8s_charts.spec import TrainingJob
 
-    with explained():
         job = TrainingJob.load(job_file)
         cluster = ClusterOutputs.load_or_placeholder(outputs)
         chosen = image.choose(job, cluster, image_file)

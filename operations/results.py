@@ -10,7 +10,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
-from operations.screen import Context, Json, Namespace, as_json, console, has_braille, on_a_terminal, say, show, span, table
+from operations.screen import Context, Json, Namespace, as_json, console, has_braille, on_a_terminal, say, show, span
 
 if TYPE_CHECKING:
     from operations.training_metrics import Pass
@@ -121,7 +121,7 @@ def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw
         size = decimal(row["bytes"]) if row["files"] else ""
         lines.append((str(row["pass"]), saved, size, *facts))
     columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
-    show(table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME")))
+    show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
     # In a pipe the table alone: a picture is for eyes.
     if draw and on_a_terminal():
         drawn = loss_plot.text([measured[number] for number in sorted(measured)], console().width, has_braille())

@@ -8,21 +8,37 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for programs.")]
+LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""A name of Kubernetes: of a namespace, of a job."""
+
+
+def _namespace(text: str | None) -> str | None:
+    if text is not None and not LABEL.fullmatch(text):
+        raise typer.BadParameter(f"{text} is no namespace: lower-case letters, digits and dashes are allowed")
+    return text
+
+
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Kubernetes namespace. Default: the job file's, else paddle.")
+    str | None,
+    typer.Option("--namespace", "-n", callback=_namespace, help="Kubernetes namespace. Default: the job file's, else paddle."),
 ]
 Context = Annotated[str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")]
 
 DEFAULT_NAMESPACE = "paddle"
 _PIPE_WIDTH = 10_000
+GAP = 2
+"""Spaces between columns."""
+READABLE, NAME = 24, 12
+"""Columns that words which are broken need at least; the name of a row, which has to stand first, makes do with fewer."""
 
 STYLES = {
     "done": "green",
@@ -65,42 +81,63 @@ def as_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2, default=str))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folds: str | None = None) -> Any:
+def show(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folds: str | None = None) -> None:
     """A table without lines; a cell that is a word of STYLES has its colour.
 
-    The column `folds`, else the last one, takes what space is left and breaks its words; no other is ever cut. A column in which
-    every cell is empty is left out.
+    The column `folds`, else the last one, takes what space is left and breaks its words. What finds no room beside the others
+    stands below its row. Nothing is ever cut, and a column in which every cell is empty is left out.
     """
-    from rich.table import Table
     from rich.text import Text
 
     found = [list(row) for row in rows]
     shown = [number for number in range(len(columns)) if not found or any(row[number] for row in found)]
-    titled = any(column.strip() for column in columns)
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=titled)
-    rights, breaking = set(right), folds or columns[-1]
-    for number in shown:
-        column = columns[number]
-        widest = max([len(column), *(len(row[number]) for row in found)])
-        made.add_column(
-            column,
-            justify="right" if column in rights else "left",
-            overflow="fold",
-            no_wrap=column != breaking,
-            min_width=None if column == breaking else widest,
-        )
-    for row in found:
-        made.add_row(*(Text(row[number], style=STYLES.get(row[number], "")) for number in shown))
-    return made
-
-
-def show(made: Any) -> None:
-    """Prints a table; lines end with their last word."""
+    widest = {number: max(len(columns[number]), *(len(row[number]) for row in found), 0) for number in shown}
+    breaking = columns.index(folds or columns[-1])
     screen = console()
+    beside, room = [], screen.width
+    for number in shown:
+        # Each takes the space behind it too; of the last one it is no loss.
+        least = min(widest[number], READABLE if number else NAME) if number == breaking else widest[number]
+        if least <= room:
+            beside.append(number)
+            room -= least + GAP
+    widths = {number: widest[number] for number in beside}
+    if breaking in beside:
+        others = sum(widest[number] + GAP for number in beside if number != breaking)
+        widths[breaking] = min(widest[breaking], screen.width - others)
+
+    rights = set(right)
+    lines: list[Text] = []
+
+    def add(cells: Mapping[int, str], style: str = "") -> None:
+        parts = {
+            number: Text(text, style=style or STYLES.get(text, "")).wrap(screen, widths[number]) for number, text in cells.items()
+        }
+        for height in range(max(map(len, parts.values()))):
+            made = Text()
+            for number in beside:
+                part = parts[number][height] if height < len(parts[number]) else Text()
+                part.rstrip()
+                gap = " " * (widths[number] - part.cell_len)
+                made.append_text(Text.assemble(gap, part) if columns[number] in rights else Text.assemble(part, gap))
+                made.append(" " * GAP)
+            lines.append(made)
+
+    if any(columns[number].strip() for number in beside):
+        add({number: columns[number] for number in beside}, "bold")
+    for row in found:
+        add({number: row[number] for number in beside})
+        for number in shown:
+            if number not in beside and row[number]:
+                title = f"{columns[number]} " if number != breaking else ""
+                lines += [
+                    Text(" " * GAP).append_text(part) for part in Text(title + row[number]).wrap(screen, screen.width - GAP)
+                ]
     with screen.capture() as captured:
-        screen.print(made)
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+        for one in lines:
+            one.rstrip()
+            screen.print(one, soft_wrap=True)
+    typer.echo(captured.get(), nl=False)
 
 
 def age(text: str | datetime | None) -> str:

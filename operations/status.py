@@ -10,7 +10,7 @@ import typer
 from operations import screen
 from operations.errors import explained
 from operations.job_argument import DEFAULT, JobArgument, named
-from operations.screen import Context, Json, Namespace, age, as_json, say, span, table
+from operations.screen import Context, Json, Namespace, age, as_json, say, span
 
 if TYPE_CHECKING:
     from operations.job_objects import JobState
@@ -37,13 +37,13 @@ def status(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Con
 def show(view: JobView) -> None:
     """The screen of `status`."""
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
-    screen.console().print(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""), style="bold")
+    screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
     parts = [(word, _line(part)) for word, part in (("data", view.data), ("training", view.training)) if part is not None]
-    screen.show(table(("", " "), [(f"  {word}", line) for word, line in parts], folds=" "))
+    screen.show(("", " "), [(f"  {word}", line) for word, line in parts])
     if view.pods:
         typer.echo()
         rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
-        screen.show(table(("POD", "STATE", "NODE", "AGE", "REASON"), rows))
+        screen.show(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
     else:
         typer.echo("  no pods: they are not made yet, or were removed with their Job")
 

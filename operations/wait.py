@@ -13,7 +13,7 @@ from operations.screen import Context, Namespace, say
 
 def wait(
     job: JobArgument = DEFAULT,
-    timeout: Annotated[float | None, typer.Option(help="Minutes after which to give up, with exit code 1.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Minutes after which to give up, with exit code 1.")] = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:

@@ -67,6 +67,7 @@ class Fault:
     path: str
     method: str = ""
     status: int = 0
+    message: str = ""
     delay: float = 0.0
     cut: int | None = None
     times: int = 1
@@ -381,7 +382,7 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(fault.delay)
                 self.cut = fault.cut
                 if fault.status:
-                    raise Refusal(fault.status, "Injected", f"injected {fault.status}")
+                    raise Refusal(fault.status, "Injected", fault.message or f"injected {fault.status}")
             if self.api.tokens is not None:
                 token = self.headers.get("Authorization", "").removeprefix("Bearer ")
                 if token not in self.api.tokens:

@@ -181,6 +181,29 @@ def test_sixty_columns_without_colour(
     assert not missing
 
 
+def test_the_longest_names_leave_the_reason_readable(run: Run, cluster: Trained) -> None:
+    """A machine's name alone takes most of sixty columns; a reason in what is left would be cut or a letter wide."""
+    cluster.again("status")
+    node = "ip-10-0-112-101.eu-central-1.compute.internal"
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    container = {"name": "trainer", "image": "registry.example/x:1", "imageID": "", "ready": False, "restartCount": 0}
+    pod = cluster.api.pods("trainer")[1]
+    pod["spec"]["nodeName"] = node
+    pod["status"] = {"phase": "Pending", "containerStatuses": [container | {"state": state}]}
+    for job in cluster.api.all("jobs"):
+        job.pop("status")
+    done = run("status", columns=60)
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 60 and "REASON" in done.out
+    row = next(number for number, line in enumerate(lines) if line.startswith("trainer 1  waiting"))
+    assert f"  NODE {node}" in lines[row + 1 : row + 5]
+    together = " ".join(line[line.index("image") if "image" in line else 0 :].strip() for line in lines[row : row + 4])
+    assert "image registry.example/x:1 does not exist" in together
+    listed = run("list", columns=60).out
+    assert "image registry.example/x:1 does not exist: `make push` pushes it" in " ".join(listed.split())
+    assert max(map(len, run("status", columns=24).out.splitlines())) <= 24
+
+
 def test_ranks_have_colours_on_a_terminal_that_has_them(cluster: Trained) -> None:
     """A real terminal: the command runs behind a pseudo-terminal of its own."""
     cluster.again("logs")

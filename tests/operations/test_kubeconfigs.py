@@ -1,0 +1,108 @@
+"""Kubeconfigs that cannot be used: one sentence and exit code 3 for each, in which nothing of a credential is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import Run
+from kubernetes_api import Fault, KubernetesApi
+
+pytestmark = pytest.mark.slow
+
+SECRET = "nobody-may-see-this-token"
+NO_CREDENTIAL = "the program that the kubeconfig names for your credential gave none: log in to AWS again"
+
+
+def program(*command: str) -> dict[str, Any]:
+    """A user whose credential a shell command gives."""
+    environment = [{"name": "SECRET", "value": SECRET}]
+    version = "client.authentication.k8s.io/v1beta1"
+    return {"exec": {"apiVersion": version, "command": command[0], "args": list(command[1:]), "env": environment}}
+
+
+USERS = {
+    "fails": (program("sh", "-c", 'echo "$SECRET"; echo "$SECRET" >&2; exit 3'), NO_CREDENTIAL),
+    "is not there": (program("/nowhere/aws"), NO_CREDENTIAL),
+    "gives no document": (program("sh", "-c", 'echo "$SECRET"'), NO_CREDENTIAL),
+    "gives nothing": (program("sh", "-c", "echo '{}'"), NO_CREDENTIAL),
+    "has no name": ({"exec": {"apiVersion": "v1", "env": [{"name": "SECRET", "value": SECRET}]}}, NO_CREDENTIAL),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_credential_program_that(run: Run, api: KubernetesApi, tmp_path: Path, user: str) -> None:
+    settings, words = USERS[user]
+    api.kubeconfig(tmp_path / "kubeconfig", settings)
+    done = run("list")
+    assert done.code == 3 and words in done.err
+    assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
+    # Without a credential nothing is asked: the answer would blame somebody who is not the user.
+    assert api.requests == []
+
+
+def entry(user: dict[str, Any], **cluster: str) -> str:
+    return yaml.safe_dump(
+        {
+            "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9", **cluster}}],
+            "users": [{"name": "u", **user}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+    )
+
+
+TOKEN = {"user": {"token": SECRET}}
+FILES = {
+    "half a document": (f"users: [{{token: {SECRET}", "is no kubeconfig"),
+    "a text": (SECRET, "is no kubeconfig"),
+    "a user of a wrong name": (entry({"usr": {"token": SECRET}}), "cannot be used (Invalid kube-config file. Expected key user"),
+    "a certificate that is not there": (entry(TOKEN, **{"certificate-authority": "/nowhere/ca"}), "does not exist: /nowhere/ca"),
+    "an address without its beginning": (
+        entry(TOKEN, server="127.0.0.1:9"),
+        "server is 127.0.0.1:9: it has to begin with https://",
+    ),
+}
+
+
+@pytest.mark.parametrize("content", FILES)
+def test_a_file_that_holds(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    text, words = FILES[content]
+    (tmp_path / "kubeconfig").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    done = run("list")
+    assert done.code == 3 and words in done.err
+    assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
+
+
+def test_a_folder_instead_of_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    done = run("list")
+    assert (done.code, done.err.partition(" is no kubeconfig")[0]) == (3, str(tmp_path))
+
+
+def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: KubernetesApi, folder: Path) -> None:
+    api.faults = [Fault("/jobs", status=403, message='jobs.batch is forbidden: User "x" cannot list resource "jobs"')]
+    assert "has to be among cluster.yaml's administrators or deployers" in run("list").err
+    api.faults = [
+        Fault("/namespaces/paddle\\?", "PATCH", status=403, message="exceeded quota: small, requested: count/jobs.batch=1")
+    ]
+    done = run("submit")
+    assert done.code == 3 and "exceeded quota: small" in done.err and "administrators" not in done.err
+
+
+@pytest.mark.parametrize("name", ["a b", "../words", "", "WORDS", "words/x", "-x" * 40])
+def test_what_is_no_name_is_never_sent(run: Run, api: KubernetesApi, folder: Path, name: str) -> None:
+    for command in (("status", name), ("list", "-n", name)) if not name.startswith("-") else (("status", "--", name),):
+        done = run(*command)
+        assert done.code == 2 and "lower-case" in done.err
+    assert api.requests == []
+
+
+def test_a_place_that_cannot_be_written(run: Run, folder: Path) -> None:
+    """A file is in the way of the folder."""
+    (folder / "note").write_text("x")
+    done = run("manifests", "--out", "note/dist")
+    assert (done.code, done.err) == (2, "note/dist cannot be used: Not a directory\n")
