@@ -21,7 +21,7 @@ import yaml
 PROJECT = Path(__file__).parents[2]
 IMAGE = "localhost/paddle-aws-trainer:test"
 COLLECTIVE = "localhost/paddle-aws-trainer:test-collective"
-BASE = "localhost/paddle-aws-test-base:bookworm"
+BASE = "localhost/paddle-aws-test-base:bookworm-slim"
 PACKAGES = "python3,python3-venv,ca-certificates,libgomp1"
 
 # crun refuses the hybrid cgroups of nested machines, runc does not; systemd need not run.
@@ -83,7 +83,9 @@ class Podman:
         # As a company's own base would: the machine's certificates, and where pip finds them.
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
         (root / "etc/pip.conf").write_text("[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n")
-        shutil.rmtree(root / "var/cache/apt")
+        # What slim images, such as the Dockerfile's default, leave out.
+        for left_out in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):
+            shutil.rmtree(root / left_out, ignore_errors=True)
         with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
             self.run("import", "-", BASE, stdin=tar.stdout)
         shutil.rmtree(root)

@@ -18,10 +18,22 @@ pytestmark = [pytest.mark.container, pytest.mark.slow]
 PASSES = 5
 
 
-def inside(podman: Podman, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def inside(podman: Podman, *command: str, check: bool = True, image: str = IMAGE) -> subprocess.CompletedProcess[str]:
     """A command in a container as the pods have it: read-only root, no rights, the image's own user."""
     flags = ["--rm", "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--network", "none", "--tmpfs", "/tmp"]
-    return podman.run("run", *flags, IMAGE, *command, check=check)
+    return podman.run("run", *flags, image, *command, check=check)
+
+
+def the_clients_work(podman: Podman, image: str) -> None:
+    """Parts of both are left out of the image: AWS's for the data job, Kubernetes' for pod-list discovery."""
+    program = """
+import boto3, paddle_node.pod_list
+for service in ("s3", "sts"):
+    client = boto3.client(service, region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
+    print(client.meta.endpoint_url)
+"""
+    found = inside(podman, "env", "PYTHONPATH=/opt/paddle", "python3", "-c", program, image=image)
+    assert found.stdout.split() == ["https://s3.eu-central-1.amazonaws.com", "https://sts.eu-central-1.amazonaws.com"]
 
 
 def test_labels_user_and_size(podman: Podman) -> None:
@@ -49,6 +61,10 @@ def test_what_a_save_shells_out_to_is_there(podman: Podman) -> None:
     """Without bash, mkdir, rm and cat a save hangs, or a job trains on nothing and ends with 0."""
     for program in ("bash", "mkdir", "rm", "cat"):
         assert inside(podman, "sh", "-c", f"command -v {program}").stdout.strip()
+
+
+def test_the_clients_work(podman: Podman) -> None:
+    the_clients_work(podman, IMAGE)
 
 
 def test_no_leftovers(podman: Podman) -> None:
@@ -135,6 +151,8 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     found = json.loads(cluster.podman.run("image", "inspect", COLLECTIVE).stdout)[0]
     assert found["Labels"]["dev.paddle-aws.requirements"] == "trainer_image/requirements-collective.lock"
     print(f"collective image: {found['Size'] / 1e6:.0f} MB unpacked")
+    assert found["Size"] < 1e9
+    the_clients_work(cluster.podman, COLLECTIVE)
     folder, of_pservers = split(cluster, tmp_path, job_file)
     pods = [cluster.start(of_pservers, index) for index in range(3)]
     assert [cluster.wait(pod, 200) for pod in pods] == [2, 2, 2]
