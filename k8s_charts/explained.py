@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -10,6 +11,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 Location = tuple[int | str, ...]
+LONGEST_SHOWN = 80
+"""Characters of a found value that a sentence repeats."""
 
 
 def sentence(text: str) -> PydanticCustomError:
@@ -17,8 +20,14 @@ def sentence(text: str) -> PydanticCustomError:
     return PydanticCustomError("sentence", "{text}", {"text": text})
 
 
-def explain(model: type[BaseModel], fault: ErrorDetails) -> str:
-    """The sentence for one fault of a document that `model` describes."""
+def explain(model: type[BaseModel], faults: Sequence[ErrorDetails]) -> str:
+    """The sentence for the fault to mend first of a document that `model` describes."""
+    # A misspelled setting is missing as well: it is the one that the user knows of.
+    fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
+    return " ".join(_sentence(model, fault).split())
+
+
+def _sentence(model: type[BaseModel], fault: ErrorDetails) -> str:
     kind, found = fault["type"], fault["input"]
     if kind == "sentence":
         return fault["msg"]
@@ -31,8 +40,14 @@ def explain(model: type[BaseModel], fault: ErrorDetails) -> str:
         known = _names(_model_at(model, location[:-1]))
         near = get_close_matches(str(location[-1]), known, 1)
         return f"{setting} is no setting of a job: " + (f"did you mean {near[0]}?" if near else f"{', '.join(known)} are allowed")
-    shown = "empty" if found is None or found == "" else repr(found) if isinstance(found, bool | list | dict) else str(found)
-    return f"{setting} is {shown}: {_allowed(kind, fault['msg'], fault.get('ctx', {}))}"
+    return f"{setting} is {_shown(found)}: {_allowed(kind, fault['msg'], fault.get('ctx', {}))}"
+
+
+def _shown(found: object) -> str:
+    if found is None or found == "":
+        return "empty"
+    text = repr(found) if isinstance(found, bool | list | dict) else str(found)
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "..."
 
 
 def _allowed(kind: str, message: str, context: dict[str, Any]) -> str:
@@ -44,6 +59,8 @@ def _allowed(kind: str, message: str, context: dict[str, Any]) -> str:
         return f"{context['expected'].replace(chr(39), '')} is allowed"
     if kind in ("int_type", "int_from_float"):
         return "a whole number is allowed"
+    if kind in ("string_too_short", "too_short"):
+        return "leave it out, or give at least one character"
     if kind == "float_type":
         return "a number is allowed"
     if kind == "bool_type":

@@ -8,6 +8,7 @@ from pathlib import Path
 from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from k8s_charts.value_types import is_image
 
 PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 
@@ -24,7 +25,7 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
             image = json.loads(image_file.read_text(encoding="utf-8"))["image"]
         except (OSError, ValueError, KeyError, TypeError):
             image = None
-        if not isinstance(image, str) or not image:
+        if not isinstance(image, str) or not is_image(image):
             raise JobError(
                 f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
             )

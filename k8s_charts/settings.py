@@ -18,6 +18,7 @@ from k8s_charts.value_types import (
     Cpu,
     Folder,
     FolderBelow,
+    ImageName,
     Labels,
     LabelValue,
     Memory,
@@ -471,9 +472,8 @@ class PaddleJobSettings(Settings):
         description="host:port of the etcd that elastic workers meet in.",
     )
     install_operator: bool = Field(default=True, description="Add the operator itself: CRD, namespace, rights, Deployment.")
-    operator_image: Text = Field(
+    operator_image: ImageName = Field(
         default="registry.baidubce.com/paddlecloud/controller:v0.3.5",
-        min_length=1,
         description=(
             "The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. "
             "Releases before v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."

@@ -31,7 +31,7 @@ from k8s_charts.settings import (
     TrainerResources,
     Volume,
 )
-from k8s_charts.value_types import LABEL_LENGTH, DnsLabel, ServiceName, Several, Text, amount
+from k8s_charts.value_types import LABEL_LENGTH, DnsLabel, ImageName, ServiceName, Several, Text, amount
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
@@ -62,10 +62,8 @@ class TrainingJob(Settings):
         default="paddle",
         description="Made with the job, with restricted pod security. The data job's AWS rights are bound to it.",
     )
-    image: str | None = Field(
+    image: ImageName | None = Field(
         default=None,
-        min_length=1,
-        pattern=r"^[a-zA-Z0-9][\w./:@-]*$",
         description="Default: the image that was pushed last (image.json).",
     )
     mode: Literal["parameter-server", "collective", "single"] = Field(
@@ -138,7 +136,7 @@ class TrainingJob(Settings):
             job = cls.model_validate(dict(settings))
         except ValidationError as error:
             # The rules that span settings come last, so a plain slip is explained first.
-            raise JobError(explain(cls, error.errors()[0])) from None
+            raise JobError(explain(cls, error.errors())) from None
         # What a part of the job cannot know by itself: the program's files, and where the volume is mounted.
         found: dict[str, object] = {}
         if job.program.path is not None:

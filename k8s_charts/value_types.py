@@ -16,6 +16,12 @@ _SCALE |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTP", 1
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _ZONE = re.compile(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]")
+# As the container runtime reads it: [registry[:port]/]repository[:tag][@digest].
+_WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?(?::\d{{1,5}})?/)?{_WORD}(?:/{_WORD})*(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?",
+    re.ASCII,
+)
 LABEL_LENGTH = 63
 """Characters of a DNS label, a label's value, and a pod's host name."""
 
@@ -104,6 +110,12 @@ def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _image(value: str) -> str:
+    if not is_image(value):
+        raise ValueError("the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case")
+    return value
+
+
 def _folder(value: str) -> str:
     if value in ("", ".", "..") or "/" in value:
         raise ValueError("the name of one folder is allowed, such as quick_start")
@@ -132,6 +144,11 @@ def _zone(value: str) -> str:
     if not _ZONE.fullmatch(value):
         raise ValueError("a zone such as us-west-2a is allowed")
     return value
+
+
+def is_image(text: str) -> bool:
+    """Whether a container runtime takes it for the name of an image."""
+    return _IMAGE.fullmatch(text) is not None
 
 
 def is_label_key(text: str) -> bool:
@@ -172,6 +189,7 @@ Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cores), _
 Amount = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity), _NUMBER_OR_TEXT]
 Memory = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_memory), _NUMBER_OR_TEXT]
 Text = Annotated[str, AfterValidator(_text)]
+ImageName = Annotated[str, AfterValidator(_image), WithJsonSchema({"type": "string", "pattern": f"^{_IMAGE.pattern}$"})]
 Folder = Annotated[str, AfterValidator(_text), AfterValidator(_folder)]
 FolderBelow = Annotated[str, AfterValidator(_text), AfterValidator(_below)]
 AbsolutePath = Annotated[str, AfterValidator(_text), AfterValidator(_absolute)]

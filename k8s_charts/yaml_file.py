@@ -9,6 +9,8 @@ import yaml
 
 from k8s_charts.errors import JobError
 
+_KINDS = {type(None): "nothing", list: "a list", str: "text"}
+
 
 class _StrictLoader(yaml.SafeLoader):
     """PyYAML keeps the last of two equal keys without a word; a settings file must not lose one silently."""
@@ -16,10 +18,12 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key} is no text: put it in quotes", key_node.start_mark
+                    None, None, f"the key {key_node.value or 'empty'} is no text: put it in quotes", key_node.start_mark
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice: keep one", key_node.start_mark)
@@ -41,9 +45,9 @@ def load(path: Path) -> dict[str, Any]:
         where = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise JobError(f"{path}{where}: {error.problem}") from None
     except yaml.YAMLError as error:
-        raise JobError(f"{path} is no YAML: {error}") from None
+        raise JobError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise JobError(f"{path} is nested too deeply: a job file is a mapping of settings") from None
     if not isinstance(found, dict):
-        raise JobError(
-            f"{path} holds {type(found).__name__ if found is not None else 'nothing'}: a job file is a mapping of settings"
-        )
+        raise JobError(f"{path} holds {_KINDS.get(type(found), 'one value')}: a job file is a mapping of settings")
     return found

@@ -38,6 +38,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": False}, "name is False: text is allowed; a number or a word like yes, no or null needs quotes"),
     ({"namespace": "kube-system"}, "namespace is kube-system: kube-* belongs to the cluster, choose one for training jobs"),
     ({**PADDLEJOB, "name": "w" * 52, "pin_names": True}, f"name is {'w' * 52}: at most 51 characters are allowed here, so that the host name {'w' * 52}-worker-9999 fits 63"),
+    # What was found is repeated short, on one line; a misspelled setting before the one that it leaves missing.
+    ({"name": "a\nb"}, "name is a b: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
+    ({"mode": "x" * 99}, f"mode is {'x' * 80}...: parameter-server, collective or single is allowed"),
+    ({"Trainers": 3, "passes": 0}, "Trainers is no setting of a job: did you mean trainers?"),
+    ({"data": {"source": ""}}, "data.source is empty: leave it out, or give at least one character"),
+    ({"image": "UPPER:latest"}, "image is UPPER:latest: the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case"),
+    ({"image": "x@sha256:abc"}, "image is x@sha256:abc: the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case"),
     # Ports.
     ({"ports": {"first": 65534}}, "ports.first is 65534: the parameter server's last port would be 65537, and 65535 is the highest"),
     ({"ports": {"first": 65536}}, "ports.first is 65536: at most 65535 is allowed"),
@@ -135,11 +142,15 @@ def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str, job: C
 
 FILES = {
     "name: x\nname: y\n": "job.yaml line 2: name is given twice: keep one",
-    "- a\n": "job.yaml holds list: a job file is a mapping of settings",
+    "- a\n": "job.yaml holds a list: a job file is a mapping of settings",
     "": "job.yaml holds nothing: a job file is a mapping of settings",
     "name: [\n": "job.yaml line 2: expected the node content, but found '<stream end>'",
     "name: x\ndata: {source: a}\n": "trainers is missing: How many pods train; with engine job each runs a parameter server and a trainer",
     "1: x\n": "job.yaml line 1: the key 1 is no text: put it in quotes",
+    "~: x\n": "job.yaml line 1: the key ~ is no text: put it in quotes",
+    "3\n": "job.yaml holds one value: a job file is a mapping of settings",
+    "[" * 3000: "job.yaml is nested too deeply: a job file is a mapping of settings",
+    "Trainers: 3\nname: x\ndata: {source: a}\n": "Trainers is no setting of a job: did you mean trainers?",
 }
 
 
@@ -150,6 +161,22 @@ def test_a_file_that_is_no_job_is_refused_in_one_sentence(text: str, tmp_path: P
     with pytest.raises(JobError) as refusal:
         TrainingJob.load(Path("job.yaml"))
     assert str(refusal.value) == FILES[text]
+
+
+def test_yaml_may_share_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "name: x\ntrainers: 1\ndata: {source: a}\nresources: &small {cpu: 1}\ndata_resources: {<<: *small, memory: 1Gi}\n"
+    )
+    assert TrainingJob.load(path).data_resources.cpu == "1"
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["a", "a:1", "a/b_c:v1.2", "localhost:5000/a/b", "Registry.example/a@sha256:" + "0" * 64, "r.example/a:t@sha256:" + "0" * 64],
+)
+def test_names_of_images(image: str, job: Callable[..., TrainingJob]) -> None:
+    assert job(image=image).image == image
 
 
 def test_a_missing_file_is_refused_in_one_sentence() -> None:
