@@ -1,12 +1,13 @@
 """The VPC of a training cluster, over named availability zones, with no look-up at synth.
 
 Promises: DNS on (EKS and EFS need it), nodes in private subnets, S3 traffic free of NAT charges by the gateway endpoint,
-no public address unless a NAT gateway needs one.
+no public address unless a NAT gateway needs one, and nothing of AWS's on an address that is to be kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
 
 from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
@@ -31,6 +32,7 @@ class TrainingNetwork(Construct):
         interface_endpoints: AWS's services by private addresses; needed where nat_gateways is 0.
         endpoint_services: which of them; None: those of an EKS cluster.
         domain_name: DHCP options of the VPC's own, with this domain name; None: the account's default ones.
+        kept_address: an address that AWS gives to nothing by itself, for an interface that asks for it; None: none is kept.
         flow_log_days: how long records of the traffic are kept; 0: none are written.
         encryption_key: KMS key of those records; None: AWS's own.
 
@@ -50,6 +52,7 @@ class TrainingNetwork(Construct):
         interface_endpoints: bool = False,
         endpoint_services: Mapping[str, str] | None = None,
         domain_name: str | None = None,
+        kept_address: str | None = None,
         flow_log_days: int = 30,
         encryption_key: kms.IKey | None = None,
     ) -> None:
@@ -108,5 +111,22 @@ class TrainingNetwork(Construct):
             )
         if domain_name:
             DhcpOptions(self, "DhcpOptions", vpc=self.vpc, domain_name=domain_name)
+        if kept_address:
+            self._keep(kept_address)
         if flow_log_days:
             FlowLogs(self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key)
+
+    def _keep(self, address: str) -> None:
+        """A reservation, made before what takes any free address of its subnet."""
+        subnets = (*self.vpc.public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets)
+        there = [subnet for subnet in subnets if ip_address(address) in ip_network(subnet.ipv4_cidr_block)]
+        if not there:
+            raise ValueError(f"{self.node.path}: kept_address is {address}, which is in no subnet")
+        kept = ec2.CfnSubnetCidrReservation(
+            self, "KeptAddress", subnet_id=there[0].subnet_id, cidr=f"{address}/32", reservation_type="explicit"
+        )
+        for taker in self.node.find_all():
+            if isinstance(taker, ec2.CfnNatGateway) or (
+                isinstance(taker, ec2.CfnVPCEndpoint) and taker.vpc_endpoint_type == "Interface"
+            ):
+                taker.add_dependency(kept)

@@ -214,6 +214,11 @@ def _network(spec: ClusterSpec) -> Iterator[Statement]:
                 ("ec2:AssociateDhcpOptions", "ec2:CreateDhcpOptions", "ec2:DeleteDhcpOptions"),
                 ec2("dhcp-options", "vpc"),
             )
+            yield Statement(
+                "KeptAddress",
+                "the control plane's address is kept free in its subnet; a reservation holds nothing and costs nothing, so it is not named",
+                ("ec2:CreateSubnetCidrReservation", "ec2:DeleteSubnetCidrReservation", "ec2:GetSubnetCidrReservations"),
+            )
         if spec.network.nat_gateways:
             yield Statement(
                 "WayOut",

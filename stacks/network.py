@@ -46,6 +46,7 @@ class NetworkStack(Stack):
                 endpoint_services=services,
                 # EC2's own names of machines, said instead of assumed: the kubelet's certificates carry them.
                 domain_name=_domain(spec.region) if own else None,
+                kept_address=spec.control_plane_address if own else None,
                 flow_log_days=settings.flow_log_days,
                 encryption_key=key,
             ).vpc
