@@ -43,23 +43,6 @@ class DataBucket(s3.Bucket):
         keep_logs_days: int = 90,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
-        logs = s3.Bucket(
-            scope,
-            f"{id}Logs",
-            # Log delivery cannot use a customer's key without opening it to a service; AWS's own (SSE-S3) it can.
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            versioned=True,
-            lifecycle_rules=[
-                s3.LifecycleRule(
-                    expiration=Duration.days(keep_logs_days), noncurrent_version_expiration=Duration.days(keep_old_versions_days)
-                )
-            ],
-            removal_policy=removal_policy,
-        )
         super().__init__(
             scope,
             id,
@@ -76,6 +59,23 @@ class DataBucket(s3.Bucket):
                     noncurrent_version_expiration=Duration.days(keep_old_versions_days),
                     abort_incomplete_multipart_upload_after=Duration.days(7),
                     expired_object_delete_marker=True,
+                )
+            ],
+            removal_policy=removal_policy,
+        )
+        logs = s3.Bucket(
+            self,
+            "Logs",
+            # Log delivery cannot use a customer's key without opening it to a service; AWS's own (SSE-S3) it can.
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            versioned=True,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    expiration=Duration.days(keep_logs_days), noncurrent_version_expiration=Duration.days(keep_old_versions_days)
                 )
             ],
             removal_policy=removal_policy,

@@ -135,6 +135,26 @@ class TrainingCluster(Construct):
             )
 
     @property
+    def cluster_name(self) -> str:
+        """Its name."""
+        return self.cluster.cluster_name
+
+    @property
+    def cluster_endpoint(self) -> str:
+        """https address of the API."""
+        return self.cluster.cluster_endpoint
+
+    @property
+    def cluster_certificate_authority_data(self) -> str:
+        """Its certificate authority, base64."""
+        return self.cluster.cluster_certificate_authority_data
+
+    @property
+    def cluster_security_group_id(self) -> str:
+        """The group that EKS makes, which every node carries."""
+        return self.cluster.cluster_security_group_id
+
+    @property
     def connections(self) -> ec2.Connections:
         """The API endpoint's network connections, port 443."""
         return self.cluster.connections

@@ -16,6 +16,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from constructs_lib.key import open_to_alarms
+
 TIB = 2**40
 
 
@@ -33,7 +35,8 @@ class ClusterDashboard(Construct):
         bursting: the file system is in mode bursting: watch its credits.
         container_insights: the CloudWatch agent runs (setting logs.days): watch the number of nodes and the failed ones.
         scaling_groups: Auto Scaling groups that count their machines, and how many each should have: fewer raise an alarm.
-        encryption_key: KMS key of the topic (its policy must let CloudWatch use it, as EncryptionKey's does).
+        encryption_key: KMS key of the topic (the policy of one that is imported must let CloudWatch use it, as EncryptionKey's
+            does); None: SNS's own encryption.
 
     Attributes:
         topic: where alarms go.
@@ -56,6 +59,8 @@ class ClusterDashboard(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
+        if encryption_key:
+            open_to_alarms(encryption_key)
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
         self.topic.add_to_resource_policy(
             iam.PolicyStatement(

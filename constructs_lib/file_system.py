@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import jsii
-from aws_cdk import Annotations, RemovalPolicy, Size
+from aws_cdk import Annotations, RemovalPolicy, Size, Token
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
@@ -199,9 +199,11 @@ class _ExistingFileSystem(MountableFileSystem):
         self.file_system.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
         targets = Construct(self, "MountTargets")
         for subnet in missing_mount_targets:
+            zone = subnet.availability_zone
             efs.CfnMountTarget(
                 targets,
-                subnet.availability_zone,
+                # By zone: another order of the subnets replaces nothing. A stack without a region does not know its zones.
+                subnet.node.id if Token.is_unresolved(zone) else zone,
                 file_system_id=file_system_id,
                 subnet_id=subnet.subnet_id,
                 security_groups=[security_group.security_group_id],

@@ -1,17 +1,23 @@
 """One KMS key for everything that a cluster stores: rotated yearly, with an alias people can say.
 
 Promises: a key that rotates, that its own account's IAM policies open, and beside them only the services that must use it
-by themselves, each for this account's things alone: log groups, disks of Auto Scaling groups, alarms.
+by themselves, each for this account's things alone: log groups, disks of Auto Scaling groups, alarms. Whatever of ours is given
+another key of the same app (a plain `kms.Key`) opens it likewise; a key that is imported stays as it is.
 """
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy, Stack
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
+
+SEAL = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*")
 
 
 class EncryptionKey(kms.Key):
@@ -35,62 +41,48 @@ class EncryptionKey(kms.Key):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         super().__init__(scope, id, alias=alias, description=description, enable_key_rotation=True, removal_policy=removal_policy)
-        stack = Stack.of(self)
-        # An encrypted log group is refused unless the key's own policy names the service; the context keeps it to our groups.
-        self.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="LogGroups",
-                principals=[iam.ServicePrincipal(f"logs.{stack.region}.amazonaws.com")],
-                actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
-                resources=["*"],
-                conditions={
-                    "ArnLike": {
-                        "kms:EncryptionContext:aws:logs:arn": stack.format_arn(service="logs", resource="*"),
-                    }
-                },
-            )
-        )
-        # Auto Scaling's own role attaches the disks of nodes. By condition, not as principal: in an account that never had an
-        # Auto Scaling group the role does not exist yet, and KMS refuses a policy that names it.
-        scaling = {
-            "StringEquals": {"kms:CallerAccount": stack.account},
-            "ArnLike": {
-                "aws:PrincipalArn": stack.format_arn(
-                    service="iam", region="", resource="role", resource_name="aws-service-role/autoscaling.amazonaws.com/*"
-                )
-            },
-        }
-        self.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="NodeVolumes",
-                principals=[iam.AnyPrincipal()],
-                actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
-                resources=["*"],
-                conditions=scaling,
-            )
-        )
-        self.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="NodeVolumeGrants",
-                principals=[iam.AnyPrincipal()],
-                actions=["kms:CreateGrant"],
-                resources=["*"],
-                conditions={**scaling, "Bool": {"kms:GrantIsForAWSResource": "true"}},
-            )
-        )
+        open_to_log_groups(self)
+        open_to_node_volumes(self)
+        open_to_alarms(self)
         acknowledge(
             self,
             "the star in NodeVolumes is limited to this account's own role of Auto Scaling, by kms:CallerAccount and "
             "aws:PrincipalArn",
             "CKV_AWS_33",
         )
-        # Alarms go to encrypted topics.
-        self.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="Alarms",
-                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
-                resources=["*"],
-                conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
-            )
-        )
+
+
+def open_to_log_groups(key: kms.IKey) -> None:
+    """Lets CloudWatch Logs use `key` for this account's groups: else an encrypted group is refused."""
+    stack = key.stack
+    # The context is what KMS is told about the group.
+    ours = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": stack.format_arn(service="logs", resource="*")}}
+    _open(key, "LogGroups", iam.ServicePrincipal(f"logs.{stack.region}.amazonaws.com"), [*SEAL, "kms:Describe*"], ours)
+
+
+def open_to_node_volumes(key: kms.IKey) -> None:
+    """Lets Auto Scaling's own role attach disks that `key` seals: without it no node starts."""
+    stack = key.stack
+    role = stack.format_arn(
+        service="iam", region="", resource="role", resource_name="aws-service-role/autoscaling.amazonaws.com/*"
+    )
+    # By condition, not as principal: in an account that never had an Auto Scaling group the role does not exist yet, and KMS
+    # refuses a policy that names it.
+    ours = {"StringEquals": {"kms:CallerAccount": stack.account}, "ArnLike": {"aws:PrincipalArn": role}}
+    _open(key, "NodeVolumes", iam.AnyPrincipal(), [*SEAL, "kms:DescribeKey"], ours)
+    for_aws = {**ours, "Bool": {"kms:GrantIsForAWSResource": "true"}}
+    _open(key, "NodeVolumeGrants", iam.AnyPrincipal(), ["kms:CreateGrant"], for_aws)
+
+
+def open_to_alarms(key: kms.IKey) -> None:
+    """Lets CloudWatch's alarms go to topics that `key` seals."""
+    ours = {"StringEquals": {"aws:SourceAccount": key.stack.account}}
+    _open(key, "Alarms", iam.ServicePrincipal("cloudwatch.amazonaws.com"), ["kms:Decrypt", "kms:GenerateDataKey*"], ours)
+
+
+def _open(key: kms.IKey, sid: str, principal: iam.IPrincipal, actions: list[str], conditions: Mapping[str, Any]) -> None:
+    # A statement that is there already is not doubled.
+    statement = iam.PolicyStatement(
+        sid=sid, principals=[principal], actions=actions, resources=["*"], conditions=dict(conditions)
+    )
+    key.add_to_resource_policy(statement)

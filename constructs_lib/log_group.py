@@ -7,6 +7,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from constructs_lib.key import open_to_log_groups
+
 
 class EndingLogGroup(logs.LogGroup):
     """A log group; everything of `logs.LogGroup` is here too.
@@ -16,7 +18,7 @@ class EndingLogGroup(logs.LogGroup):
         id: construct id.
         days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
         log_group_name: name; None: CloudFormation makes one.
-        encryption_key: KMS key whose policy lets CloudWatch Logs use it; None: AWS's own.
+        encryption_key: KMS key; None: AWS's own. The policy of one that is imported must let CloudWatch Logs use it already.
     """
 
     def __init__(
@@ -28,6 +30,8 @@ class EndingLogGroup(logs.LogGroup):
         log_group_name: str | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
+        if encryption_key:
+            open_to_log_groups(encryption_key)
         super().__init__(
             scope, id, log_group_name=log_group_name, encryption_key=encryption_key, removal_policy=RemovalPolicy.DESTROY
         )

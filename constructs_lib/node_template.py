@@ -16,6 +16,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.any_cluster import NodesCluster
+from constructs_lib.key import open_to_node_volumes
 from constructs_lib.node_shape import NodeShape
 
 
@@ -29,8 +30,8 @@ class NodeTemplate(Construct):
         vpc: the cluster's VPC.
         shape: what a node is.
         security_groups: groups to carry beside the cluster's own.
-        encryption_key: KMS key of the disk (its policy must let Auto Scaling use it, as EncryptionKey's does); None: the
-            account's default key for EBS.
+        encryption_key: KMS key of the disk (the policy of one that is imported must let Auto Scaling use it, as EncryptionKey's
+            does); None: the account's default key for EBS.
         role: instance role; None where EKS gives it (managed groups).
         image_id: None where EKS chooses it (managed groups).
         user_data: None where EKS writes it (managed groups).
@@ -57,6 +58,8 @@ class NodeTemplate(Construct):
         metadata_hops: int = 1,
     ) -> None:
         super().__init__(scope, id)
+        if encryption_key:
+            open_to_node_volumes(encryption_key)
         groups = [
             ec2.SecurityGroup.from_security_group_id(self, "ClusterGroup", cluster.cluster_security_group_id),
             *security_groups,

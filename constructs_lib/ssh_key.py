@@ -23,12 +23,14 @@ class SshKey(Construct):
         private_key_parameter: name of the parameter that holds the private key; None for an existing pair.
     """
 
-    def __init__(self, scope: Construct, id: str, *, existing: str | None = None, name: str = "") -> None:
+    def __init__(self, scope: Construct, id: str, *, existing: str | None = None, name: str | None = None) -> None:
         super().__init__(scope, id)
         self.private_key_parameter: str | None = None
         if existing:
             self.name = existing
             return
+        if not name:
+            raise ValueError(f"{self.node.path}: neither existing nor name is given: name the key pair")
         pair = ec2.CfnKeyPair(self, "Resource", key_name=name, key_type="ed25519")
         # CloudFormation cannot change a pair's tags: it would make a new pair, whose name is taken, and new machines for it.
         pair.add_property_deletion_override("Tags")

@@ -98,7 +98,7 @@ class ClusterStack(Stack):
             log_days=settings.log_days,
             addon_versions=addon_versions,
             oidc_provider=settings.oidc_provider,
-        ).cluster
+        )
 
     def _grant_access(self, spec: ClusterSpec, people: People) -> None:
         settings, namespace = spec.cluster, [spec.jobs.namespace]

@@ -53,7 +53,7 @@ class People(Construct):
         own = stack.format_arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
         shell = [iam.PolicyStatement(sid="Shell", actions=["ssm:StartSession"], resources=[own], conditions=DOCUMENT_IS_ASKED)]
         shell = shell if self._spec.cluster.self_managed else []
-        roles = stack.format_arn(service="iam", region="", resource="role", resource_name="cdk-*")
+        roles = stack.format_arn(service="iam", region="", resource="role", resource_name=f"cdk-*-{stack.account}-{stack.region}")
         sessions = [
             stack.format_arn(service="ssm", resource="session", resource_name=f"${{aws:{name}}}-*")
             for name in ("userid", "username")
