@@ -1,6 +1,7 @@
 """0.x under the supervisor, with a stand-in for its binaries (tests/fleet/paddle_0x/paddle says what it is not)."""
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -50,4 +51,5 @@ def test_a_killed_trainer_makes_all_start_again_behind_the_newest_pass(job):
     os.kill(trainer(job.processes[1].pid), signal.SIGKILL)
     assert job.wait()[0] == 0, job.said()
     assert job.folder.done(2).is_file()
-    assert "'--start_pass=1'" in job.folder.train_log(0).read_text()
+    # A pass takes half a second, and a busy machine may have finished another one by then.
+    assert re.search(r"'--start_pass=[12]'", job.folder.train_log(0).read_text())

@@ -19,7 +19,7 @@ TOKEN = "a-token"
 
 
 class ApiServer:
-    """`faults` is a list of statuses ("slow", "cut" and numbers) that the next requests meet, one each."""
+    """`faults` is a list of what the next requests meet, one each: a status, "slow", "cut", or a call that returns one."""
 
     def __init__(self, address: str = "127.0.0.1"):
         self.pods: dict[str, dict] = {}
@@ -109,6 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
         watching = query.get("watch") == "True" or query.get("watch") == "true"
         api.requests["watch" if watching else "list"] += 1
         fault = api.faults.pop(0) if api.faults else None
+        if callable(fault):
+            fault = fault()
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self.refuse(401, "Unauthorized")
         if api.forbidden:

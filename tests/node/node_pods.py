@@ -77,7 +77,7 @@ class Pods:
             "PADDLE_NODE_SERVICE": self.job,
             "PADDLE_NODE_PASSES": str(self.stand_in["passes"]),
             "PADDLE_NODE_PEER_DEADLINE": "30",
-            "PADDLE_NODE_GRACE": "5",
+            "PADDLE_NODE_GRACE": "60",
             "PADDLE_NODE_HOSTS": str(self.hosts),
             "STAND_IN": json.dumps(self.stand_in),
             **(self._pod_list() if self.api else {}),
@@ -171,7 +171,7 @@ class Pods:
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.01)
 
-    def codes(self, seconds: float = 30) -> list[int]:
+    def codes(self, seconds: float = 60) -> list[int]:
         """All exit codes; fails with the logs when a pod does not end."""
         deadline = time.monotonic() + seconds
         for pod in self.pods.values():

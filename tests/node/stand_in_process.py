@@ -59,6 +59,8 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
     attempt = session.attempt
     print(f"attempt {attempt}: from pass {first}", flush=True)
     for number in range(first, settings["passes"]):
+        # A pass that a test has time to come into the middle of, or into its save, on the slowest machine.
+        lingers = [attempt, number] == settings.get("lingers")
         for step in range(settings["steps"]):
             if [index, attempt, number, step] in settings.get("fails", []):
                 print("this trainer fails on purpose", flush=True)
@@ -72,7 +74,7 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
             for server in servers:
                 tell(server, f"add {index + 1}")
             session.progress(number, step)
-            time.sleep(settings["seconds"])
+            time.sleep(settings["seconds"] * (10 if lingers else 1))
             if any(session.gather("step", bool(stop))):
                 print("told to stop", flush=True)
                 sys.exit(143)
@@ -81,7 +83,7 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
             directory = folder.pass_dir(number)
             directory.mkdir(parents=True, exist_ok=True)
             (directory / "values").write_text(json.dumps([tell(server, "get") for server in servers]))
-            time.sleep(settings.get("save_seconds", 0))
+            time.sleep(10 if lingers else settings.get("save_seconds", 0))
             passes.seal(folder, number, {})
         session.barrier("saved")
     session.leave()

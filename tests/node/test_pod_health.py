@@ -80,12 +80,13 @@ def test_a_stuck_step_is_the_fault_of_one_pod_and_the_others_name_it(job):
     pods = job(stand_in={"hang": [1, 0, 2]})
     pods.start()
     pods.wait_for(0, "attempt 1")
-    time.sleep(4)
+    deadline = time.monotonic() + 30
+    while (stuck := probe(pods, 1, "2")).returncode == 0 or "no step" not in stuck.stderr:
+        assert time.monotonic() < deadline, stuck
+        time.sleep(0.2)
     others = probe(pods, 0, "2")
     assert others.returncode == 0
-    assert re.fullmatch(r"training: pass 0, step \d; waits for trainer 1 in barrier step since \d s\n", others.stdout), others
-    stuck = probe(pods, 1, "2")
-    assert stuck.returncode == 1
+    assert re.fullmatch(r"training: pass 0, step \d; waits for trainer 1 in barrier step since \d+ s\n", others.stdout), others
     assert "no step for" in stuck.stderr and "it waits for nobody" in stuck.stderr
     assert probe(pods, 1, "60").returncode == 0
     # What Kubernetes does then: the container is killed, and everybody goes on with its replacement.

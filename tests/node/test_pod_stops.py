@@ -20,24 +20,30 @@ def test_a_trainer_that_does_not_leave_is_ended_when_the_grace_period_is_over(jo
     began = time.monotonic()
     pods.terminate()
     assert pods.codes() == [143, 143, 143], pods.logs()
-    assert 1.0 < time.monotonic() - began < 3.5
+    assert 1.0 < time.monotonic() - began < 12
+
+
+def zombies_of(parent):
+    count = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, its_parent = entry.read_text().rpartition(")")[2].split()[:2]
+            count += state == "Z" and its_parent == str(parent)
+    return count
 
 
 @pytest.mark.slow
 def test_orphans_are_reaped(job):
-    pods = job(count=1, stand_in={"orphans": True, "passes": 1, "steps": 12})
+    pods = job(count=1, stand_in={"orphans": True, "passes": 2, "steps": 12, "lingers": [1, 1]})
     pods.start()
-    pods.wait_for(0, "attempt 1")
-    time.sleep(0.6)
-    zombies = 0
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = entry.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        zombies += state == "Z" and parent == str(pods.pods[0].pid)
-    assert zombies <= 1
-    assert pods.codes() == [0]
+    # Each step leaves one behind.
+    pods.wait_for(0, r"\[trainer 0\] pass 0")
+    deadline = time.monotonic() + 10
+    while zombies_of(pods.pods[0].pid) > 1:
+        assert time.monotonic() < deadline, pods.logs()
+        time.sleep(0.05)
+    pods.terminate()
+    assert pods.codes() == [143]
 
 
 @pytest.mark.slow
@@ -109,8 +115,8 @@ def test_a_volume_that_hangs_from_the_beginning_is_left(job):
 
 @contextlib.contextmanager
 def hanging(process):
-    """Each fsync of the process really takes 4.5 s longer than it would: strace holds the system call up."""
-    slowed = ["strace", "-f", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4500000", "-o", "/dev/null"]
+    """Each fsync of the process really takes 7 s longer than it would: strace holds the system call up."""
+    slowed = ["strace", "-f", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=7000000", "-o", "/dev/null"]
     with subprocess.Popen([*slowed, "-p", str(process.pid)], stderr=subprocess.PIPE, text=True) as tracer:
         attached = tracer.stderr.readline()
         if "attached" not in attached:
@@ -124,21 +130,21 @@ NEEDS_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="only s
 @pytest.mark.slow
 @NEEDS_STRACE
 def test_a_volume_that_hangs_before_the_attempt_is_left(job):
-    pods = job(count=2, PEER_DEADLINE="3")
+    pods = job(count=2, PEER_DEADLINE="6")
     pods.start(0)
     pods.wait_for(0, "is read unchecked")
     with hanging(pods.pods[0]):
         pods.start(1)
-        assert pods.codes(40) == [75, 75], pods.logs()
+        assert pods.codes(60) == [75, 75], pods.logs()
     assert "nothing can be recorded there" in pods.log(1)
 
 
 @pytest.mark.slow
 @NEEDS_STRACE
 def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
-    pods = job(count=2, stand_in={"passes": 2, "steps": 30}, PEER_DEADLINE="3")
+    pods = job(count=2, stand_in={"passes": 2, "steps": 30}, PEER_DEADLINE="6")
     pods.start()
     pods.wait_for(0, "attempt 1: from pass 0")
     with hanging(pods.pods[0]):
-        assert pods.codes(40) == [75, 75], pods.logs()
+        assert pods.codes(60) == [75, 75], pods.logs()
     assert "output/run takes no outcome" in pods.log(1)
