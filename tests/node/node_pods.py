@@ -57,10 +57,10 @@ class Pods:
 
     def address(self, index: int) -> str:
         """With pod-list, a replacement gets a new address, as it would in a cluster."""
-        return f"{self._network}.{index + 1 + 20 * self._replaced[index]}"
+        return f"{self._network}.{index + 1 + 8 * self._replaced[index]}"
 
     def pod_name(self, index: int) -> str:
-        return f"{self.job}-{index}-{'abcdefgh'[self._replaced[index]]}"
+        return f"{self.job}-{index}-{'abcdefghijklmnopqrstuvwxyz'[self._replaced[index]]}"
 
     def environment(self, index: int) -> dict[str, str]:
         return {

@@ -1,5 +1,6 @@
 """The lease: one holder however many try, refused while it lives, free when it is dead, judged by one's own clock."""
 
+import errno
 import json
 import os
 import threading
@@ -131,6 +132,15 @@ def test_an_unreadable_lease_is_somebodys(tmp_path):
     clock = Clock(each=lambda: (folder / "lease-00001.json").write_text(json.dumps({"run": "quick", "boot": "q", "beats": 0})))
     with pytest.raises(Failure, match="in use by run quick"):
         acquire(tmp_path, "two", "b", clock)
+
+
+def test_a_fault_that_may_pass_is_no_wrong_setting(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(OSError, match="Stale file handle"):
+        acquire(tmp_path, "one", "a")
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):

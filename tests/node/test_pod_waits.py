@@ -1,6 +1,5 @@
 """Every wait of a pod has a deadline and says for whom."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -30,10 +29,10 @@ def test_trainer_0_never_comes(job):
 
 @pytest.mark.slow
 def test_training_starts_within_a_second_of_the_last_pod(job):
-    # A second of a machine of one's own: what else runs here stretches it.
-    limit = max(1.0, os.getloadavg()[0] / os.cpu_count())
     seconds = []
     for attempt in range(3):
+        # A second of a machine of one's own: a slow one, and whatever else runs there, stretch it.
+        limit = max(1.0, 5 * bare_start())
         pods = job(job=f"job-{attempt}", stand_in={"passes": 1, "steps": 1})
         pods.start(0, 1)
         for index in (0, 1):
@@ -48,7 +47,14 @@ def test_training_starts_within_a_second_of_the_last_pod(job):
         if seconds[-1] < limit:
             break
     print(f"started {seconds} s after the last pod, at most {limit:.1f} s were allowed")
-    assert min(seconds) < limit
+    assert seconds[-1] < limit
+
+
+def bare_start():
+    """Seconds for Python and the part of its library that a supervisor needs, without a supervisor."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import asyncio, json, subprocess"], check=True)
+    return time.monotonic() - began
 
 
 @pytest.mark.slow

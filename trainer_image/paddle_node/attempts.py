@@ -109,6 +109,12 @@ class Record:
         durable.write(self._path, json.dumps(document, indent=1))
 
 
+def begun(folder: JobFolder, run_id: str) -> bool:
+    """Whether the run has begun an attempt, and has not ended. Blocking."""
+    recorded, outcomes = _read(_path(folder))
+    return run_id not in outcomes and any(attempt.run == run_id for attempt in recorded)
+
+
 def outcome(folder: JobFolder, run_id: str) -> Outcome | None:
     """How the run ended, for a pod that cannot ask trainer 0 any more. Blocking."""
     return _read(_path(folder))[1].get(run_id)

@@ -24,6 +24,7 @@ from typing import Any
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
+from paddle_node.patience import passing
 
 BEATS = 9
 """Heartbeats in the time that a silent lease takes to expire."""
@@ -90,6 +91,26 @@ class Lease:
         return draft
 
 
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, as somebody sees it who does not want it."""
+
+    run: str
+    beat: float
+    """The time of the last heartbeat, by the volume's clock."""
+
+
+def holder(folder: Path) -> Holder | None:
+    """None where nobody holds the lease, or it was released; a holder that died stays until the next one."""
+    seen = _newest(folder)
+    if seen is None or seen.record.get("released"):
+        return None
+    try:
+        return Holder(str(seen.record.get("run", "?")), _file(folder, seen.number).stat().st_mtime)
+    except FileNotFoundError:
+        return holder(folder)  # It changed hands in this moment.
+
+
 def acquire(
     folder: Path,
     run_id: str,
@@ -100,7 +121,8 @@ def acquire(
 ) -> Lease:
     """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at the first sign of a living one.
 
-    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index.
+    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index. A fault of the
+    volume that may pass by itself is raised as the OSError that it is.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +137,8 @@ def acquire(
             if _take(folder, lease):
                 return lease
     except OSError as error:
+        if passing(error):
+            raise
         code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ExitCode.BAD_SETTING
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
 

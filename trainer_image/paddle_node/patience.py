@@ -22,7 +22,7 @@ LASTING = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EROFS,
         errno.EACCES, errno.EPERM,
-        errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
+        errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
     }
 )  # fmt: skip
 """Faults that stay until somebody does something."""

@@ -29,6 +29,7 @@ from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import Failure
 from paddle_node.hub import REMIND, Hub
 from paddle_node.link import Link
+from paddle_node.patience import patiently
 from paddle_node.protocol import BEAT, Message
 from paddle_node.runtimes import Process, Runtime
 
@@ -220,13 +221,13 @@ class Supervisor:
         return await self._answer(lambda: attempts.outcome(folder, run_id))
 
     async def _answer(self, question: Callable[[], T], patience: float = 0.0) -> T:
-        """What the volume answers to a question that itself may wait for `patience` seconds.
+        """What the volume answers to a question that itself may wait for `patience` seconds, and may be asked again.
 
         Raises `Failure` where the volume hangs: an NFS mount without its server waits for ever, in silence.
         """
         began = time.monotonic()
         waited, pause, deadline = 0.0, patience + REMIND, patience + self._node.peer_deadline
-        answer = asyncio.ensure_future(background.call(question))
+        answer = asyncio.ensure_future(background.call(lambda: patiently(question, self._say)))
         try:
             while True:
                 await self._unless_terminated(asyncio.wait({answer}, timeout=min(pause, deadline - waited)))

@@ -70,7 +70,8 @@ class Training:
             self._finish(number, position, steps)
             position = Position()
         if self._first:
-            self._export(last)
+            # A job that is asked for fewer passes than it has made already: the newest is the one that is sure to be there.
+            self._export(max(last, begin - 1))
         self._session.leave()
         self._engine.close()
 
@@ -192,7 +193,7 @@ class Training:
         print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
 
     def _export(self, number: int) -> None:
-        """The last pass as a model for inference in `output/inference`, with the program and the agreed values."""
+        """A pass, the newest, as a model for inference in `output/inference`, with the program and the agreed values."""
         part = self._folder.output / ".inference"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
