@@ -24,6 +24,10 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     assert found["metric"] == "rmse" and found["baseline_of"].startswith("always guessing 3.")
     assert found["value"] < 0.85 < 1 < found["baseline"]
     assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
+    # Fewer passes than there are, and the one asked for is gone: there is nothing to do, and nothing wrong.
+    job.start(RUN_ID="fewer", PASSES="1")
+    assert job.wait() == [0, 0, 0], job.said()
+    assert judged(job) == found
 
 
 def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
