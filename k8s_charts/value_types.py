@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, TypeVar
 
+from paddle_node import contract
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -135,8 +136,11 @@ def _absolute(value: str) -> str:
 
 
 def _mount(value: str) -> str:
-    if value == "/" or ":" in value:
-        raise ValueError("an absolute path other than / and without a colon is allowed, such as /home/jobpath")
+    if value == "/" or ":" in value or contract.NOT_IN_PATHS.intersection(value):
+        raise ValueError(
+            "an absolute path other than / is allowed, without colons, spaces, quotes and a shell's other special characters, "
+            "such as /home/jobpath"
+        )
     return value
 
 

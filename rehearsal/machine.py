@@ -25,4 +25,12 @@ def check(project: Path) -> str:
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():
             raise Unfit(f"{environment} is missing: run `make setup` first")
+    # Here: before `make setup` there is no paddle_node.
+    from paddle_node import contract
+
+    if contract.NOT_IN_PATHS.intersection(str(project)):
+        raise Unfit(
+            f"this clone lies in {project}: parameter servers save through a shell, so a rehearsal needs a path without spaces, "
+            "quotes and its other special characters; synth, manifests and deploy work here too"
+        )
     return f"Linux x86-64, Python {platform.python_version()}"

@@ -39,4 +39,4 @@ def synthesize(project: Path, job_file: Path, outputs: Path, image_record: Path,
         raise Refused(said.strip())
     if process.returncode != 0:
         raise Failed(f"the manifests were not written: code {process.returncode}", said)
-    return [Path(line) for line in written.split()]
+    return [Path(line) for line in written.splitlines()]

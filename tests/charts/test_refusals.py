@@ -119,6 +119,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"volume": {"kind": "nfs", "mount_options": ["hard,nfsvers=4.1"]}}, "volume.mount_options has 'hard,nfsvers=4.1': each entry is one option, without spaces and commas"),
     ({"volume": {"file_system_id": "fs-0123456789"}}, "volume.access_point_id is missing: file_system_id and access_point_id name a file system of yours together"),
     ({"volume": {"mount_path": "home"}}, "volume.mount_path is home: an absolute path is allowed, such as /home/jobpath"),
+    ({"volume": {"mount_path": "/my jobs"}}, "volume.mount_path is /my jobs: an absolute path other than / is allowed, without colons, spaces, quotes and a shell's other special characters, such as /home/jobpath"),
     ({"volume": {"mount_path": "/home/paddle"}}, "volume.mount_path is /home/paddle: the pod has scratch there, choose another path"),
     # Placement and gangs.
     ({"scheduling": {"zone": "us-west"}}, r"scheduling.zone is us-west: a zone such as us-west-2a is allowed"),

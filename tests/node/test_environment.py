@@ -43,6 +43,8 @@ def test_paths_begin_at_the_rehearsals_root():
         ({"JOB_NAME": ""}, "JOB_NAME is missing: the job's name, which is its folder on the volume"),
         ({"JOB_NAME": "../other"}, "JOB_NAME is '../other': the name of one folder is needed, without a slash"),
         ({"JOB_PATH": "jobs"}, "JOB_PATH is 'jobs': an absolute path is needed, such as /home/jobpath"),
+        ({"JOB_PATH": "/my jobs"}, "JOB_PATH and JOB_NAME make '/my jobs/job': parameter servers save through a shell"),
+        ({"JOB_NAME": "$(id)"}, "JOB_PATH and JOB_NAME make '/home/jobpath/$(id)': parameter servers save through a shell"),
         (
             {"PADDLE_NODE_STAGE": "auto"},
             "PADDLE_NODE_STAGE is 'auto': PADDLE_NODE_STAGE_TO must name a folder on local disk",

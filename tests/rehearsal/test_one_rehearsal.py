@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import pytest
 
 from rehearsal import interruption, machine
 from rehearsal.errors import Unfit
+from rehearsal.pods.addresses import AddressBlock
 from rehearsal.state import State
 
 
@@ -29,6 +31,15 @@ def test_a_machine_that_cannot_rehearse(monkeypatch, tmp_path, system, processor
     with pytest.raises(Unfit, match=sentence) as unfit:
         machine.check(tmp_path)
     assert unfit.value.exit_code == 2 and "\n" not in str(unfit.value)
+
+
+def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path):
+    clone = tmp_path / "my clone"
+    for environment in (".venv-image", ".venv-emulator"):
+        (clone / environment / "bin").mkdir(parents=True)
+        (clone / environment / "bin/python").touch()
+    with pytest.raises(Unfit, match=f"this clone lies in {clone}: parameter servers save through a shell"):
+        machine.check(clone)
 
 
 def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
@@ -51,6 +62,16 @@ def test_the_folder_is_free_when_its_holder_was_killed(tmp_path):
     holder.stdout.close()
     with State(tmp_path):
         pass
+
+
+def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_anything_begins():
+    with AddressBlock() as addresses, socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Unfit, match=f"port {port} is taken on all addresses of this machine") as unfit:
+            addresses.check([port])
+        assert unfit.value.exit_code == 2 and "\n" not in str(unfit.value)
+        taken.close()
+        addresses.check([port])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

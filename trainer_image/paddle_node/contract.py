@@ -173,6 +173,9 @@ HOME = "/home/paddle"
 TERMINATION_LOG = "/dev/termination-log"
 """Where Kubernetes looks for a container's last words: `kubectl describe pod` shows them."""
 
+NOT_IN_PATHS = frozenset(" \t\n\"'\\$`&|;<>(){}[]*?")
+"""What no path of the volume may hold: parameter servers of 2.6.2 save through a shell and quote nothing."""
+
 # The tutorials' values.
 VOLUME_MOUNT = "/home/jobpath"
 FIRST_PORT = 7164

@@ -127,6 +127,11 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
     job_name = read.folder_name(Variable.JOB_NAME)
     volume = read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT)
     folder = JobFolder(contract.path(volume, dict(environ)) / job_name)
+    if contract.NOT_IN_PATHS.intersection(str(folder.root)):
+        raise SettingError(
+            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {str(folder.root)!r}: parameter servers save through a shell, "
+            "so spaces, quotes and its other special characters are not allowed there"
+        )
     train_config_dir = read.folder_name(Variable.TRAIN_CONFIG_DIR)
     trainers = read.whole(Variable.TRAINERS, None, 1, 10_000)
     discovery = read.choice(Variable.DISCOVERY, DISCOVERIES)
