@@ -40,7 +40,7 @@ def main() -> int:
             print(log, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted: no process is left, and .rehearsal/ is empty", file=sys.stderr)
+        print("interrupted: no process is left, and nothing of this run in .rehearsal/", file=sys.stderr)
         return _INTERRUPTED
 
 

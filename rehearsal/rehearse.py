@@ -13,8 +13,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 
+from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
 from operations import loss_plot
 from operations.training_metrics import Pass
@@ -31,6 +33,7 @@ from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
 from rehearsal.pods.names import Names
+from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
 from rehearsal.pods.paddle_job import names_resolve, pods, run_paddle_job
 from rehearsal.pods.pod import Host
 from rehearsal.retained import Retained
@@ -83,6 +86,7 @@ class Rehearsal:
         self._region = ClusterSpec.load(self.config).region
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
+            addresses.check(_ports(job))
             cloud, before = self._deploy(state, stack)
             host = self._host(cloud, state)
             if source is not None:
@@ -230,7 +234,7 @@ class Rehearsal:
     def _identity(self, cloud: Cloud, state: State) -> Callable[[str, str], Mapping[str, str]]:
         spec = ClusterSpec.load(self.config)
         if spec.cluster.self_managed:
-            return node_role(cloud, spec.jobs.data_account)
+            return node_role(cloud, DATA_ACCOUNT)
         return pod_identity(cloud, _output(state.outputs, "ClusterName"))
 
     def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
@@ -294,6 +298,13 @@ def _jobs(read: Manifests) -> tuple[Job, Job]:
     if len(read.jobs) != 2:
         raise Refused(f"the manifests hold {len(read.jobs)} Jobs: a rehearsal runs a data-split Job and a training Job")
     return read.jobs[0], read.jobs[-1]
+
+
+def _ports(job: TrainingJob) -> list[int]:
+    """Where the job's pods will listen, each on its own address."""
+    if job.engine == "paddlejob":
+        return [OPERATORS_PORT]
+    return [job.ports.control, *job.ports.pserver, contract.TRAINER_PORTS_FROM]
 
 
 def _work(read: Manifests) -> str:

@@ -6,9 +6,10 @@ gives it back even when the rehearsal is killed. Linux answers on all of 127.0.0
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from rehearsal.errors import Unfit
@@ -29,6 +30,23 @@ class AddressBlock:
     def next(self) -> str:
         """The next pod's address: a pod that replaces another has another address, as in a cluster."""
         return f"{self.prefix}.{next(self._hosts)}"
+
+    def check(self, ports: Iterable[int]) -> None:
+        """Raises Unfit where a program of this machine listens at one of the ports on every address, the block's among them."""
+        for port in ports:
+            with socket.socket() as tried:
+                # As the pods' own programs do.
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    tried.bind((f"{self.prefix}.{_CLAIM_HOST}", port))
+                    tried.listen(1)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        continue
+                    raise Unfit(
+                        f"port {port} is taken on all addresses of this machine, and the job's pods listen there: "
+                        "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
+                    ) from None
 
     def close(self) -> None:
         self._claim.close()
