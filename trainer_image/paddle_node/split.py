@@ -8,6 +8,7 @@ below 100 MB for any size.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -86,6 +87,8 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
         _say(f"{folder.data_manifest} is complete already: nothing to do")
         return _claimed(settings, done)
     commit.refuse_foreign(folder)
+    commit.refuse_used(folder, _say)
+    _withdraw(settings, source)
     started = time.monotonic()
     work = commit.work_root(folder) / _plan(settings, objects)
     _remove_abandoned(work)
@@ -114,6 +117,14 @@ def _claimed(settings: SplitSettings, manifest: DataManifest) -> DataManifest:
     ours = replace(manifest, job=settings.job)
     data_manifest.write(ours, settings.folder.data_manifest)
     return ours
+
+
+def _withdraw(settings: SplitSettings, source: Source) -> None:
+    """The old shards are no longer said to be this data job's: trainers that begin now wait for the new ones."""
+    with contextlib.suppress(data_manifest.ManifestError):
+        manifest = data_manifest.read(settings.folder.data_manifest)
+        if manifest is not None and settings.job and manifest.job == settings.job and complete(settings, source) is None:
+            data_manifest.write(replace(manifest, job=""), settings.folder.data_manifest)
 
 
 def complete(settings: SplitSettings, source: Source) -> DataManifest | None:
@@ -170,6 +181,7 @@ def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple
 
     def work() -> bool:
         commit.stage(steps.folder, manifest)
+        commit.refuse_used(folder, _say)  # It may have begun while this split was at work.
         commit.commit(folder, steps.folder)
         return True
 

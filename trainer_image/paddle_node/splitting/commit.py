@@ -14,12 +14,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from paddle_node import data_manifest, durable
+from paddle_node import attempts, contract, data_manifest, durable, lease
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.data_manifest import DataManifest
 from paddle_node.failure import Failure
+from paddle_node.splitting import sign_of_life
 from paddle_node.splitting.shares import HELD_OUT
 
 WHOLE = "whole"
@@ -100,6 +102,28 @@ def refuse_foreign(folder: JobFolder) -> None:
                 ExitCode.BAD_DATA,
                 f"{path} holds files that no {folder.data_manifest.name} lists: move them away or delete them, then split again",
             )
+
+
+def refuse_used(folder: JobFolder, say: Callable[[str], None]) -> None:
+    """Raises `Failure` (FOLDER_IN_USE) when a training reads the shards that would be exchanged: its next pass would see others.
+
+    A run that has begun nothing waits for its shards and is no such training; one that was killed is outwaited.
+    """
+    state = folder.run_state
+    holder = lease.holder(state) if folder.data_manifest.exists() else None
+    if holder is None or not attempts.begun(folder, holder.run):
+        return
+    if sign_of_life.awaited(
+        lambda: now.beat if (now := lease.holder(state)) is not None and now.run == holder.run else 0.0,
+        contract.LEASE,
+        folder.root,
+        lambda: say(f"run {holder.run} was training on the old shards: waiting {contract.LEASE:.0f} s for a sign of life"),
+    ):
+        raise Failure(
+            ExitCode.FOLDER_IN_USE,
+            f"run {holder.run} trains on the shards in {folder.root}, which this split would exchange: "
+            "wait until that run has ended, or end it; its shards are as they were",
+        )
 
 
 def work_root(folder: JobFolder) -> Path:

@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from paddle_node.splitting import sign_of_life
 from paddle_node.splitting.progress import Progress
 
 EXPIRY = 30.0
 """Seconds of silence after which a pod counts as dead."""
 POLL = 0.2
-LOOK = 1.0
-"""Seconds between two looks for a sign of life of another split."""
 
 
 class Finished(Exception):
@@ -202,20 +201,13 @@ class Steps:
 
 
 def at_work(folder: Path, say: Callable[[str], None]) -> bool:
-    """Whether pods work on the split in `folder`. One that beat a moment ago gets `EXPIRY` seconds to show that it lives."""
-    probe = folder / f".now.{os.getpid()}"
-    first = _newest(folder / "pods")
-    waited = False
-    while (beat := _newest(folder / "pods")) == first:
-        probe.touch()
-        now = probe.stat().st_mtime  # The volume's clock, by which it beats.
-        if now - beat >= EXPIRY:
-            return False
-        if not waited:
-            say(f"another split was at work in {folder.parent.parent}: waiting {EXPIRY:.0f} s for a sign of life")
-            waited = True
-        time.sleep(LOOK)
-    return beat > first
+    """Whether pods work on the split in `folder`."""
+    return sign_of_life.awaited(
+        lambda: _newest(folder / "pods"),
+        EXPIRY,
+        folder,
+        lambda: say(f"another split was at work in {folder.parent.parent}: waiting {EXPIRY:.0f} s for a sign of life"),
+    )
 
 
 def _newest(pods: Path) -> float:
