@@ -76,6 +76,7 @@ lock: setup  ## resolve the lock files anew, from the ranges
 .PHONY: machine python environments
 machine:
 	@test "$$(uname -sm)" = "Linux x86_64" || { echo "this machine is $$(uname -sm): a rehearsal needs Linux on x86-64 (make setup, manifests and cdk work here too)" >&2; exit 2; }
+	@case '$(CURDIR)' in *[[:space:]]*) echo "this clone lies in $(CURDIR): a rehearsal needs a path without spaces (make setup, manifests and cdk work here too)" >&2; exit 2;; esac
 
 python:
 	@test -n "$(PYTHON)" || { echo "python is $$(python3 --version 2>/dev/null || echo missing): Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
