@@ -49,7 +49,7 @@ class Cloud:
         enforce: bool = False,
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        """`project` has cdk.json and the environments of `make setup`; `extra` is added to the environment.
+        """`project` has cdk.json and the environments of `make rehearse`; `extra` is added to the environment.
 
         `enforce`: IAM is enforced, for every call and for what CloudFormation does with its execution role.
         """
@@ -68,7 +68,7 @@ class Cloud:
     def __enter__(self) -> Self:
         interpreter = self.project / ".venv-emulator" / "bin" / "python"
         if not interpreter.exists():
-            raise CloudError(f"{interpreter} is missing: run `make setup` first")
+            raise CloudError(f"{interpreter} is missing: run `make rehearse`, which makes it")
         self.state.mkdir(parents=True, exist_ok=True)
         server = Path(__file__).parent / "emulator" / "server.py"
         command = [str(interpreter), str(server), "--region", self.region, "--scratch", str(self.state / "emulator")]

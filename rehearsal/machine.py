@@ -24,7 +24,7 @@ def check(project: Path) -> str:
         )
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():
-            raise Unfit(f"{environment} is missing: run `make setup` first")
+            raise Unfit(f"{environment} is missing: run `make rehearse`, which makes it")
     # Here: before `make setup` there is no paddle_node.
     from paddle_node import contract
 

@@ -29,7 +29,7 @@ KEPT = {
 }
 
 
-@pytest.mark.skipif(not CHECKOV.exists(), reason="checkov's environment is not made here (make setup)")
+@pytest.mark.skipif(not CHECKOV.exists(), reason="checkov's environment is not made here (make test)")
 def test_checkov_finds_nothing_that_is_not_explained(tmp_path: Path) -> None:
     shutil.copytree(HERE / "golden", tmp_path / "golden")
     options = ["--framework", "kubernetes", "--skip-download", "--compact", "--quiet", "--output", "json"]

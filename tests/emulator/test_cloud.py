@@ -164,5 +164,5 @@ def test_what_is_left_is_what_was_not_there_before() -> None:
 
 
 def test_a_missing_emulator_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CloudError, match="run `make setup` first"), Cloud(project=tmp_path, state=tmp_path):
+    with pytest.raises(CloudError, match="run `make rehearse`, which makes it"), Cloud(project=tmp_path, state=tmp_path):
         pass
