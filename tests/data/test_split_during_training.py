@@ -48,12 +48,10 @@ def test_the_shards_of_a_living_run_stay(
     manifest, before = job.folder.data_manifest.read_bytes(), [job.shard(index) for index in range(3)]
     held, record = begin(job)
     beat_at_each_look(monkeypatch, held)
-    with pytest.raises(
-        Failure, match=f"run run-1 trains on the shards in {job.folder.root}, which this split would exchange"
-    ) as caught:
+    with pytest.raises(Failure, match=f"run run-1 trains in {job.folder.root}, whose shards") as caught:
         job.split(new)
     assert caught.value.code == 73
-    assert "run run-1 was training on the old shards: waiting 90 s for a sign of life" in capsys.readouterr().out
+    assert f"run run-1 was training in {job.folder.root}: waiting 90 s for a sign of life" in capsys.readouterr().out
     assert (job.folder.data_manifest.read_bytes(), [job.shard(index) for index in range(3)]) == (manifest, before)
     job.split(old)  # This very split is complete: nothing would be exchanged.
 
@@ -74,12 +72,30 @@ def test_a_run_that_begins_while_the_split_is_at_work(job: Job, old: Path, new: 
             beat_at_each_look(patched, held)
 
         patched.setattr(commit, "stage", late)
-        with pytest.raises(Failure, match="run run-1 trains on the shards in"):
+        with pytest.raises(Failure, match="run run-1 trains in"):
             job.split(new)
     assert job.shard(0).startswith(b"old")
     lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).release()
     job.split(new)
     assert job.shard(0).startswith(b"new")
+
+
+def test_its_program_stays_too(job: Job, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt would run other code on the passes of the first."""
+    program = tmp_path / "programs" / "mine"
+    program.mkdir(parents=True)
+    (program / "train.py").write_text("first")
+    job.split(old, PROGRAM_FROM=program)
+    held, _ = begin(job)
+    beat_at_each_look(monkeypatch, held)
+    job.split(old, PROGRAM_FROM=program)
+    (program / "train.py").write_text("second")
+    with pytest.raises(Failure, match="shards and program are not exchanged under it"):
+        job.split(old, PROGRAM_FROM=program)
+    assert (job.folder.program("mine") / "train.py").read_text() == "first"
+    held.release()
+    job.split(old, PROGRAM_FROM=program)
+    assert (job.folder.program("mine") / "train.py").read_text() == "second"
 
 
 def test_a_run_that_waits_for_its_data_is_not_in_the_way(job: Job, old: Path, new: Path) -> None:

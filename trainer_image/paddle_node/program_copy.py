@@ -33,7 +33,7 @@ def copy_program(source: Path, destination: Path) -> bool:
             f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: {there or 'none'})"
         )
     for _ in range(TRIES):
-        if _equal(source, destination):
+        if equal(source, destination):
             return False
         try:
             _exchange(source, destination)
@@ -44,7 +44,7 @@ def copy_program(source: Path, destination: Path) -> bool:
                 raise
             continue
         return True
-    return not _equal(source, destination)
+    return not equal(source, destination)
 
 
 def _exchange(source: Path, destination: Path) -> None:
@@ -79,7 +79,8 @@ def _copy_durably(source: str, target: str) -> None:
     durable.sync(Path(target))
 
 
-def _equal(source: Path, destination: Path) -> bool:
+def equal(source: Path, destination: Path) -> bool:
+    """Whether the files that count are the same, byte for byte."""
     names = _files(source)
     return names == _files(destination) and not any(filecmp.cmpfiles(source, destination, names, shallow=False)[1:])
 

@@ -29,7 +29,7 @@ from paddle_node.contract import ExitCode
 from paddle_node.data_manifest import DataManifest, Shard, Source
 from paddle_node.failure import Failure
 from paddle_node.patience import patiently
-from paddle_node.program_copy import copy_program
+from paddle_node.program_copy import copy_program, equal
 from paddle_node.splitting import commit, counting, one_pass, parts, shares, sources, units, user_reader, whole_files
 from paddle_node.splitting.progress import Progress
 from paddle_node.splitting.sequence import Order, SourceOrder
@@ -73,7 +73,10 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
     folder = settings.folder
     folder.root.mkdir(parents=True, exist_ok=True)
     if settings.program_from:
-        copied = copy_program(contract.path(settings.program_from, dict(environ)), folder.program(settings.program))
+        program, place = contract.path(settings.program_from, dict(environ)), folder.program(settings.program)
+        if place.exists() and not equal(program, place):
+            commit.refuse_used(folder, _say)
+        copied = copy_program(program, place)
         _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
     reader = sources.open_source(settings.source, environ)
     objects = reader.objects()
@@ -87,7 +90,8 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
         _say(f"{folder.data_manifest} is complete already: nothing to do")
         return _claimed(settings, done)
     commit.refuse_foreign(folder)
-    commit.refuse_used(folder, _say)
+    if folder.data_manifest.exists():
+        commit.refuse_used(folder, _say)
     _withdraw(settings, source)
     started = time.monotonic()
     work = commit.work_root(folder) / _plan(settings, objects)
@@ -181,7 +185,8 @@ def _split(settings: SplitSettings, steps: Steps, reader: Reader, objects: tuple
 
     def work() -> bool:
         commit.stage(steps.folder, manifest)
-        commit.refuse_used(folder, _say)  # It may have begun while this split was at work.
+        if folder.data_manifest.exists():
+            commit.refuse_used(folder, _say)  # It may have begun while this split was at work.
         commit.commit(folder, steps.folder)
         return True
 

@@ -105,24 +105,24 @@ def refuse_foreign(folder: JobFolder) -> None:
 
 
 def refuse_used(folder: JobFolder, say: Callable[[str], None]) -> None:
-    """Raises `Failure` (FOLDER_IN_USE) when a training reads the shards that would be exchanged: its next pass would see others.
+    """Raises `Failure` (FOLDER_IN_USE) when a run trains on what is about to be exchanged: its next pass would see other data.
 
-    A run that has begun nothing waits for its shards and is no such training; one that was killed is outwaited.
+    A run that has begun nothing waits for its data and is no such run; one that was killed is outwaited.
     """
     state = folder.run_state
-    holder = lease.holder(state) if folder.data_manifest.exists() else None
+    holder = lease.holder(state)
     if holder is None or not attempts.begun(folder, holder.run):
         return
     if sign_of_life.awaited(
         lambda: now.beat if (now := lease.holder(state)) is not None and now.run == holder.run else 0.0,
         contract.LEASE,
         folder.root,
-        lambda: say(f"run {holder.run} was training on the old shards: waiting {contract.LEASE:.0f} s for a sign of life"),
+        lambda: say(f"run {holder.run} was training in {folder.root}: waiting {contract.LEASE:.0f} s for a sign of life"),
     ):
         raise Failure(
             ExitCode.FOLDER_IN_USE,
-            f"run {holder.run} trains on the shards in {folder.root}, which this split would exchange: "
-            "wait until that run has ended, or end it; its shards are as they were",
+            f"run {holder.run} trains in {folder.root}, whose shards and program are not exchanged under it: "
+            "wait until that run has ended, or end it; all is as it was",
         )
 
 
