@@ -101,7 +101,7 @@ END
 need_tools() {
   local tool
   for tool in "$@"; do
-    command -v "$tool" >/dev/null || fail "$tool is not on this machine's image: these scripts are for Amazon Linux 2023"
+    type -P "$tool" >/dev/null || fail "$tool is not on this machine's image: these scripts are for Amazon Linux 2023"
   done
 }
 

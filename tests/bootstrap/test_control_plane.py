@@ -323,6 +323,18 @@ def test_a_boot_that_failed_is_tried_again_each_minute(running: Running) -> None
     assert "\nRestart=on-failure\nRestartSec=60\n" in unit
 
 
+def test_a_tool_that_the_image_lacks_is_named(running: Running) -> None:
+    _, control_plane = running
+    needs = "/bin/bash -c '. /opt/paddle-cluster/shared.sh; only_one; need_tools cmp aws'"
+    without = f"mv /usr/local/bin/aws /opt/aws; {needs}; code=$?; mv /opt/aws /usr/local/bin/aws; exit $code"
+    boot = control_plane.run("/bin/bash", "-c", without)
+    assert (boot.code, boot.sentence) == (
+        1,
+        "aws is not on this machine's image: these scripts are for Amazon Linux 2023",
+    )
+    assert control_plane.run("/bin/bash", "-c", needs).code == 0
+
+
 def test_units_are_what_systemd_reads(running: Running, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")

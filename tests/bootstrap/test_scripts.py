@@ -49,6 +49,22 @@ def test_manifests_name_only_images_of_the_lock() -> None:
         assert kinds and all(kinds)
 
 
+def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
+    """The policy leaves out exactly the pods that the charts' own policies select, and what those let the data job reach."""
+    from k8s_charts.names import PART_OF
+    from k8s_charts.network import INSTANCE_METADATA
+
+    documents = list(yaml.safe_load_all((SCRIPTS / "manifests/people.yaml").read_text()))
+    (policy,) = [each for each in documents if each["kind"] == "NetworkPolicy"]
+    ((key, value),) = PART_OF.items()
+    spec = policy["spec"]
+    assert policy["metadata"]["namespace"] == "{{jobs-namespace}}"
+    assert spec["podSelector"] == {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]}
+    (rule,) = spec["egress"]
+    everywhere = {"cidr": "0.0.0.0/0", "except": list(INSTANCE_METADATA)}
+    assert rule == {"to": [{"namespaceSelector": {}}, {"ipBlock": everywhere}]}, "and every port"
+
+
 @pytest.mark.slow
 def test_manifests_are_what_kubernetes_knows() -> None:
     import kubernetes_validate
