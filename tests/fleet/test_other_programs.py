@@ -1,6 +1,10 @@
 """Other programs and runtimes through the same three pods. Real Paddle: about 15 s a test."""
 
 import json
+import os
+import re
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,7 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     # Fewer passes than there are, and the one asked for is gone: there is nothing to do, and nothing wrong.
     job.start(RUN_ID="fewer", PASSES="1")
     assert job.wait() == [0, 0, 0], job.said()
+    assert "4 passes are complete and 1 were asked for: nothing is left to train" in job.folder.train_log(0).read_text()
     assert judged(job) == found
 
 
@@ -41,6 +46,35 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     assert sum(records) == 1440
     # The uneven case: one record more makes one batch more, were each to go by its own count.
     assert judged(job)["value"] > 0.75
+
+
+def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):
+    job = training_job(pods=2, PASSES="2", RUNTIME="collective")
+    source = job.make_sample("--lines", "600")
+    text = (HERE / "collective_program/train.py").read_text()
+    job.program = job.place / "unhurried"
+    job.program.mkdir()
+    slower = text.replace("    label, text = labelled\n", "    label, text = labelled\n    time.sleep(0.005)\n")
+    assert slower != text
+    (job.program / "train.py").write_text(slower.replace("import numpy", "import time\n\nimport numpy", 1))
+    job.split(source)
+    job.start()
+    job.wait_for(job.folder.done(0))
+    stuck = int(re.findall(r"trainer 1 is process (\d+)", job.logs[1].read_text(errors="replace"))[-1])
+    os.kill(stuck, signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 60
+        while "waits for trainer 1 in meeting step" not in (other := job.probe(0, stall="2")).stdout:
+            assert time.monotonic() < deadline, other
+            time.sleep(0.2)
+        while (own := job.probe(1, stall="2")).returncode == 0:
+            assert time.monotonic() < deadline, own
+            time.sleep(0.2)
+        assert "no step for" in own.stderr and "it waits for nobody" in own.stderr
+        assert job.probe(0, stall="2").returncode == 0
+    finally:
+        os.kill(stuck, signal.SIGCONT)
+    assert job.wait() == [0, 0], job.said()
 
 
 def test_synchronous_steps_are_made_by_all_or_none(training_job):

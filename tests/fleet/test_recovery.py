@@ -4,11 +4,9 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
 
 import pytest
-from training_job import IMAGE, PADDLE
 
 pytestmark = pytest.mark.slow
 
@@ -76,12 +74,6 @@ def test_a_killed_pserver_costs_the_pass_it_was_in_and_nothing_else(job):
     assert_nothing_lost(job, 5)
 
 
-def probe(job, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
-    environ = job.environment(pod) | {"PADDLE_NODE_ROOT": str(job.place / f"pod-0-{pod}"), "PADDLE_NODE_STALL": stall}
-    command = [PADDLE, "-m", "paddle_node.health"]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
-
-
 def test_a_pserver_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(job):
     job.start()
     in_the_middle_of_the_second_pass(job)
@@ -93,11 +85,11 @@ def test_a_pserver_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(
             assert time.monotonic() < deadline, job.said()
             time.sleep(0.1)
         time.sleep(3)
-        others = probe(job, 0, "1")
+        others = job.probe(0, stall="1")
         assert others.returncode == 0
         assert re.search(r"waits for (trainer|pserver) \d", others.stdout), others
-        assert any("waits for pserver 1, which has answered nothing" in probe(job, pod, "1").stdout for pod in (0, 2))
-        own = probe(job, 1, "1")
+        assert any("waits for pserver 1, which has answered nothing" in job.probe(pod, stall="1").stdout for pod in (0, 2))
+        own = job.probe(1, stall="1")
         assert own.returncode == 1 and "this pod's pserver has answered nothing for" in own.stderr, own
     finally:
         os.kill(stuck, signal.SIGCONT)

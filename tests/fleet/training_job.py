@@ -123,6 +123,12 @@ class TrainingJob:
         environ = self.environment(0) | {"PADDLE_NODE_ROOT": str(root)}
         return subprocess.run([PADDLE, IMAGE / "evaluate_pass.py"], env=environ, capture_output=True, text=True, cwd=root)
 
+    def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
+        """What Kubernetes runs in a pod of the first start."""
+        environ = self.environment(pod) | {"PADDLE_NODE_ROOT": str(self.place / f"pod-0-{pod}"), "PADDLE_NODE_STALL": stall}
+        command = [PADDLE, "-m", "paddle_node.health"]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
+
     def metrics(self, trainer: int) -> list[dict]:
         return [json.loads(line) for line in self.folder.metrics(trainer).read_text().splitlines()]
 

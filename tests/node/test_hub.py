@@ -136,6 +136,30 @@ def test_nobody_waits_for_a_trainer_that_has_ended(hub_of_two, first):
     asyncio.run(scene())
 
 
+@pytest.mark.slow
+def test_who_does_not_come_to_a_meeting_without_the_hub_is_named(hub_of_two):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            trainers = [await scene.trainer(0), await scene.trainer(1)]
+            for trainer in trainers:
+                await trainer.hear("answer")
+
+            async def status(index, waits_in):
+                while True:
+                    found = (await supervisors[index].hear("beat"))["trainer"]
+                    if found["waits_in"] == waits_in:
+                        return found
+
+            trainers[0].say(tell="meeting", name="step")
+            assert (await status(0, "meeting step"))["waits_for"] == [1]
+            assert (await status(1, None))["waits_for"] == []
+            trainers[0].say(tell="met")
+            await status(0, None)
+
+    asyncio.run(scene())
+
+
 def test_a_trainer_of_an_earlier_attempt_is_told_so(hub_of_two):
     async def scene():
         async with hub_of_two as scene:

@@ -42,11 +42,13 @@ class CollectiveEngine:
         self._optimizer = optimizer
 
     def connect(self, session: Session) -> None:
-        if session.trainer_id:
-            _await_rendezvous()
-        distributed.init_parallel_env()
-        for parameter in self._layer.state_dict().values():
-            distributed.broadcast(parameter, src=0)
+        self._session = session
+        with session.meeting("start"):
+            if session.trainer_id:
+                _await_rendezvous()
+            distributed.init_parallel_env()
+            for parameter in self._layer.state_dict().values():
+                distributed.broadcast(parameter, src=0)
 
     def load(self, directory: Path) -> None:
         self._layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
@@ -64,9 +66,7 @@ class CollectiveEngine:
         return loss
 
     def any_stops(self, stop: bool) -> bool:
-        flag = paddle.to_tensor([float(stop)])
-        distributed.all_reduce(flag)
-        return bool(flag.numpy()[0] > 0)
+        return bool(self._sum(paddle.to_tensor([float(stop)]))[0] > 0)
 
     def settle(self) -> None:
         pass
@@ -85,6 +85,12 @@ class CollectiveEngine:
     def close(self) -> None:
         pass
 
+    def _sum(self, tensor: Any) -> Any:
+        """Over all trainers, as an array."""
+        with self._session.meeting("step"):
+            distributed.all_reduce(tensor)
+            return tensor.numpy()
+
     def _average_gradients(self, records: int) -> None:
         """One message a step: all gradients in a row, and behind them how many records they are of."""
         parameters = [parameter for parameter in self._layer.parameters() if not parameter.stop_gradient]
@@ -92,9 +98,7 @@ class CollectiveEngine:
             (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape([-1]) * float(records)
             for parameter in parameters
         ]
-        row = paddle.concat([*pieces, paddle.to_tensor([float(records)])])
-        distributed.all_reduce(row)
-        values = row.numpy()
+        values = self._sum(paddle.concat([*pieces, paddle.to_tensor([float(records)])]))
         average, begin = values[:-1] / max(values[-1], 1.0), 0
         for parameter in parameters:
             size = int(np.prod(parameter.shape))

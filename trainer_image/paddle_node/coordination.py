@@ -1,16 +1,18 @@
 """What a trainer process says to the other trainers, by way of the supervisor of trainer 0.
 
-Promises: `join` costs one TCP connection and no thread; `barrier` and `gather` return when all N trainers of this
-attempt have arrived, and raise `AttemptEnded` at once when the attempt is over; a wait never outlives the
-supervisor of trainer 0 by more than `SILENCE` seconds. Messages are JSON objects, one a line.
+Promises: `join` costs one TCP connection, and no thread before the first `meeting`; `barrier` and `gather` return when
+all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt is over; a wait never
+outlives the supervisor of trainer 0 by more than `SILENCE` seconds. Messages are JSON objects, one a line.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paddle_node.contract import Variable
@@ -20,7 +22,7 @@ SILENCE = 30.0
 CONNECT = 30.0
 """Seconds to reach the coordinator: it was there when this process was started."""
 PROGRESS_EVERY = 1.0
-"""Seconds between two reports of progress; calls in between cost a clock reading."""
+"""Seconds between two reports of progress, or of a meeting that goes on; calls in between cost a clock reading."""
 LONGEST = 4 * 1024 * 1024
 """Bytes of one message: a gathered value belongs in a file when it is larger."""
 
@@ -30,7 +32,7 @@ class AttemptEnded(Exception):
 
 
 class Session:
-    """One trainer's place in one attempt. Not for use by several threads."""
+    """One trainer's place in one attempt. Not for use by several threads of the program."""
 
     def __init__(self, connection: socket.socket, trainer_id: int, trainers: int, attempt: int) -> None:
         self.trainer_id = trainer_id
@@ -39,6 +41,10 @@ class Session:
         self._connection = connection
         self._buffer = b""
         self._reported = -PROGRESS_EVERY
+        self._sending = threading.RLock()
+        self._meeting: tuple[str, float] | None = None
+        self._told_of_meeting = False
+        self._watch: threading.Thread | None = None
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
@@ -60,6 +66,34 @@ class Session:
             self._reported = now
             self._send({"tell": "progress", "pass": pass_number, "step": step})
 
+    @contextlib.contextmanager
+    def meeting(self, name: str) -> Iterator[None]:
+        """Around a call in which all N trainers meet without the coordinator, such as Paddle's own collective operations.
+
+        So the health probe can tell who waits there from the one that does not come.
+        """
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._tell_of_meetings, name="meetings", daemon=True)
+            self._watch.start()
+        self._meeting = (name, time.monotonic())
+        try:
+            yield
+        finally:
+            with self._sending:
+                self._meeting = None
+                if self._told_of_meeting:
+                    self._told_of_meeting = False
+                    self._send({"tell": "met"})
+
+    def _tell_of_meetings(self) -> None:
+        with contextlib.suppress(AttemptEnded):  # The supervisor ends this process.
+            while True:
+                time.sleep(PROGRESS_EVERY)
+                with self._sending:
+                    if self._meeting is not None and time.monotonic() - self._meeting[1] >= PROGRESS_EVERY:
+                        self._told_of_meeting = True
+                        self._send({"tell": "meeting", "name": self._meeting[0]})
+
     def leave(self) -> None:
         """Waits until all N trainers leave; from then on a pserver may end. The session is over."""
         self._ask({"ask": "leave"})
@@ -79,7 +113,8 @@ class Session:
         if len(line) > LONGEST:
             raise ValueError(f"{message.get('name', 'the message')} has {len(line)} bytes: at most {LONGEST} fit in one value")
         try:
-            self._connection.sendall(line)
+            with self._sending:
+                self._connection.sendall(line)
         except OSError as error:
             raise AttemptEnded(f"the coordinator is gone: {error}") from None
 

@@ -131,9 +131,10 @@ class Job:
                 "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective",
             )
         paddle.enable_static()
-        # To Paddle a seed of 0 means none. The rows of embeddings are drawn by the pservers, which take no seed.
-        paddle.static.default_startup_program().random_seed = self.node.seed + 1
-        paddle.static.default_main_program().random_seed = self.node.seed + 1
+        # To Paddle a seed of 0 means none, and it has 31 bits. The rows of embeddings are drawn by the pservers, which take none.
+        seed = self.node.seed % (2**31 - 1) + 1
+        paddle.static.default_startup_program().random_seed = seed
+        paddle.static.default_main_program().random_seed = seed
         if self.role == "EVALUATOR":
             from paddle_node.local_model import LocalModel
 

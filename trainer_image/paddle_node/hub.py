@@ -461,8 +461,14 @@ class Hub:
         while (message := await protocol.receive(reader)) is not None:
             if self._sessions.get(index) is not session:
                 return
+            if message.get("tell") == "meeting":
+                # It waits for the others without this hub: no step, and nothing to answer.
+                session.waits_in = f"meeting {message['name']}"
+                continue
             session.moved = time.monotonic()
-            if message.get("tell") == "progress":
+            if message.get("tell") == "met":
+                session.waits_in = None
+            elif message.get("tell") == "progress":
                 session.at = (int(message["pass"]), int(message["step"]))
             elif message.get("ask") == "servers":
                 session.waits_in = "servers"
@@ -516,7 +522,7 @@ class Hub:
             now = time.monotonic()
             late = now - last > 3 * protocol.BEAT
             last = now
-            missing = {name: self._missing_in(name) for name in ("servers", *self._gathers)}
+            missing = {name: self._missing_in(name) for name in {session.waits_in for session in self._sessions.values()} if name}
             for member in list(self._members.values()):
                 # After a pause of our own, what the others said is still unread: judge them at the next tick.
                 if now - member.heard > protocol.SILENCE and not late:
@@ -546,7 +552,10 @@ class Hub:
 
     def _missing_in(self, name: str) -> list[int]:
         """The first of those who are waited for there."""
-        arrived = self._serving if name == "servers" else self._gathers[name].keys()
+        if name == "servers":
+            arrived = self._serving
+        else:
+            arrived = {index for index, session in self._sessions.items() if session.waits_in == name}
         return [index for index in range(self._node.trainers) if index not in arrived][:SHOWN]
 
     def _check_deadlines(self, now: float) -> None:

@@ -62,6 +62,8 @@ class Training:
             self._record_what_a_crash_left_out(self._job.resume_pass)
         last = self._job.node.passes - 1
         begin = 0 if self._job.resume_pass is None else self._job.resume_pass + 1
+        if begin > last:
+            print(f"{begin} passes are complete and {last + 1} were asked for: nothing is left to train", flush=True)
         position = Position()
         if self._job.interrupted is not None:
             position = self._job.interrupted.positions[self._session.trainer_id]
