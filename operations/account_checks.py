@@ -7,13 +7,13 @@ unchecked, never assumed. Quota codes are Service Quotas' own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from operations.aws import client
-from operations.errors import BadInput
+from operations.errors import BadInput, of_a_library
 from operations.findings import Check, State
 from stacks.cluster_spec import ClusterSpec
 
@@ -36,7 +36,15 @@ VCPU_QUOTAS = {
 """Running instances' vCPUs by family, on demand and spot."""
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
+STACKS = ("access", "network", "storage", "cluster", "nodes", "watch")
+ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
+"""How AWS's codes say that nothing is there under a name."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+
+
+def stack_names(spec: ClusterSpec) -> set[str]:
+    """Those that a cluster may have: `paddle-` alone is the beginning of cluster paddle-two's too."""
+    return {f"{spec.name}-{part}" for part in STACKS}
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class AccountChecks:
             ("bootstrap", self.bootstrap),
             ("permissions", self.permissions),
             ("stacks", self.stacks),
-            ("existing parts", self.existing),
+            *self.existing(),
         ]
 
     def client(self, service: str) -> Any:
@@ -86,7 +94,14 @@ class AccountChecks:
         return found
 
     def credentials(self) -> Found:
-        yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
+        try:
+            yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
+        except Exception as error:
+            # No warning as of other checks: without an account nothing can be deployed.
+            sentence = of_a_library(error)
+            if sentence is None:
+                raise
+            yield "problem", sentence[1]
 
     def region(self) -> Found:
         from operations.region_services import missing
@@ -147,7 +162,11 @@ class AccountChecks:
             if each is None:
                 yield "warning", f"nobody says how many vCPUs {kind} has: its quota is not checked"
                 continue
-            sums = wanted.setdefault((family(kind), group.spot), [0, 0])
+            try:
+                sums = wanted.setdefault((family(kind), group.spot), [0, 0])
+            except BadInput as error:
+                yield "warning", str(error)
+                continue
             sums[0] += each * group.desired
             sums[1] += each * group.most
         for (which, spot), (start, most) in wanted.items():
@@ -211,12 +230,12 @@ class AccountChecks:
         yield from permissions(self.client("iam"), self._identity, self.spec)
 
     def stacks(self) -> Found:
-        mine = re.compile(rf"{re.escape(self.spec.name)}-(access|network|storage|cluster|nodes|watch)")
+        mine = stack_names(self.spec)
         found = [
             stack
             for page in self.client("cloudformation").get_paginator("describe_stacks").paginate()
             for stack in page["Stacks"]
-            if mine.fullmatch(stack["StackName"])
+            if stack["StackName"] in mine
         ]
         if not found:
             yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
@@ -232,41 +251,61 @@ class AccountChecks:
             else:
                 yield "ok", f"{name} is {status}"
 
-    def existing(self) -> Found:
-        """Keys, key pairs and parts that the settings name and do not make."""
-        spec, nothing = self.spec, True
-        if spec.key.existing_arn:
-            nothing = False
-            key = self.client("kms").describe_key(KeyId=spec.key.existing_arn)["KeyMetadata"]
-            usable = key["KeyState"] == "Enabled" and key["KeyUsage"] == "ENCRYPT_DECRYPT"
-            yield ("ok" if usable else "problem"), f"key {spec.key.existing_arn} is {key['KeyState']}, for {key['KeyUsage']}"
-        pairs = [(f"nodes.{name}", group.ssh.key_pair) for name, group in spec.nodes.items() if group.ssh is not None]
+    def existing(self) -> list[Check]:
+        """One for each key, key pair and part that the settings name and do not make."""
+        spec = self.spec
+        pairs = {f"nodes.{name}.ssh.key_pair": group.ssh.key_pair for name, group in spec.nodes.items() if group.ssh is not None}
         if spec.cluster.ssh is not None and spec.cluster.ssh.key_pair:
-            pairs.append(("cluster", spec.cluster.ssh.key_pair))
-        for where, pair in pairs:
-            nothing = False
-            there = pair in [known["KeyName"] for known in self.client("ec2").describe_key_pairs()["KeyPairs"]]
-            state: State = "ok" if there else "problem"
-            yield state, f"key pair {pair} ({where}) {'exists' if there else 'does not exist: import it'}"
-        if snapshot := spec.cluster.volume_snapshot:
-            nothing = False
-            found = self.client("ec2").describe_snapshots(SnapshotIds=[snapshot])["Snapshots"][0]
-            state = "ok" if found["State"] == "completed" else "problem"
-            yield state, f"snapshot {snapshot} (cluster.volume_snapshot) is {found['State']}, {found['VolumeSize']} GiB"
-        if spec.network.existing is not None:
-            nothing = False
-            self.client("ec2").describe_vpcs(VpcIds=[spec.network.existing.id])
-            yield "ok", f"VPC {spec.network.existing.id} exists"
-        if spec.bucket.existing_name:
-            nothing = False
-            self.client("s3").head_bucket(Bucket=spec.bucket.existing_name)
-            yield "ok", f"bucket {spec.bucket.existing_name} exists"
-        if spec.file_system.existing is not None:
-            nothing = False
-            found = self.client("efs").describe_file_systems(FileSystemId=spec.file_system.existing.id)["FileSystems"][0]
-            yield "ok", f"file system {spec.file_system.existing.id} is {found['LifeCycleState']}"
-        if nothing:
-            yield "ok", "the settings name nothing that has to exist"
+            pairs["cluster.ssh.key_pair"] = spec.cluster.ssh.key_pair
+        named = [
+            ("key.existing_arn", spec.key.existing_arn, self._key),
+            *((setting, pair, self._key_pair) for setting, pair in pairs.items()),
+            ("cluster.volume_snapshot", spec.cluster.volume_snapshot, self._snapshot),
+            ("network.existing", spec.network.existing.id if spec.network.existing else None, self._vpc),
+            ("bucket.existing_name", spec.bucket.existing_name, self._bucket),
+            ("file_system.existing", spec.file_system.existing.id if spec.file_system.existing else None, self._file_system),
+        ]
+        checks: list[Check] = [("existing parts", partial(_found, setting, id, ask)) for setting, id, ask in named if id]
+        return checks or [("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])]
+
+    def _key(self, arn: str) -> tuple[bool, str]:
+        key = self.client("kms").describe_key(KeyId=arn)["KeyMetadata"]
+        good = (key["KeyState"], key["KeyUsage"]) == ("Enabled", "ENCRYPT_DECRYPT")
+        return good, f"is {key['KeyState']}, for {key['KeyUsage']}"
+
+    def _key_pair(self, name: str) -> tuple[bool, str]:
+        self.client("ec2").describe_key_pairs(KeyNames=[name])
+        return True, "exists"
+
+    def _snapshot(self, id: str) -> tuple[bool, str]:
+        found = self.client("ec2").describe_snapshots(SnapshotIds=[id])["Snapshots"][0]
+        return found["State"] == "completed", f"is {found['State']}, {found['VolumeSize']} GiB"
+
+    def _vpc(self, id: str) -> tuple[bool, str]:
+        found = self.client("ec2").describe_vpcs(VpcIds=[id])["Vpcs"][0]
+        return found["State"] == "available", f"is {found['State']}"
+
+    def _bucket(self, name: str) -> tuple[bool, str]:
+        self.client("s3").head_bucket(Bucket=name)
+        return True, "exists"
+
+    def _file_system(self, id: str) -> tuple[bool, str]:
+        found = self.client("efs").describe_file_systems(FileSystemId=id)["FileSystems"][0]
+        return found["LifeCycleState"] in ("available", "updating"), f"is {found['LifeCycleState']}"
+
+
+def _found(setting: str, id: str, ask: Callable[[str], tuple[bool, str]]) -> Found:
+    from botocore.exceptions import ClientError
+
+    try:
+        good, text = ask(id)
+    except ClientError as error:
+        code = str(error.response["Error"]["Code"])
+        if not ABSENT.search(code):
+            raise
+        yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
+        return
+    yield ("ok" if good else "problem"), f"{id} ({setting}) {text}"
 
 
 def family(kind: str) -> str:

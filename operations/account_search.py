@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from operations.account_checks import stack_names
 from operations.aws import client
 from operations.errors import of_a_library
 from stacks.cluster_spec import ClusterSpec
@@ -52,12 +53,22 @@ COMMANDS = {
     ("sns", "topic"): "aws sns delete-topic --topic-arn {arn}",
     ("elasticfilesystem", "file-system"): "aws efs delete-file-system --file-system-id {id}",
     ("elasticfilesystem", "access-point"): "aws efs delete-access-point --access-point-id {id}",
-    ("s3", ""): "aws s3 rb --force s3://{id}",
+    # Not `aws s3 rb --force`: it leaves older versions, and then cannot remove the bucket.
+    ("s3", ""): "python3 -c \"import boto3; b = boto3.resource('s3').Bucket('{id}'); b.object_versions.delete(); b.delete()\"",
     ("ecr", "repository"): "aws ecr delete-repository --force --repository-name {id}",
     ("kms", "key"): "aws kms schedule-key-deletion --key-id {id}",
     ("logs", "log-group"): "aws logs delete-log-group --log-group-name {id}",
     ("cloudformation", "stack"): "aws cloudformation delete-stack --stack-name {id}",
     ("eks", "cluster"): "aws eks delete-cluster --name {id}",
+    ("eks", "nodegroup"): "aws eks delete-nodegroup --cluster-name {part[0]} --nodegroup-name {part[1]}",
+    ("eks", "addon"): "aws eks delete-addon --cluster-name {part[0]} --addon-name {part[1]}",
+    ("eks", "access-entry"): (
+        "aws eks delete-access-entry --cluster-name {part[0]} --principal-arn arn:aws:iam::{part[2]}:{part[1]}/{part[3]}"
+    ),
+    ("eks", "podidentityassociation"): (
+        "aws eks delete-pod-identity-association --cluster-name {part[0]} --association-id {part[1]}"
+    ),
+    ("cloudwatch", "alarm"): "aws cloudwatch delete-alarms --alarm-names {id}",
     ("route53", "hostedzone"): "aws route53 delete-hosted-zone --id {id}",
     ("elasticloadbalancing", "loadbalancer"): "aws elbv2 delete-load-balancer --load-balancer-arn {arn}",
     ("lambda", "function"): "aws lambda delete-function --function-name {id}",
@@ -73,16 +84,15 @@ KEPT = {
     ("ec2", "snapshot"),
 }
 """What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
-STACKS = ("access", "network", "storage", "cluster", "nodes", "watch")
 GONE = ("shutting-down", "terminated")
 """States of an instance that AWS shows for an hour after its end."""
 
 
-def search(spec: ClusterSpec) -> tuple[list[Left], list[str]]:
-    """What is there, in order; and a sentence for each service that could not be asked."""
+def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
+    """What is there, in order; and why something could not be asked, with what that was."""
     asked = _Search(spec)
     found: dict[tuple[str, str], Left] = {}
-    unasked = []
+    unasked: dict[str, list[str]] = {}
     for what, look in asked.all():
         try:
             for left in look():
@@ -91,7 +101,7 @@ def search(spec: ClusterSpec) -> tuple[list[Left], list[str]]:
             sentence = of_a_library(error)
             if sentence is None:
                 raise
-            unasked.append(f"{what}: {sentence[1]}")
+            unasked.setdefault(sentence[1], []).append(what)
     return sorted(found.values(), key=lambda left: (bool(left.expected), left.service, left.id)), unasked
 
 
@@ -133,13 +143,14 @@ class _Search:
         yield from self._client(service).get_paginator(operation).paginate(**arguments)
 
     def _left(self, service: str, kind: str, id: str, arn: str = "") -> Left:
-        template = COMMANDS.get((service, kind), "find it in the console: {arn}")
+        template = COMMANDS.get((service, kind), "find it in the console, it is of a kind that is not known here: {arn}")
         expected = "retain is true" if self.spec.retain and (service, kind) in KEPT else ""
-        region = "" if service in ("iam", "route53") or template.startswith("find") else f" --region {self.spec.region}"
-        return Left(service, f"{kind} {id}".strip(), template.format(id=id, arn=arn or id) + region, expected)
+        region = f" --region {self.spec.region}" if template.startswith("aws ") and service not in ("iam", "route53") else ""
+        command = template.format(id=id, arn=arn or id, part=id.split("/"))
+        return Left(service, f"{kind} {id}".strip(), command + region, expected)
 
     def stacks(self) -> Iterator[Left]:
-        names = {f"{self.spec.name}-{part}" for part in STACKS}
+        names = stack_names(self.spec)
         for page in self._pages("cloudformation", "describe_stacks"):
             for stack in page["Stacks"]:
                 if stack["StackName"] in names and stack["StackStatus"] != "DELETE_COMPLETE":
@@ -284,7 +295,7 @@ class _Search:
     def logs(self) -> Iterator[Left]:
         name = self.spec.cluster_name
         prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
-        prefixes += [f"/aws/lambda/{self.spec.name}-{part}-" for part in STACKS]
+        prefixes += [f"/aws/lambda/{stack}-" for stack in sorted(stack_names(self.spec))]
         for prefix in prefixes:
             for page in self._pages("logs", "describe_log_groups", logGroupNamePrefix=prefix):
                 for group in page["logGroups"]:

@@ -7,25 +7,23 @@ that are missing, and only with parts of this very content; an object is there w
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from operations.cache import place
 from operations.errors import BadInput
+from operations.side_by_side import side_by_side
 
 CHECKSUM = "paddle-aws-checksum"
 """The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""
 PART = 16 << 20
 """Bytes of a part; S3 takes 10,000 parts, so a large file gets larger ones."""
 MOST_PARTS = 10_000
-PARALLEL = 8
 
 Progress = Callable[[int], None]
 """Called with a number of bytes that are through; from several threads."""
@@ -115,7 +113,7 @@ def _parts(size: int) -> tuple[int, list[_Part]]:
 
 def _in_parts(client: Any, file: Path, address: Address, content: str, size: int, progress: Progress) -> None:
     each, parts = _parts(size)
-    record = _record(address, content, each)
+    record = place("uploads", address, content, each)
     upload, sent = _unfinished(client, address, record)
     if upload is None:
         begun = client.create_multipart_upload(
@@ -138,22 +136,10 @@ def _in_parts(client: Any, file: Path, address: Address, content: str, size: int
         progress(part.size)
         return {"PartNumber": part.number, "ETag": known["ETag"], "ChecksumCRC32": crc}
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        try:
-            done = list(pool.map(send, parts))
-        except BaseException:
-            # What is sent stays for the next try; what has not begun need not begin.
-            pool.shutdown(cancel_futures=True)
-            raise
+    # What is sent before a failure stays for the next try.
+    done = side_by_side(send, parts)
     client.complete_multipart_upload(Bucket=address.bucket, Key=address.key, UploadId=upload, MultipartUpload={"Parts": done})
     record.unlink(missing_ok=True)
-
-
-def _record(address: Address, content: str, each: int) -> Path:
-    """Where an unfinished upload of this very content is remembered."""
-    name = hashlib.sha256(f"{address}\n{content}\n{each}".encode()).hexdigest()[:32]
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "paddle-aws" / "uploads" / f"{name}.json"
 
 
 def _unfinished(client: Any, address: Address, record: Path) -> tuple[str | None, dict[int, dict[str, Any]]]:

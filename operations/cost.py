@@ -28,7 +28,7 @@ ENDPOINTS = {"eks": 11, "self-managed": 10}
 LEFT_OUT = (
     "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
     "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; the private zone, dashboards and alarms; nodes beyond "
-    "`desired`"
+    "`desired`; EKS's extra charge for a Kubernetes version past its standard support"
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from operations.account_checks import AccountChecks
+from operations.account_checks import AccountChecks, stack_names
 from operations.errors import BadInput, OperationError
 from operations.findings import Check, State
 from stacks.cluster_spec import ClusterSpec
@@ -38,7 +38,11 @@ class DeployedChecks:
 
     def destroy(self) -> list[Check]:
         """What would be in the way of `cdk destroy`."""
+        if self.deployed is False:
+            nothing: State = "ok"
+            return [("stacks", lambda: [(nothing, f"no stack of cluster {self.spec.name} is deployed: nothing to destroy")])]
         return [
+            ("credentials", self._account.credentials),
             ("protection", self.protection),
             ("load balancers", self.load_balancers),
             ("network interfaces", self.interfaces),
@@ -50,17 +54,18 @@ class DeployedChecks:
         ]
 
     @property
-    def deployed(self) -> bool:
-        """Whether the cluster's stack is there; False too where it cannot be asked."""
+    def deployed(self) -> bool | None:
+        """Whether any stack of the cluster is there; None where that cannot be asked."""
         try:
-            return bool(self._outputs)
+            return bool(self._stacks)
         except Exception:
-            return False
+            return None
 
     @cached_property
     def _stacks(self) -> list[dict[str, Any]]:
         pages = self._client("cloudformation").get_paginator("describe_stacks").paginate()
-        return [stack for page in pages for stack in page["Stacks"] if stack["StackName"].startswith(f"{self.spec.name}-")]
+        names = stack_names(self.spec)
+        return [stack for page in pages for stack in page["Stacks"] if stack["StackName"] in names]
 
     @cached_property
     def _outputs(self) -> dict[str, str]:
@@ -82,20 +87,14 @@ class DeployedChecks:
         yield ("ok" if good else "problem"), f"{found['name']} is {found['status']}, Kubernetes {found.get('version', '?')}"
 
     def addons(self) -> Found:
-        eks = self._client("eks")
-        for name in eks.list_addons(clusterName=self.spec.cluster_name)["addons"]:
-            addon = eks.describe_addon(clusterName=self.spec.cluster_name, addonName=name)["addon"]
-            issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in addon["health"]["issues"])
-            good = addon["status"] == "ACTIVE" and not issues
-            yield ("ok" if good else "problem"), f"{name} is {addon['status']}" + (f": {issues}" if issues else "")
+        eks, cluster = self._client("eks"), self.spec.cluster_name
+        for name in eks.list_addons(clusterName=cluster)["addons"]:
+            yield _health(name, eks.describe_addon(clusterName=cluster, addonName=name)["addon"])
 
     def node_groups(self) -> Found:
-        eks = self._client("eks")
-        for name in eks.list_nodegroups(clusterName=self.spec.cluster_name)["nodegroups"]:
-            group = eks.describe_nodegroup(clusterName=self.spec.cluster_name, nodegroupName=name)["nodegroup"]
-            issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in group["health"]["issues"])
-            good = group["status"] == "ACTIVE" and not issues
-            yield ("ok" if good else "problem"), f"{name} is {group['status']}" + (f": {issues}" if issues else "")
+        eks, cluster = self._client("eks"), self.spec.cluster_name
+        for name in eks.list_nodegroups(clusterName=cluster)["nodegroups"]:
+            yield _health(name, eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"])
 
     def mount_targets(self) -> Found:
         system = self._output("FileSystemId")
@@ -230,6 +229,13 @@ class DeployedChecks:
             yield "ok", f"retain is true: {parts} stay, and go on costing money"
         else:
             yield "warning", f"retain is false: {parts} go with everything in them; `paddle-aws results` brings passes home first"
+
+
+def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
+    """Of an add-on or a node group, as EKS tells it."""
+    issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
+    good = part["status"] == "ACTIVE" and not issues
+    return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")
 
 
 def _tags(resource: dict[str, Any]) -> set[str]:

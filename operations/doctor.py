@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import Failed, explained
+from operations.errors import Failed, Unreachable, explained
 from operations.screen import Json, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def doctor(
     """Check the account and, once it is deployed, the cluster. Changes nothing.
 
     Each line is ok, a warning or a problem, and says what to do; all is checked even when something fails.
-    Exit code 1 if there is a problem.
+    Exit code 1 if there is a problem, 3 if the account cannot be asked at all.
 
     Example: paddle-aws doctor && cdk deploy --all --outputs-file outputs.json
 
@@ -46,6 +46,8 @@ def doctor(
             findings.show(found)
         problems = sum(one.state == "problem" for one in found)
         unsure = sum(one.state == "warning" for one in found)
+        if any((one.check, one.state) == ("credentials", "problem") for one in found):
+            raise Unreachable("the account cannot be asked: see the line of the credentials")
         if problems:
             raise Failed(f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}")
         say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")

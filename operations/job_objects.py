@@ -17,6 +17,7 @@ PART_OF = "app.kubernetes.io/part-of=paddle-aws"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 
 Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
@@ -61,6 +62,14 @@ def newest(documents: Iterable[Object], of_component: str) -> Object | None:
     """The Job of a component that was made last: an older one of the same name has ended."""
     found = [document for document in documents if component(document) == of_component]
     return max(found, key=lambda document: (not ended(document), created(document)), default=None)
+
+
+def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
+    """The pods without those of earlier runs, whose Jobs the cluster has not forgotten yet."""
+    known = list(jobs)
+    last = [newest(known, of_component) for of_component in {component(job) for job in known}]
+    earlier = {job["metadata"]["name"] for job in known if job not in last}
+    return [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_NAME) not in earlier]
 
 
 def created(document: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from operations.job_objects import (
     instance,
     jobs,
     newest,
+    of_newest,
     paddle_job_state,
     paddle_jobs,
     pods,
@@ -51,7 +52,7 @@ class JobView:
         """Why it failed or waits: the Job's own word and the first pod's."""
         job = self.training or self.data
         words = [job.reason] if job is not None and job.reason else []
-        if self.phase not in ("running", "done"):
+        if self.phase != "done":
             wanted = "failed" if self.phase == "failed" else "waiting"
             words += [pod.reason for pod in self.pods if pod.phase == wanted and pod.reason][:1]
         return "; ".join(words)
@@ -105,7 +106,7 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     found = [*batch, *operator_jobs(cluster, namespace, name)]
     if not found:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list` shows those there are")
-    its = cluster.items(pods(namespace), selector(name))
+    its = of_newest(batch, cluster.items(pods(namespace), selector(name)))
     return make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from operations.errors import Failed, explained
+from operations.errors import Failed, Unreachable, explained
 from operations.screen import Json, as_json, say, show
 
 
@@ -17,8 +17,8 @@ def leftovers(
 ) -> None:
     """List everything in the account that carries this cluster's tags or names, with the command that removes each.
 
-    Run it after `cdk destroy --all`. Exit code 1 if anything is left that `retain` does not keep, or if a service
-    could not be asked. It removes nothing itself.
+    Run it after `cdk destroy --all`. Exit code 1 if anything is left that `retain` does not keep, 3 if nothing was found
+    but not everything could be asked. It removes nothing itself.
 
     Example: cdk destroy --all && paddle-aws leftovers
     """
@@ -35,11 +35,12 @@ def leftovers(
         elif found:
             rows = [(one.service, one.id, one.expected or "unexpected", one.command) for one in found]
             show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
-        for text in unasked:
-            say(f"not asked: {text}")
+        for reason, names in unasked.items():
+            say(f"not asked ({reason}): {', '.join(names)}")
         unexpected = [one for one in found if not one.expected]
         if unexpected:
             raise Failed(f"{len(unexpected)} things of cluster {spec.name} are left in {spec.region}")
         if unasked:
-            raise Failed(f"nothing of cluster {spec.name} was found, but {len(unasked)} services could not be asked")
+            many = sum(map(len, unasked.values()))
+            raise Unreachable(f"nothing unexpected of cluster {spec.name} was found, but {many} questions got no answer")
         say(f"nothing of cluster {spec.name} is left in {spec.region}" + (" but what is kept on purpose" if found else ""))

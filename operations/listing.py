@@ -40,7 +40,7 @@ def list_jobs(
 
 
 def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
-    from operations.job_objects import PART_OF, instance, jobs
+    from operations.job_objects import PART_OF, instance, jobs, of_newest
     from operations.job_view import make, operator_jobs
     from operations.pod_words import pod_state
 
@@ -53,7 +53,9 @@ def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
         key = (pod["metadata"]["namespace"], instance(pod))
         if key in found:
             found[key][1].append(pod)
-    views = [make(name, one, jobs_, [pod_state(pod) for pod in pods]) for (one, name), (jobs_, pods) in found.items()]
+    views = [
+        make(name, one, jobs_, [pod_state(pod) for pod in of_newest(jobs_, pods)]) for (one, name), (jobs_, pods) in found.items()
+    ]
     return sorted(views, key=_created, reverse=True)
 
 

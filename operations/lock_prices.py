@@ -1,7 +1,7 @@
 """`paddle-aws lock prices`: read from AWS's own Pricing API into a dated file, which `cost` reads.
 
-Promises: a price is in the file only if the API gave exactly one for what was asked; nothing is guessed or rounded, and
-the file says when and where each was read.
+Promises: a price is in the file only if the API gave exactly one for what was asked, in the unit that `cost` reckons with;
+nothing is guessed or rounded, and the file says when and where each was read.
 """
 
 from __future__ import annotations
@@ -30,22 +30,27 @@ class Query:
 
     service: str
     attributes: tuple[tuple[str, str], ...]
-    usage: str = ""
+    usage: str
     """Regular expression for the usage type's last part (its first part names the region)."""
+    unit: str
+    """Regular expression for the unit: a price for anything else is not the one that `cost` reckons with."""
 
 
+HOUR, GIB_MONTH = "Hrs|Hours?", "GB-Mo"
 FIXED = {
-    "eks-cluster-hour": Query("AmazonEKS", (), r"AmazonEKS-Hours:perCluster"),
-    "nat-gateway-hour": Query("AmazonEC2", (("productFamily", "NAT Gateway"),), r"NatGateway-Hours"),
-    "nat-gateway-gb": Query("AmazonEC2", (("productFamily", "NAT Gateway"),), r"NatGateway-Bytes"),
-    "public-ipv4-hour": Query("AmazonVPC", (), r"PublicIPv4:InUseAddress"),
-    "vpc-endpoint-hour": Query("AmazonVPC", (), r"VpcEndpoint-Hours"),
-    "ebs-gp3-gb-month": Query("AmazonEC2", (("productFamily", "Storage"), ("volumeApiName", "gp3")), r"EBS:VolumeUsage\.gp3"),
-    "efs-standard-gb-month": Query("AmazonEFS", (), r"TimedStorage-ByteHrs"),
-    "efs-provisioned-mibps-month": Query("AmazonEFS", (), r"ProvisionedTP-MiBpsHrs"),
-    "s3-standard-gb-month": Query("AmazonS3", (), r"TimedStorage-ByteHrs"),
-    "kms-key-month": Query("awskms", (), r"KMS-Keys"),
-    "secret-month": Query("AWSSecretsManager", (), r"AWSSecretsManager-Secrets"),
+    "eks-cluster-hour": Query("AmazonEKS", (), r"AmazonEKS-Hours:perCluster", HOUR),
+    "nat-gateway-hour": Query("AmazonEC2", (("productFamily", "NAT Gateway"),), r"NatGateway-Hours", HOUR),
+    "nat-gateway-gb": Query("AmazonEC2", (("productFamily", "NAT Gateway"),), r"NatGateway-Bytes", "GB"),
+    "public-ipv4-hour": Query("AmazonVPC", (), r"PublicIPv4:InUseAddress", HOUR),
+    "vpc-endpoint-hour": Query("AmazonVPC", (), r"VpcEndpoint-Hours", HOUR),
+    "ebs-gp3-gb-month": Query(
+        "AmazonEC2", (("productFamily", "Storage"), ("volumeApiName", "gp3")), r"EBS:VolumeUsage\.gp3", GIB_MONTH
+    ),
+    "efs-standard-gb-month": Query("AmazonEFS", (), r"TimedStorage-ByteHrs", GIB_MONTH),
+    "efs-provisioned-mibps-month": Query("AmazonEFS", (), r"ProvisionedTP-MiBpsHrs", "MiBps-Mo"),
+    "s3-standard-gb-month": Query("AmazonS3", (), r"TimedStorage-ByteHrs", GIB_MONTH),
+    "kms-key-month": Query("awskms", (), r"KMS-Keys", "Keys"),
+    "secret-month": Query("AWSSecretsManager", (), r"AWSSecretsManager-Secrets", "Secrets"),
 }
 
 
@@ -58,7 +63,7 @@ def instance(kind: str) -> Query:
         ("preInstalledSw", "NA"),
         ("capacitystatus", "Used"),
     )
-    return Query("AmazonEC2", attributes, rf"BoxUsage:{re.escape(kind)}")
+    return Query("AmazonEC2", attributes, rf"BoxUsage:{re.escape(kind)}", HOUR)
 
 
 def prices(
@@ -93,7 +98,10 @@ def prices(
 
 
 def ask(pricing: Any, query: Query, region: str) -> dict[str, str] | None:
-    """The one price that answers a query, with its unit and AWS's own words for it; None where there is none or several."""
+    """The one price that answers a query, with its unit and AWS's own words for it.
+
+    None where there is none or several, or where it is for another unit than we know how to reckon with.
+    """
     filters = [("regionCode", region), *query.attributes]
     pages = pricing.get_paginator("get_products").paginate(
         ServiceCode=query.service,
@@ -103,22 +111,24 @@ def ask(pricing: Any, query: Query, region: str) -> dict[str, str] | None:
     found = {
         (first["pricePerUnit"]["USD"], first["unit"]): first["description"]
         for page in pages
-        for first in _first_tiers(page["PriceList"], query)
+        for first in _first_tiers(page["PriceList"], query, region)
         if float(first["pricePerUnit"].get("USD", 0)) > 0
     }
     if len(found) != 1:
         return None
     ((price, unit), description) = next(iter(found.items()))
+    if not re.fullmatch(query.unit, unit, re.IGNORECASE):
+        return None
     return {"usd": price, "unit": unit, "description": description}
 
 
-def _first_tiers(products: list[str], query: Query) -> Iterator[dict[str, Any]]:
+def _first_tiers(products: list[str], query: Query, region: str) -> Iterator[dict[str, Any]]:
     """On-demand prices of the products whose usage type fits; of tiers, the first."""
     for text in products:
         product = json.loads(text)
         usage = product["product"]["attributes"].get("usagetype", "")
-        # `USW2-BoxUsage:m5.large`; in us-east-1 there is no prefix.
-        if not re.fullmatch(rf"([A-Z]{{2,4}}\d?-)?{query.usage}", usage):
+        # `USW2-BoxUsage:m5.large`; in us-east-1 some have no prefix, and some services write the region out.
+        if not re.fullmatch(rf"([A-Z]{{2,4}}\d?-|{re.escape(region)}-)?{query.usage}", usage):
             continue
         for term in product["terms"].get("OnDemand", {}).values():
             for dimension in term["priceDimensions"].values():

@@ -17,8 +17,10 @@ from json import dumps
 
 from operations.cluster import TRIES, ApiError, Cluster, Lost, Object
 from operations.errors import BadInput, OperationError, Unreachable
-from operations.job_objects import collections, component, ended, moment, paddle_jobs, pods, selector
+from operations.job_objects import collections, component, ended, jobs, moment, of_newest, paddle_jobs, pods, selector
+from operations.narrator import Narrator
 from operations.pod_words import PodState, pod_state
+from operations.waiting import seen, tell_what_waits
 from operations.watching import Collection, follow
 
 QUIET = 3600.0
@@ -132,7 +134,8 @@ def clean(text: str) -> str:
 
 def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
     """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
-    chosen = [pod for pod in map(pod_state, cluster.items(pods(namespace), selector(name))) if match.pod(pod)]
+    its = of_newest(cluster.items(jobs(namespace), selector(name)), cluster.items(pods(namespace), selector(name)))
+    chosen = [pod for pod in map(pod_state, its) if match.pod(pod)]
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
@@ -190,11 +193,14 @@ def follow_job(
     operator: bool = False,
     tail: int | None = None,
     show: Callable[[Line], None] | None = None,
+    narrator: Narrator | None = None,
 ) -> None:
-    """Shows lines as they come until the job has ended."""
+    """Shows lines as they come until the job has ended; `narrator` says meanwhile why a pod does not start."""
     show = show or printer()
     lines: queue.Queue[Line | BaseException | None] = queue.Queue(maxsize=10_000)
-    threading.Thread(target=_follow_pods, args=(cluster, name, namespace, match, operator, tail, lines), daemon=True).start()
+    threading.Thread(
+        target=_follow_pods, args=(cluster, name, namespace, match, operator, tail, lines, narrator), daemon=True
+    ).start()
     while (found := lines.get()) is not None:
         if isinstance(found, BaseException):
             raise found
@@ -209,6 +215,7 @@ def _follow_pods(
     operator: bool,
     tail: int | None,
     lines: queue.Queue[Line | BaseException | None],
+    narrator: Narrator | None,
 ) -> None:
     """Starts a reader for each pod that has begun; puts None when the job has ended and every reader is through."""
     readers: dict[str, threading.Thread] = {}
@@ -218,11 +225,13 @@ def _follow_pods(
         followed["operator"] = Collection(paddle_jobs(namespace), selector(name))
     try:
         for found in follow(cluster, followed, every=2.0):
-            for pod in _begun(found["pods"].values(), match):
+            for pod in _begun(of_newest(found["jobs"].values(), found["pods"].values()), match):
                 if pod.name not in readers:
                     arguments = (cluster, namespace, pod, tail, over, lines)
                     readers[pod.name] = threading.Thread(target=_follow_pod, args=arguments, daemon=True)
                     readers[pod.name].start()
+            if narrator is not None:
+                tell_what_waits(narrator, seen(cluster, name, namespace, found))
             of_interest = [document for document in found["jobs"].values() if match.component(component(document))]
             operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
             if all(ended(document) for document in [*of_interest, *operators]) and (of_interest or operators or readers):

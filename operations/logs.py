@@ -44,6 +44,7 @@ def logs(
         from operations import log_stream
         from operations.cluster import Cluster
         from operations.job_view import operator_jobs, view
+        from operations.narrator import Narrator
 
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         cluster = Cluster.connect(context, say)
@@ -57,7 +58,16 @@ def logs(
         show = log_stream.printer(json)
         if follow:
             operator = bool(operator_jobs(cluster, which.namespace, which.name)) and of == "training"
-            log_stream.follow_job(cluster, which.name, which.namespace, match=chosen, operator=operator, tail=tail, show=show)
+            log_stream.follow_job(
+                cluster,
+                which.name,
+                which.namespace,
+                match=chosen,
+                operator=operator,
+                tail=tail,
+                show=show,
+                narrator=Narrator(say),
+            )
             return
         for line in log_stream.past(cluster, which.name, which.namespace, chosen, tail):
             show(line)

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from operations.cluster import Cluster, Object
-from operations.job_objects import created, ended
+from operations.job_objects import JOB_NAME, created, ended
 from operations.pod_words import short
 
 LIMIT = re.compile(r"(maximum|minimum) (\S+) usage per (Pod|Container) is (\S+), but (?:limit|request) is ([^\s,\]]+)")
-JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Iterable[Object]) -> dict[str, str]:

@@ -142,8 +142,8 @@ def _download(
     volume: VolumeAccess, rows: list[dict[str, Any]], files: list[dict[str, Any]], which: str, to: str, fresh: bool
 ) -> None:
     import shutil
-    import tempfile
 
+    from operations import cache
     from operations.pass_download import download
     from operations.transfer import bar, upload_files
 
@@ -155,18 +155,20 @@ def _download(
         if entry["name"].startswith(f"{folder}/")
     ]
     size = sum(entry["bytes"] for entry in wanted)
-    with tempfile.TemporaryDirectory(prefix="paddle-aws-") as scratch:
-        target = Path(scratch if to.startswith("s3://") else to) / folder
-        if fresh:
-            shutil.rmtree(target, ignore_errors=True)
-        with bar(folder, size) as progress:
-            download(volume, f"output/{folder}", wanted, target, progress)
-        if to.startswith("s3://"):
-            from operations.aws import client
+    on_the_way = to.startswith("s3://")
+    # What goes on to S3 is kept until it is there: an interruption costs nothing.
+    target = (cache.place("passes", volume.where) if on_the_way else Path(to)) / folder
+    if fresh:
+        shutil.rmtree(target, ignore_errors=True)
+    with bar(folder, size) as progress:
+        download(volume, f"output/{folder}", wanted, target, progress)
+    if on_the_way:
+        from operations.aws import client
 
-            upload_files(client("s3"), target, f"{to.rstrip('/')}/{folder}")
-        else:
-            say(f"pass {number} is in {target}: {len(wanted)} files, every checksum right")
+        upload_files(client("s3"), target, f"{to.rstrip('/')}/{folder}")
+        shutil.rmtree(target)
+    else:
+        say(f"pass {number} is in {target}: {len(wanted)} files, every checksum right")
 
 
 def chosen_pass(rows: list[dict[str, Any]], which: str) -> int:

@@ -113,7 +113,7 @@ def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait
     if follow:
         from operations import log_stream
 
-        log_stream.follow_job(cluster, job.name, job.namespace, operator=submission.operator)
+        log_stream.follow_job(cluster, job.name, job.namespace, operator=submission.operator, narrator=narrator)
     if follow or wait:
         view = waiting.until(
             cluster, job.name, job.namespace, waiting.training_ended, narrator=narrator, operator=submission.operator

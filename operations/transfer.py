@@ -10,6 +10,7 @@ from typing import Any
 from operations import bucket_upload
 from operations.bucket_upload import Address, Progress
 from operations.screen import console, say
+from operations.side_by_side import side_by_side
 
 
 @contextmanager
@@ -39,12 +40,18 @@ def upload_files(client: Any, path: Path, address: str) -> str:
     from rich.filesize import decimal
 
     found = bucket_upload.files(path)
-    size = sum(file.stat().st_size for file, _ in found)
-    sent = 0
+    sizes = {file: file.stat().st_size for file, _ in found}
+    size = sum(sizes.values())
     with bar(path.name, size) as progress:
-        for file, name in found:
-            where = address if path.is_file() else f"{address}/{name}"
-            sent += bucket_upload.put(client, file, Address.parse(where), progress)
+
+        def put(one: tuple[Path, str]) -> bool:
+            where = address if path.is_file() else f"{address}/{one[1]}"
+            return bucket_upload.put(client, one[0], Address.parse(where), progress)
+
+        small = [one for one in found if sizes[one[0]] <= bucket_upload.PART]
+        large = [one for one in found if sizes[one[0]] > bucket_upload.PART]
+        # Large files one after the other: of each several parts go at once.
+        sent = sum(side_by_side(put, small)) + sum(map(put, large))
     there = len(found) - sent
     say(f"{sent} of {len(found)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
     return address if path.is_file() else f"{address}/"

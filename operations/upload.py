@@ -23,7 +23,8 @@ def upload(
 ) -> None:
     """Upload training data to the bucket, or with --volume a program folder to the volume.
 
-    Large files go in parallel parts; an interrupted upload goes on where it was; what is there already is not sent.
+    Several files, or parts of a large one, go at once; an interrupted upload goes on where it was; what is there already
+    is not sent.
     The address is printed: put it into job.yaml as data.source.
 
     Example: paddle-aws upload corpus/
@@ -55,32 +56,18 @@ def _place(job: str, outputs: Path) -> str:
 
 
 def _to_volume(path: Path, job: Named, context: str | None) -> None:
-    from operations import bucket_upload
+    from operations import bucket_upload, volume_upload
     from operations.cluster import Cluster
     from operations.transfer import bar
-    from operations.volume_access import BLOCK, VolumeAccess
+    from operations.volume_access import VolumeAccess
 
     found = bucket_upload.files(path)
-    base = "" if path.is_file() else f"{path.resolve().name}/"
+    folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
         VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, say=say, job_file=job.file) as there,
         bar(path.name, size) as progress,
     ):
-        present = {entry["name"]: entry["bytes"] for entry in there.files(base.rstrip("/"))} if base else {}
-        for file, name in found:
-            length = file.stat().st_size
-            if base and present.get(name) == length and there.read(f"{base}{name}") == file.read_bytes():
-                progress(length)
-                continue
-            with file.open("rb") as stream:
-                offset = 0
-                while True:
-                    block = stream.read(BLOCK)
-                    last = offset + len(block) >= length
-                    there.write(f"{base}{name}", block, offset, last)
-                    offset += len(block)
-                    progress(len(block))
-                    if last:
-                        break
-    say(f"{path} is on the volume: {job.name}/{base or found[0][1]} ({len(found)} file{'s' * (len(found) != 1)})")
+        sent = volume_upload.upload(there, found, folder, progress)
+    where = f"{job.name}/{folder or found[0][1]}"
+    say(f"{path} is on the volume: {where} ({sent} of {len(found)} file{'s' * (len(found) != 1)} sent)")

@@ -88,6 +88,11 @@ class VolumeAccess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._remove()
 
+    @property
+    def where(self) -> str:
+        """Whose folder it is, among all clusters'."""
+        return f"{self._cluster.server} {self._namespace}/{self._job}"
+
     def files(self, path: str) -> list[dict[str, Any]]:
         """Everything below a folder: name, bytes, time; empty where there is no such folder."""
         found: list[dict[str, Any]] = json.loads(self._ask("GET", "list", {"path": path}))["files"]
@@ -97,6 +102,11 @@ class VolumeAccess:
         """A file's bytes, or a part of them; a negative offset counts from its end. Raises Missing."""
         query = {"path": path, "offset": str(offset)} | ({"size": str(size)} if size >= 0 else {})
         return self._ask("GET", "file", query)
+
+    def sum(self, path: str, offset: int, size: int) -> tuple[str, int, int]:
+        """BLAKE2 of a part of a file, the part's bytes (fewer at its end), and the file's. Raises Missing."""
+        found = json.loads(self._ask("GET", "sum", {"path": path, "offset": str(offset), "size": str(size)}))
+        return str(found["sum"]), int(found["count"]), int(found["bytes"])
 
     def write(self, path: str, body: bytes, offset: int, last: bool) -> None:
         """A part of a file; the last one makes it appear."""

@@ -1,16 +1,18 @@
 """What runs in a helper pod: a job's folder on the volume, by HTTP, for one client that knows the token.
 
 Promises: nothing outside the folder can be named; a file that is sent appears whole or not at all; the pod ends by
-itself when nobody asks for two minutes. Sent to the pod as text: standard library only, and xxhash of the image.
+itself when nobody asks for two minutes; what is sent twice does as once. Sent to the pod as text: standard library only.
 
     GET  /<token>/list?path=output     {"files": [{"name", "bytes", "time"}]}, all below it
     GET  /<token>/file?path=...        the bytes; &offset=&size= a part of them
+    GET  /<token>/sum?path=...&offset=&size=     {"sum", "count", "bytes"}: BLAKE2 of a part, how long it is, and the whole
     PUT  /<token>/file?path=...&offset=&last=1   a part of a file to be; the last one makes it the file
     POST /<token>/set-aside?path=...   renames a folder out of the way, and says what to
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -23,6 +25,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 IDLE = 120.0
+CHUNK = 1 << 20
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         """Silence: the address of each request holds the token."""
 
     def do_GET(self) -> None:
-        self._answer({"list": self._list, "file": self._file})
+        self._answer({"list": self._list, "file": self._file, "sum": self._sum})
 
     def do_PUT(self) -> None:
         self._answer({"file": self._receive})
@@ -91,11 +94,27 @@ class Handler(BaseHTTPRequestHandler):
                 stream.seek(offset)
             self._send(200, stream.read(size))
 
+    def _sum(self, path: Path) -> None:
+        left, found = int(self.query["size"]), hashlib.blake2b()
+        with path.open("rb") as stream:
+            start = stream.seek(int(self.query["offset"]))
+            while block := stream.read(min(left, CHUNK)):
+                found.update(block)
+                left -= len(block)
+            facts = {"sum": found.hexdigest(), "count": stream.tell() - start, "bytes": os.fstat(stream.fileno()).st_size}
+        self._send(200, json.dumps(facts).encode())
+
     def _receive(self, path: Path) -> None:
         part = path.with_name(f".{path.name}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
+        offset = int(self.query.get("offset", 0))
+        if offset > (part.stat().st_size if part.exists() else 0):
+            # The file's end again, whose answer got lost: there is no part any more to put it behind.
+            if self.query.get("last") and path.is_file() and self._ends_with(path, offset):
+                return self._send(200, b"{}")
+            return self._send(409, f"what comes before byte {offset} is not there".encode())
         with part.open("r+b" if part.exists() else "wb") as stream:
-            stream.seek(int(self.query.get("offset", 0)))
+            stream.seek(offset)
             stream.write(self.body)
             stream.truncate()
             stream.flush()
@@ -103,6 +122,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.query.get("last"):
             part.replace(path)
         self._send(200, b"{}")
+
+    def _ends_with(self, path: Path, offset: int) -> bool:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(len(self.body) + 1) == self.body
 
     def _set_aside(self, path: Path) -> None:
         number = 1

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from operations.cluster import Cluster
 from operations.errors import Failed
-from operations.job_objects import JobState, collections, component, paddle_jobs, selector
+from operations.job_objects import JobState, collections, of_newest, paddle_jobs, selector
 from operations.job_view import JobView, make, view
 from operations.narrator import Narrator
 from operations.pod_words import states
 from operations.refused_pods import refusals
-from operations.watching import Collection, follow
+from operations.watching import Collection, State, follow
 
 GLANCE = 2.0
 """Seconds between two looks at pods that do not start: their reasons are events, which no watch of ours brings."""
@@ -41,13 +42,9 @@ def until(
         followed["operator"] = Collection(paddle_jobs(namespace), selector(name))
     deadline = None if seconds is None else time.monotonic() + seconds
     for found in follow(cluster, followed, every=min(GLANCE, seconds or GLANCE)):
-        operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
-        documents = [*found["jobs"].values(), *operators]
-        if not documents:
+        if not found["jobs"] and not found.get("operator"):
             raise Failed(f"job {name} was deleted while it was waited for")
-        pods = list(found["pods"].values())
-        refused = refusals(cluster, namespace, found["jobs"].values(), pods)
-        current = make(name, namespace, documents, states(cluster, namespace, pods), refused)
+        current = seen(cluster, name, namespace, found)
         _tell(narrator, current)
         if enough(current):
             # Jobs and pods come by two watches, one of which may lag: the last word is read at once.
@@ -57,6 +54,19 @@ def until(
         if deadline is not None and time.monotonic() >= deadline:
             return current
     raise AssertionError("unreachable")
+
+
+def seen(cluster: Cluster, name: str, namespace: str, found: State) -> JobView:
+    """A job as its followed collections show it; asks for what is no part of them: why pods do not start, or are not made."""
+    operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
+    pods = of_newest(found["jobs"].values(), found["pods"].values())
+    refused = refusals(cluster, namespace, found["jobs"].values(), pods)
+    return make(name, namespace, [*found["jobs"].values(), *operators], states(cluster, namespace, pods), refused)
+
+
+def tell_what_waits(narrator: Narrator, current: JobView) -> None:
+    """Beside logs, which tell the rest themselves."""
+    _tell(narrator, replace(current, pods=tuple(pod for pod in current.pods if pod.phase == "waiting")))
 
 
 def _tell(narrator: Narrator, current: JobView) -> None:
@@ -107,6 +117,3 @@ def verdict(found: JobView) -> str:
 def component_of(name: str) -> str:
     """What a pod of that component works at."""
     return "the data split" if name == "data" else "training"
-
-
-__all__ = ["component", "data_ended", "settled", "training_ended", "until", "verdict"]

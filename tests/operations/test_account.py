@@ -19,7 +19,7 @@ from kubernetes_api import KubernetesApi
 from paddle_node import passes
 from paddle_node.contract import JobFolder
 
-from operations import bucket_upload
+from operations import bucket_upload, side_by_side
 from operations.bucket_upload import CHECKSUM, Address, put
 from rehearsal.cloud import Cloud
 
@@ -75,7 +75,7 @@ def test_an_interrupted_upload_goes_on(bucket: Any, tmp_path: Path, monkeypatch:
         return original(**arguments)
 
     monkeypatch.setattr(bucket, "upload_part", broken)
-    monkeypatch.setattr(bucket_upload, "PARALLEL", 1)
+    monkeypatch.setattr(side_by_side, "AT_ONCE", 1)
     with pytest.raises(ConnectionError):
         put(bucket, file, address)
     through: list[int] = []
@@ -126,6 +126,23 @@ def test_a_pass_goes_to_the_bucket_without_ssh(
     keys = {found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]}
     assert keys == {f"models/pass-00000/{name}" for name in ("parameters", "files.json", "done")}
     assert bucket.get_object(Bucket=BUCKET, Key="models/pass-00000/parameters")["Body"].read() == b"x" * 1000
+    assert not list((folder / "cache" / "paddle-aws").rglob("parameters"))
+
+
+def test_a_pass_that_did_not_reach_the_bucket_is_not_fetched_twice(
+    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    controller.volume = folder / "volume"
+    job = JobFolder(folder / "volume" / "words")
+    job.pass_dir(0).mkdir(parents=True)
+    (job.pass_dir(0) / "parameters").write_bytes(b"x" * 1000)
+    passes.seal(job, 0, {"attempt": 1})
+    assert run("submit", "--wait").code == 0
+    done = run("results", "--download", "last", "--to", "s3://nobody-has-this-bucket/models")
+    assert done.code == 3 and "NoSuchBucket" in done.err
+    api.requests.clear()
+    done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/again")
+    assert done.code == 0 and not [path for _, path in api.requests if "pass-00000%2Fparameters" in path]
 
 
 @pytest.mark.parametrize(

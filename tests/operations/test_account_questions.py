@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from aws_api import AwsApi, Parameters, Refused
+from commands import Run
 
 from operations import findings
 from operations.account_checks import EIP_QUOTA, VCPU_QUOTAS, VPC_QUOTA, AccountChecks
+from operations.deployed_checks import DeployedChecks
 from operations.findings import Finding
 from stacks.cluster_spec import ClusterSpec
 
@@ -63,6 +65,83 @@ def test_a_self_managed_control_plane_is_a_machine_too(aws_api: AwsApi) -> None:
     assert ("problem", "t3.medium (cluster) is not offered in us-west-2a: take another type or zone") in found
 
 
+def test_each_part_that_the_settings_name_is_looked_up_whatever_becomes_of_the_others(aws_api: AwsApi) -> None:
+    arn = "arn:aws:kms:us-west-2:000000000000:key/0123"
+    nodes = {"workers": {"ssh": {"key_pair": "nobody", "allowed_from": ["10.0.0.0/16"]}}}
+    settings = spec(key={"existing_arn": arn}, nodes=nodes, bucket={"existing_name": "ours"})
+    aws_api.refuse("kms", "DescribeKey", "NotFoundException", "Key does not exist")
+    aws_api.answer("ec2", "DescribeKeyPairs", {"KeyPairs": [{"KeyName": "nobody"}]})
+    checks = dict.fromkeys(checked("existing parts", settings))
+    assert list(checks)[:2] == [
+        (
+            "problem",
+            f"{arn} (key.existing_arn) does not exist (NotFoundException): make or import it, or correct key.existing_arn",
+        ),
+        ("ok", "nobody (nodes.workers.ssh.key_pair) exists"),
+    ]
+    # Nobody answers for S3 here: that is no proof that the bucket is not there.
+    assert [state for state, _ in checks][2:] == ["warning"]
+    aws_api.answer(
+        "kms", "DescribeKey", {"KeyMetadata": {"KeyId": "0123", "KeyState": "Disabled", "KeyUsage": "ENCRYPT_DECRYPT"}}
+    )
+    aws_api.refuse("ec2", "DescribeKeyPairs", "InvalidKeyPair.NotFound")
+    (key, pair, _) = checked("existing parts", settings)
+    assert key == ("problem", f"{arn} (key.existing_arn) is Disabled, for ENCRYPT_DECRYPT")
+    assert pair[0] == "problem" and "does not exist (InvalidKeyPair.NotFound)" in pair[1]
+
+
+NOBODY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
+
+
+@pytest.mark.parametrize(
+    ("code", "destroy", "words"),
+    [
+        ("", (), "no AWS credentials were found: log in"),
+        ("ExpiredToken", ("--destroy",), "AWS does not accept these credentials (ExpiredToken): log in again"),
+    ],
+    ids=["nobody", "expired"],
+)
+def test_without_an_account_nothing_is_well(
+    run: Run, aws_api: AwsApi, folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, destroy: tuple[str, ...], words: str
+) -> None:
+    """`doctor && cdk deploy` must not go on, and every check is there all the same."""
+    config = str(Path(__file__).parents[2] / "cluster.yaml")
+    if code:
+        aws_api.refuse("sts", "GetCallerIdentity", code, "The security token included in the request is expired")
+    else:
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for name in NOBODY:
+            monkeypatch.delenv(name, raising=False)
+    done = run("doctor", config, *destroy)
+    credentials = next(line for line in done.out.splitlines() if line.startswith("credentials"))
+    assert done.code == 3 and credentials.split(maxsplit=2)[1] == "problem" and words in credentials
+    assert "the account cannot be asked" in done.err
+    rows = [line.split()[0] for line in done.out.splitlines()[1:]]
+    assert {"protection", "endpoints"} <= set(rows) if destroy else {"zones", "bootstrap", "stacks"} <= set(rows)
+    if not code:
+        left = run("leftovers", config)
+        assert left.code == 3 and left.err.startswith(f"not asked ({words}")
+        assert len(left.err.splitlines()) == 2
+
+
+def test_another_cluster_whose_name_begins_alike_is_not_ours(aws_api: AwsApi) -> None:
+    created = "2026-11-21T00:00:00Z"
+    others = [
+        {
+            "StackName": f"paddle-two-{part}",
+            "CreationTime": created,
+            "StackStatus": "CREATE_COMPLETE",
+            "Outputs": [{"OutputKey": "VpcId", "OutputValue": "vpc-of-another"}],
+        }
+        for part in ("network", "storage")
+    ]
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": others})
+    deployed = DeployedChecks(spec(), AccountChecks(spec()))
+    assert deployed.deployed is False
+    ((_, check),) = deployed.destroy()
+    assert list(check()) == [("ok", "no stack of cluster paddle is deployed: nothing to destroy")]
+
+
 def quotas(api: AwsApi, **values: float) -> None:
     codes = {"standard": VCPU_QUOTAS[("standard", False)], "vpcs": VPC_QUOTA, "addresses": EIP_QUOTA}
     known = {codes[name]: value for name, value in values.items()}
@@ -74,7 +153,7 @@ def quotas(api: AwsApi, **values: float) -> None:
         return {"Quota": {"ServiceCode": asked["ServiceCode"], "QuotaCode": code, "Value": known[code], "Unit": "None"}}
 
     api.answer("service-quotas", "GetServiceQuota", answer)
-    sizes = {"m5.large": 2, "t3.medium": 2}
+    sizes = {"m5.large": 2, "t3.medium": 2, "trn1.2xlarge": 8}
 
     def types(asked: Parameters) -> dict[str, Any]:
         wanted = [value for name, value in asked.items() if name.startswith("InstanceType.")]
@@ -95,6 +174,13 @@ def test_vcpus(aws_api: AwsApi, quota: float, state: str, words: str) -> None:
     quotas(aws_api, standard=quota)
     nodes = {"workers": {"instance_types": ["m5.large"], "min": 1, "desired": 3, "max": 5}}
     assert checked("quotas: vCPUs", spec(nodes=nodes)) == [(state, f"standard on-demand instances: {words}")]
+
+
+def test_a_type_with_a_quota_of_its_own_hides_no_other(aws_api: AwsApi) -> None:
+    quotas(aws_api, standard=1)
+    nodes = {"chips": {"instance_types": ["trn1.2xlarge"]}, "workers": {"instance_types": ["m5.large"]}}
+    found = checked("quotas: vCPUs", spec(nodes=nodes))
+    assert [state for state, _ in found] == ["warning", "problem"] and "trn1.2xlarge has a quota of its own" in found[0][1]
 
 
 def test_a_quota_that_cannot_be_read_is_unchecked(aws_api: AwsApi) -> None:

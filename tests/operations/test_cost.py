@@ -11,8 +11,8 @@ from aws_api import AwsApi, Refused
 from commands import Run
 
 from operations import aws
-from operations.cost import ENDPOINTS
-from operations.lock_prices import FIXED, Query, ask
+from operations.cost import ENDPOINTS, items
+from operations.lock_prices import FIXED, HOUR, Query, ask
 from stacks.cluster_spec import ClusterSpec
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
@@ -89,20 +89,37 @@ KEYS = "USW2-KMS-Keys"
     "products",
     [
         (),
-        (product("awskms", KEYS, ("0", "1.5")), product("awskms", KEYS, ("0", "2.5"))),
-        (product("awskms", KEYS, ("0", "0.0")),),
-        (product("awskms", "USW2-KMS-Requests", ("0", "0.3")),),
-        (product("awskms", KEYS, ("0", "1.5"), regionCode="eu-west-1"),),
+        (product("awskms", KEYS, ("0", "1.5"), unit="Keys"), product("awskms", KEYS, ("0", "2.5"), unit="Keys")),
+        (product("awskms", KEYS, ("0", "0.0"), unit="Keys"),),
+        (product("awskms", "USW2-KMS-Requests", ("0", "0.3"), unit="Keys"),),
+        (product("awskms", KEYS, ("0", "1.5"), unit="Keys", regionCode="eu-west-1"),),
+        (product("awskms", KEYS, ("0", "0.002"), unit="Hrs"),),
+        (product("awskms", "USW2-Replica-KMS-Keys", ("0", "1.5"), unit="Keys"),),
     ],
-    ids=["none", "two", "free", "another", "elsewhere"],
+    ids=["none", "two", "free", "another", "elsewhere", "by the hour", "of a longer name"],
 )
 def test_anything_else_stays_unknown(aws_api: AwsApi, products: tuple[dict[str, Any], ...]) -> None:
     assert answered(aws_api, FIXED["kms-key-month"], *products) is None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("usage", [KEYS, "us-west-2-KMS-Keys", "KMS-Keys"])
+def test_a_usage_types_region_is_written_in_three_ways(aws_api: AwsApi, usage: str) -> None:
+    found = answered(aws_api, FIXED["kms-key-month"], product("awskms", usage, ("0", "1.5"), unit="Keys"))
+    assert found is not None and found["usd"] == "1.5"
+
+
+def test_each_price_is_reckoned_by_the_unit_that_it_is_read_in() -> None:
+    """An item by the hour with a price by the month would be wrong 730 times."""
+    spec = ClusterSpec.load(Path(OWN))
+    for item in [*items(spec), *items(ClusterSpec.load(Path(CONFIG)))]:
+        if item.price in FIXED:
+            assert item.hourly == (FIXED[item.price].unit == HOUR), item.what
+
+
+@pytest.mark.slow
 def test_of_tiers_the_first_counts(aws_api: AwsApi) -> None:
-    stored = product("AmazonS3", "USW2-TimedStorage-ByteHrs", ("0", "0.5"), ("51200", "0.4"))
+    stored = product("AmazonS3", "USW2-TimedStorage-ByteHrs", ("0", "0.5"), ("51200", "0.4"), unit="GB-Mo")
     found = answered(aws_api, FIXED["s3-standard-gb-month"], stored)
     assert found is not None and found["usd"] == "0.5"
 

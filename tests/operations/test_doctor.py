@@ -51,7 +51,8 @@ def test_what_the_settings_name_has_to_exist(run: Run, aws: Cloud, tmp_path: Pat
     done = run("doctor", str(config), "--json")
     found = states(done)
     assert "problem" in found["zones"] and "us-west-2z is no zone" in done.out
-    assert found["existing parts"] & {"problem", "warning"}
+    assert found["existing parts"] == {"problem"}
+    assert "0123 (key.existing_arn) does not exist" in done.out and "nobody (nodes.workers.ssh.key_pair) does not" in done.out
 
 
 def test_a_settings_file_that_is_wrong(run: Run, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -119,6 +120,69 @@ def test_a_failed_job_is_exit_code_1_with_the_trainers_words(
     assert done.code == 1
     assert "training failed: a pod ended with a code that no retry can heal" in done.err
     assert "code 70 (attempts exhausted): attempt 3 failed: trainer 1 was killed" in done.err
+
+
+@pytest.mark.parametrize(("code", "end"), [(0, "job words is done: 3 of 3 pods succeeded"), (1, "training failed")])
+def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path, code: int, end: str
+) -> None:
+    controller.scripts["trainer"] = Script(code=code, lines=("trainer RANK begins", "loss 0.5"))
+    done = run("submit", "--follow")
+    assert done.code == code and end in done.err.splitlines()[-1]
+    assert sorted(done.out.splitlines()) == sorted(
+        f"trainer {rank} | {text}" for rank in range(3) for text in (f"trainer {rank} begins", "loss 0.5")
+    )
+
+
+def test_a_followed_job_says_why_it_has_nothing_to_show(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    controller.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [UNSCHEDULABLE]})
+    for command in (("submit", "--follow"), ("logs", "--follow")):
+        errors = interrupted_once_it_says(command, "too little cpu")
+        assert "trainer 0-2 waiting: no node can take it: too little cpu is free" in errors and "runs on" in errors
+
+
+def interrupted_once_it_says(command: tuple[str, ...], words: str) -> str:
+    """What a command, ended by Ctrl-C, has written to stderr."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "operations.main", *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    found = ""
+    try:
+        while words not in found:
+            line = process.stderr.readline()
+            assert line, found
+            found += line
+        process.send_signal(signal.SIGINT)
+        found += process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    return found
+
+
+def test_an_earlier_runs_pods_are_not_the_newest_ones(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    controller.scripts["trainer"] = Script(code=70, lines=("old",), message="lost")
+    assert run("submit", "--wait").code == 1
+    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
+    controller.scripts["trainer"] = Script(lines=("new",))
+    done = run("submit", "--follow")
+    assert done.code == 0 and sorted(done.out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
+    assert len(api.pods("trainer")) == 6
+    for command in (("logs",), ("logs", "--follow")):
+        assert sorted(run(*command).out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
+    shown = run("status")
+    assert "lost" not in shown.out and shown.out.count("trainer ") == 3
+    assert json.loads(run("list", "--json").out)[0]["state"] == "done"
 
 
 def test_a_running_job_is_not_overwritten(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:

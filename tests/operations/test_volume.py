@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from commands import Run
@@ -147,6 +148,15 @@ def test_resume_from_an_earlier_pass(run: Run, api: KubernetesApi, controller: J
     assert done.code == 2 and "runs already" in done.err
 
 
+def test_a_followed_resume_shows_the_new_runs_lines(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
+) -> None:
+    controller.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
+    done = run("resume", "--follow")
+    assert done.code == 0 and "is done: 3 of 3 pods succeeded" in done.err
+    assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
+
+
 def written_by(job: JobFolder, data_job: str) -> None:
     job.data_manifest.write_text(json.dumps({"version": 1, "job": data_job}))
 
@@ -219,6 +229,56 @@ def test_a_program_goes_to_the_volume(run: Run, job: JobFolder, tmp_path: Path) 
     there = job.root / "my_program"
     assert sorted(file.name for file in there.iterdir()) == ["empty.txt", "large", "train.py"]
     assert (there / "large").read_bytes() == (program / "large").read_bytes()
+
+
+def written(api: KubernetesApi) -> list[str]:
+    """What was sent to the volume, in order: names and offsets."""
+    found = [parse_qs(urlsplit(path).query) for method, path in api.requests if method == "PUT"]
+    return [f"{query['path'][0]} {query['offset'][0]}" for query in found]
+
+
+def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
+    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from operations import volume_upload
+
+    monkeypatch.setattr(volume_upload, "BLOCK", 1000)
+    monkeypatch.setattr(volume_upload, "SUMMED", 2000)
+    program = tmp_path / "my_program"
+    program.mkdir()
+    (program / "train.py").write_text("print(1)\n")
+    large = bytes(range(250)) * 20
+    (program / "large").write_bytes(large)
+    there = job.root / "my_program"
+    there.mkdir()
+    # 2,000 bytes are right, and the rest is of another file: a killed command, then an edit.
+    (there / ".large.part").write_bytes(large[:2500] + b"?" * 300)
+    # The answer to the last block gets lost: it is sent again, onto what it has already made.
+    api.faults = [Fault("large&offset=4000&last=1", "PUT", cut=0), Fault("large&offset=3000", "PUT", status=502)]
+    done = run("upload", "my_program", "--volume")
+    assert done.code == 0 and "2 of 2 files sent" in done.err
+    assert all(fault.times == 0 for fault in api.faults)
+    assert [one for one in written(api) if "large" in one] == [
+        f"my_program/large {offset}" for offset in (2000, 3000, 3000, 4000, 4000)
+    ]
+    assert (there / "large").read_bytes() == large and not (there / ".large.part").exists()
+    # What is there is not sent again, and is not read back to find that out.
+    api.requests.clear()
+    (program / "train.py").write_text("print(2)\n")
+    done = run("upload", "my_program", "--volume")
+    assert "1 of 2 files sent" in done.err and written(api) == ["my_program/train.py 0"]
+    assert not [path for _, path in api.requests if "/file?" in path and "offset=0&size" in path]
+    assert (there / "train.py").read_text() == "print(2)\n"
+
+
+@pytest.mark.parametrize("content", ["", "a note"])
+def test_one_file_goes_to_the_volume_and_only_once(
+    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "note.txt").write_text(content)
+    assert "1 of 1 file sent" in run("upload", "note.txt", "--volume").err
+    assert (job.root / "note.txt").read_text() == content
+    assert "0 of 1 file sent" in run("upload", "note.txt", "--volume").err
 
 
 def test_nothing_outside_of_the_jobs_folder_can_be_named(
