@@ -32,7 +32,8 @@ def main() -> int:
         fit = machine.check(_PROJECT)
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
-                raise Unfit(f"{setting} does not exist: name an existing file with --config or --job")
+                found = "is no file" if setting.exists() else "does not exist"
+                raise Unfit(f"{setting} {found}: name an existing file with --config or --job")
         return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep)
     except RehearsalError as error:
         print(error, file=sys.stderr)
@@ -46,6 +47,7 @@ def main() -> int:
 
 def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
     # After the machine's check: these imports need what `make setup` installs.
+    from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
     from k8s_charts.errors import JobError
@@ -78,6 +80,9 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
         raise Refused(str(error)) from None
     except CloudError as error:
         raise Failed(str(error)) from None
+    except (OSError, BotoCoreError, ClientError) as error:
+        # A full disk, a file that is not ours, an emulator that somebody killed.
+        raise Failed(f"this machine let the rehearsal down: {error}") from None
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from rehearsal.identity import pod_identity
 from rehearsal.inventory import Inventory, Resource
 from rehearsal.node_role import node_role
 from rehearsal.pods import image, manifests
-from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.addresses import ROOM, AddressBlock
 from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
@@ -172,6 +172,9 @@ class Rehearsal:
         """Reads both settings. The file to upload; None where the data job reads a place of its own."""
         ClusterSpec.load(config)
         job = TrainingJob.load(job_file)
+        count = job.trainers + (job.parameter_servers or 0 if job.engine == "paddlejob" else 0)
+        if count > ROOM:
+            raise Refused(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
         if job.operator.elastic is not None:
             raise Refused(f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, which is not here")
         if job.operator.intranet == "Host":

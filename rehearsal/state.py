@@ -55,8 +55,11 @@ class State:
         return self.folder / "hosts.json"
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.folder / "lock").open("w")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise Unfit(f"{self.folder} is no folder that can be written ({error.strerror}): a rehearsal needs it") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

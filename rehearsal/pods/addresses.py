@@ -18,6 +18,8 @@ _CLAIM_HOST = 254
 _CLAIM_PORT = 7162
 """Next to the ports of contract.py, so that whoever looks at listening ports sees what belongs together."""
 _FIRST_HOST = 10
+ROOM = _CLAIM_HOST - _FIRST_HOST
+"""Pods that can run at once, each with an address of its own."""
 
 
 class AddressBlock:

@@ -52,6 +52,12 @@ def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
         assert list(state.volume.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(Unfit, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):
+        pass
+
+
 def test_the_folder_is_free_when_its_holder_was_killed(tmp_path):
     program = "import sys, time; from pathlib import Path; from rehearsal.state import State\n"
     program += "with State(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"

@@ -159,6 +159,10 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
             "nowhere.tsv is no file",
         ),
         (
+            "name: x\ntrainers: 245\ndata: {source: s3://a/b}\n",
+            "trainers is 245: here at most 244 pods have an address each, and this job has 245",
+        ),
+        (
             "name: x\nengine: paddlejob\nmode: collective\ntrainers: 2\nimage: i\nvolume: {kind: none}\n"
             "paddlejob: {elastic: 1, etcd_server: 'etcd:2379'}\n",
             "paddlejob.elastic is 1: elastic workers meet in an etcd, which is not here",
