@@ -22,6 +22,7 @@ from constructs_lib.private_zone import EndpointName
 from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
 from stacks.people import BucketArns, People, grant_work
+from stacks.people_settings import DATA_ACCOUNT
 
 
 class ClusterStack(Stack):
@@ -48,9 +49,7 @@ class ClusterStack(Stack):
         super().__init__(scope, id, env=env, description=f"{spec.name}: Kubernetes control plane")
         self.cluster = self._cluster(spec, key, vpc, addon_versions)
         self._grant_access(spec, people)
-        data = PodIdentity(
-            self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=spec.jobs.data_account
-        )
+        data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
         granted = BucketArns(self, bucket)
         self._data_job(data, granted, key)
         grant_work(self, spec, people, granted, key)

@@ -23,7 +23,7 @@ from stacks.storage_settings import Bucket, FileSystem, Images, Key
 # Tools know this module alone of all that is below it.
 __all__ = ["ADDONS", "KUBERNETES_VERSIONS", "ClusterSpec"]
 
-GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$")]
+GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])]
 
 ADDRESSES_PER_NODE = 32
 """VPC addresses to reckon with for each node: its own, its daemons', its jobs' pods, and those that the VPC CNI holds ready."""
@@ -36,9 +36,9 @@ class ClusterSpec(Settings):
 
     name: str = Field(default="paddle", max_length=40)
     """Name of the cluster and first word of each stack: lower-case letters, digits and hyphens, a letter first."""
-    region: str = Field(default="us-west-2", pattern=r"^[a-z]{2,3}(-[a-z]+)+-\d$")
+    region: str = Field(default="us-west-2", pattern=r"^[a-z]{2,3}(-[a-z]+)+-\d$", examples=["us-west-2"])
     """AWS region."""
-    owner: str = Field(default="paddle", min_length=1, max_length=64, pattern=r"^[\w .:/=+@-]+$")
+    owner: str = Field(default="paddle", min_length=1, max_length=64, pattern=r"^[\w .:/=+@-]+$", examples=["vision team"])
     """Who answers for it: the value of the `owner` tag."""
     tags: dict[str, str] = Field(default={}, max_length=40)
     """Further tags of everything."""
@@ -75,9 +75,11 @@ class ClusterSpec(Settings):
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
-        # The narrowest of all names made from it: CloudFormation's stacks (no underscore), ECR's repository (lower case).
-        if not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", value):
-            raise Refused("", value, "allowed are lower-case letters, digits and hyphens, a letter first, no hyphen last")
+        # The narrowest of all names made from it: CloudFormation's stacks (no underscore), ECR's repository (lower case, no two
+        # hyphens in a row).
+        if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
+            allowed = "allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last"
+            raise Refused("", value, allowed)
         return value
 
     @field_validator("tags")

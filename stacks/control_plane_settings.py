@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from stacks.network_settings import ip_network, log_days
+from stacks.network_settings import ip_network, log_days, private_range
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
 from stacks.self_managed_settings import ClusterSsh, Distribution, Snapshots
 from stacks.settings import Refused, Settings
@@ -41,19 +41,23 @@ SELF_MANAGED_ALONE = (
 )
 """Settings of one kind, refused with the other."""
 
-Principal = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$")]
+Principal = Annotated[
+    str,
+    Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$", examples=["arn:aws:iam::123456789012:role/Admin"]),
+]
+AddonVersion = Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])]
 
 
 class ExistingCluster(Settings):
     """An EKS cluster that is there already, in the network's VPC, with authentication mode API."""
 
-    name: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$")
+    name: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$", examples=["their-cluster"])
     """Its name."""
-    endpoint: str = Field(pattern=r"^https://\S+$")
+    endpoint: str = Field(pattern=r"^https://\S+$", examples=["https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"])
     """Its API server endpoint."""
     certificate_authority: str = Field(pattern=r"^[A-Za-z0-9+/=]+$")
     """Its certificate authority, base64 as `aws eks describe-cluster` shows it."""
-    security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$")
+    security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
     """Its cluster security group."""
 
 
@@ -76,7 +80,7 @@ class ControlPlane(Settings):
     """ARNs of IAM roles or users that see everything but secrets, and change nothing."""
     log_days: int = 90
     """How long control-plane logs are kept; 0: none are written."""
-    addons: dict[str, str] = Field(default={})
+    addons: dict[str, AddonVersion] = Field(default={})
     """Add-on: version, such as v1.2.3-eksbuild.1; unset: that of locks/add-ons.json, else EKS's default (docs/aws.md)."""
     oidc_provider: bool = False
     """An IAM OIDC provider for the cluster, for tools that still use IAM roles for service accounts; ours use Pod Identity."""
@@ -96,7 +100,7 @@ class ControlPlane(Settings):
     """Kind self-managed: a public address, the endpoint once public_access_from names somebody; false: private. For good."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
     """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
-    volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$")
+    volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"])
     """Kind self-managed: an EBS snapshot that the volume begins with, such as the one that `retain: true` left."""
     snapshots: Snapshots = Snapshots()
     """Kind self-managed: etcd's snapshots."""
@@ -106,20 +110,12 @@ class ControlPlane(Settings):
     @field_validator("service_cidr")
     @classmethod
     def _service_cidr(cls, value: str | None) -> str | None:
-        if value is None:
-            return value
-        network = ip_network(value)
-        if not 12 <= network.prefixlen <= 24 or not network.is_private:
-            raise Refused("", value, "allowed is a private IPv4 range from /12 to /24, such as 172.20.0.0/16")
-        return value
+        return value and private_range(value, 12, 24, "172.20.0.0/16")
 
     @field_validator("pod_cidr")
     @classmethod
     def _pod_cidr(cls, value: str) -> str:
-        network = ip_network(value)
-        if not 12 <= network.prefixlen <= 22 or not network.is_private:
-            raise Refused("", value, "allowed is a private IPv4 range from /12 to /22, such as 10.42.0.0/16")
-        return value
+        return private_range(value, 12, 22, "10.42.0.0/16")
 
     @field_validator("instance_type")
     @classmethod

@@ -216,7 +216,7 @@ def _network(spec: ClusterSpec) -> Iterator[Statement]:
             )
             yield Statement(
                 "KeptAddress",
-                "the control plane's address is kept free in its subnet; a reservation holds nothing and costs nothing, so it is not named",
+                "the control plane's address is kept free in its subnet; AWS names no resource for taking it back",
                 ("ec2:CreateSubnetCidrReservation", "ec2:DeleteSubnetCidrReservation", "ec2:GetSubnetCidrReservations"),
             )
         if spec.network.nat_gateways:

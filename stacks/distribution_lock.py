@@ -51,7 +51,7 @@ class File(NamedTuple):
 class DistributionLock(Settings):
     """locks/distribution.json."""
 
-    read: datetime.date
+    read: Annotated[datetime.date, Field(strict=False)]
     """The day on which it was read."""
     source: str
     """Where."""

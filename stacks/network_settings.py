@@ -22,6 +22,14 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
         raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix") from None
 
 
+def private_range(value: str, widest: int, narrowest: int, example: str) -> str:
+    """`value` as a private range of such a width; Refused if it is none."""
+    network = ip_network(value)
+    if not widest <= network.prefixlen <= narrowest or not network.is_private:
+        raise Refused("", value, f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}")
+    return value
+
+
 def _not_everybody(ranges: list[str]) -> list[str]:
     for value in ranges:
         if ip_network(value).prefixlen == 0:
@@ -36,7 +44,7 @@ SshRanges = Annotated[list[str], Field(min_length=1), AfterValidator(_not_everyb
 class ExistingVpc(Settings):
     """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
 
-    id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$")
+    id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
     """Its id."""
     cidr: str
     """Its address range."""
@@ -79,10 +87,7 @@ class Network(Settings):
     @field_validator("cidr")
     @classmethod
     def _cidr(cls, value: str) -> str:
-        network = ip_network(value)
-        if not 16 <= network.prefixlen <= 24 or not network.is_private:
-            raise Refused("", value, "allowed is a private IPv4 range from /16 to /24, such as 10.0.0.0/16")
-        return value
+        return private_range(value, 16, 24, "10.0.0.0/16")
 
     @field_validator("availability_zones")
     @classmethod
@@ -161,7 +166,7 @@ class Network(Settings):
 class ExistingZone(Settings):
     """A private hosted zone that is there already and associated with the VPC."""
 
-    id: str = Field(pattern=r"^Z[0-9A-Z]{1,31}$")
+    id: str = Field(pattern=r"^Z[0-9A-Z]{1,31}$", examples=["Z0123456789ABCDEFGHIJ"])
     """Its id."""
     name: str
     """Its name."""
@@ -171,7 +176,10 @@ class Zone(Settings):
     """The private DNS zone that names the cluster (the tutorials' `paddle`)."""
 
     name: str = Field(
-        default="paddle", max_length=255, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$"
+        default="paddle",
+        max_length=255,
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$",
+        examples=["paddle"],
     )
     """Name of the zone; the cluster's endpoint is `api.<name>`."""
     existing: ExistingZone | None = None

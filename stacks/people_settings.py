@@ -7,10 +7,13 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from stacks.network_settings import log_days
-from stacks.settings import Settings
+from stacks.settings import Refused, Settings
 
-DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
+DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
+Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", examples=["somebody@example.com"])]
+
+DATA_ACCOUNT = "paddle-data"
+"""Service account of the data job, as its manifests name it: it alone may read the bucket. Trainers have no rights in AWS."""
 
 
 class Jobs(Settings):
@@ -18,8 +21,13 @@ class Jobs(Settings):
 
     namespace: DnsLabel = "paddle"
     """Kubernetes namespace of the jobs: job.yaml's."""
-    data_account: DnsLabel = "paddle-data"
-    """Service account of the data job: it alone may read the bucket. Trainers have no rights in AWS."""
+
+    @field_validator("namespace")
+    @classmethod
+    def _namespace(cls, value: str) -> str:
+        if value.startswith("kube-"):
+            raise Refused("", value, "kube-* belongs to the cluster; choose one for training jobs, such as paddle")
+        return value
 
 
 class Logs(Settings):

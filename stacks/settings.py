@@ -42,9 +42,9 @@ class Refused(ValueError):
 
 
 class Settings(BaseModel):
-    """What every part of a settings file has in common: unknown keys are refused, values never change."""
+    """What every part of a settings file has in common: unknown keys and wrong types are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 def read(spec: type[Spec], path: Path) -> Spec:
@@ -64,7 +64,7 @@ def read(spec: type[Spec], path: Path) -> Spec:
     try:
         return spec.model_validate(found)
     except ValidationError as error:
-        raise SettingError(f"{path.name}: {_sentence(spec, error.errors(include_url=False)[0])}") from None
+        raise SettingError(f"{path.name}: {_sentence(spec, _first(error))}") from None
 
 
 def shown(value: object) -> str:
@@ -94,6 +94,12 @@ _KINDS = {
 }
 
 
+def _first(error: ValidationError) -> ErrorDetails:
+    """The fault to mend first: a misspelled setting is missing as well, and the misspelling is what the user knows of."""
+    faults = error.errors(include_url=False)
+    return next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
+
+
 def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
     path = _path(error["loc"])
     kind, context, found = error["type"], error.get("ctx", {}), error["input"]
@@ -102,6 +108,10 @@ def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
             return f"{path} is not a setting{_nearest(spec, error['loc'])}"
         case "missing":
             return f"{path} is missing: it has no default"
+        case "string_type" if isinstance(found, bool):
+            return f"{path} is {shown(found)}: allowed is text; a word like yes, no or true needs quotes"
+        case "int_type" if isinstance(found, str) and found.isdigit():
+            return f'{path} is "{found}": allowed is a whole number, without quotes'
         case "string_type" if isinstance(found, int | float):
             return f'{path} is the number {found}: write it in quotes, "{found}"'
         case "literal_error" | "enum":
@@ -114,7 +124,13 @@ def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
             return f"{path} has {context['actual_length']} entries: allowed is {context['min_length']} or more"
         case "too_long":
             return f"{path} has {context['actual_length']} entries: allowed is {context['max_length']} or fewer"
+        case "string_too_short":
+            return f"{path} is {shown(found)}: allowed is text of {context['min_length']} characters or more"
+        case "string_too_long":
+            return f"{path} is {shown(found)}: allowed is text of {context['max_length']} characters or fewer"
         case "string_pattern_mismatch":
+            if examples := _group(spec, error["loc"]).get("examples"):
+                return f"{path} is {shown(found)}: allowed is one such as {examples[0]}"
             return f"{path} is {shown(found)}: allowed is text that matches {context['pattern']}"
         case "value_error" if isinstance(refused := context.get("error"), Refused):
             return refused.sentence(path)
@@ -126,22 +142,32 @@ def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
 def _path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
+        if part == "[key]":
+            # pydantic's word for a key that is at fault, which stands before it already.
+            continue
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
 
 
 def _nearest(spec: type[BaseModel], location: tuple[int | str, ...]) -> str:
     """A hint at the setting that was perhaps meant, among those of the same group."""
-    group: Any = spec.model_json_schema()
-    definitions = group.get("$defs", {})
-    for part in location[:-1]:
-        group = _resolved(group, definitions)
-        inside = group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
-        group = inside or group.get("additionalProperties") or next(iter(group.get("patternProperties", {}).values()), None)
-    names = list(_resolved(group, definitions).get("properties", {}))
+    names = list(_group(spec, location[:-1]).get("properties", {}))
     if near := difflib.get_close_matches(str(location[-1]), names, n=1):
         return f": did you mean {near[0]}?"
     return f": allowed are {', '.join(names)}" if names else ""
+
+
+def _group(spec: type[BaseModel], location: tuple[int | str, ...]) -> Mapping[str, Any]:
+    """What the schema says of the setting at `location`, or of the group of settings there."""
+    schema = spec.model_json_schema()
+    group, definitions = schema, schema.get("$defs", {})
+    for number, part in enumerate(location):
+        if location[number + 1 :] == ("[key]",):
+            return {"examples": group.get("propertyNames", {}).get("examples")}
+        inside = group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
+        inside = inside or group.get("additionalProperties") or next(iter(group.get("patternProperties", {}).values()), None)
+        group = _resolved(inside, definitions)
+    return group
 
 
 def _resolved(group: Any, definitions: Mapping[str, Any]) -> Any:
@@ -159,7 +185,15 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                # `<<: *shared`: what it brings gives way to the group's own keys, as YAML says.
+                continue
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                problem = f"the key {key_node.value or 'empty'} is no text: put it in quotes"
+                if not isinstance(key_node, yaml.ScalarNode):
+                    problem = "a list or a group of settings stands where the name of a setting belongs"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice", key_node.start_mark)
             seen.add(key)

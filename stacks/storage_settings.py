@@ -12,14 +12,20 @@ from stacks.settings import Refused, Settings
 class Key(Settings):
     """The KMS key that encrypts data, secrets and logs."""
 
-    existing_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[0-9a-f-]+$")
+    existing_arn: str | None = Field(
+        default=None,
+        pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[0-9a-f-]+$",
+        examples=["arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"],
+    )
     """A key that is there already, instead of a new one. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
 
 
 class Bucket(Settings):
     """The bucket of training data and of what jobs upload."""
 
-    existing_name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    existing_name: str | None = Field(
+        default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", examples=["their-training-data"]
+    )
     """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
     keep_old_versions_days: int = Field(default=30, ge=1)
     """How long an overwritten or deleted object can be brought back."""
@@ -39,9 +45,9 @@ class Bucket(Settings):
 class ExistingFileSystem(Settings):
     """An EFS file system that is there already; its data, policy and throughput stay as they are."""
 
-    id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$")
+    id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$", examples=["fs-0123456789abcdef0"])
     """Its id."""
-    security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$")
+    security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
     """The group of its mount targets: TCP 2049 is opened in it to the client group."""
     zones_without_mount_target: list[str] = Field(default=[])
     """Zones of network.availability_zones in which it has no mount target yet: these are made."""

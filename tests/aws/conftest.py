@@ -106,7 +106,7 @@ def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Built:
         tags={"cost-center": "42"},
         network={"nat_gateways": 2, "flow_log_days": 0},
         file_system={"infrequent_access_after_days": 0, "backup": True},
-        cluster={"log_days": 0, "addons": {"vpc-cni": "v3.0.0-named"}},
+        cluster={"log_days": 0, "addons": {"vpc-cni": "v3.0.0-eksbuild.3"}},
         budget={"monthly_usd": 10, "emails": ["a@b.de"]},
     )
 

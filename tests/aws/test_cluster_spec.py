@@ -48,7 +48,13 @@ REFUSED = [
     ("retain: true\nretain: false", "s.yaml is not valid YAML: line 2: retain is given twice"),
     ("name: x", "s.yaml: retain is missing: it has no default"),
     ("retain: maybe", "s.yaml: retain is maybe: allowed is true or false"),
-    ("retian: true", "s.yaml: retain is missing: it has no default"),
+    ("Retain: true", "s.yaml: Retain is not a setting: did you mean retain?"),
+    ("1: x", "s.yaml is not valid YAML: line 1: the key 1 is no text: put it in quotes"),
+    ("~: x", "s.yaml is not valid YAML: line 1: the key ~ is no text: put it in quotes"),
+    (
+        "? [a]\n: 1",
+        "s.yaml is not valid YAML: line 1: a list or a group of settings stands where the name of a setting belongs",
+    ),
     ("retain: false\nnetwrk: {}", "s.yaml: netwrk is not a setting: did you mean network?"),
     ("retain: false\nnetwork: {natgateways: 3}", "s.yaml: network.natgateways is not a setting: did you mean nat_gateways?"),
     (
@@ -58,9 +64,40 @@ REFUSED = [
     ("retain: false\nnetwork: 7", "s.yaml: network is 7: allowed is a group of settings"),
     (
         "retain: false\nname: My_Cluster",
-        "s.yaml: name is My_Cluster: allowed are lower-case letters, digits and hyphens, a letter first, no hyphen last",
+        "s.yaml: name is My_Cluster: allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last",
     ),
-    ("retain: false\nname: " + "a" * 41, "s.yaml: name is " + "a" * 41 + ": String should have at most 40 characters"),
+    (
+        "retain: false\nname: a--b",
+        "s.yaml: name is a--b: allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last",
+    ),
+    ("retain: false\nname: no", "s.yaml: name is false: allowed is text; a word like yes, no or true needs quotes"),
+    ("retain: false\nowner: ''", "s.yaml: owner is empty: allowed is text of 1 characters or more"),
+    ("retain: false\nregion: Oregon", "s.yaml: region is Oregon: allowed is one such as us-west-2"),
+    ("retain: false\nnetwork: {nat_gateways: true}", "s.yaml: network.nat_gateways is true: allowed is a whole number"),
+    (
+        "retain: false\nnetwork: {nat_gateways: '1'}",
+        's.yaml: network.nat_gateways is "1": allowed is a whole number, without quotes',
+    ),
+    ("retain: false\nnodes: {workers: {spot: 'yes'}}", "s.yaml: nodes.workers.spot is yes: allowed is true or false"),
+    ("retain: false\nnodes: {Workers: {}}", "s.yaml: nodes.Workers is Workers: allowed is one such as workers"),
+    (
+        "retain: false\ncluster: {administrators: [admin]}",
+        "s.yaml: cluster.administrators[0] is admin: allowed is one such as arn:aws:iam::123456789012:role/Admin",
+    ),
+    (
+        "retain: false\ncluster: {addons: {coredns: v1.0}}",
+        "s.yaml: cluster.addons.coredns is v1.0: allowed is one such as v1.2.3-eksbuild.1",
+    ),
+    (
+        "retain: false\nkey: {existing_arn: alias/theirs}",
+        "s.yaml: key.existing_arn is alias/theirs: allowed is one such as "
+        "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef",
+    ),
+    (
+        "retain: false\njobs: {namespace: kube-system}",
+        "s.yaml: jobs.namespace is kube-system: kube-* belongs to the cluster; choose one for training jobs, such as paddle",
+    ),
+    ("retain: false\nname: " + "a" * 41, "s.yaml: name is " + "a" * 41 + ": allowed is text of 40 characters or fewer"),
     (
         "retain: false\nnetwork: {cidr: 10.0.0.0/8}",
         "s.yaml: network.cidr is 10.0.0.0/8: allowed is a private IPv4 range from /16 to /24, such as 10.0.0.0/16",
@@ -219,6 +256,13 @@ def test_the_shortest_file_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("retain: true")
     assert ClusterSpec.load(file).nodes["workers"].desired == 3
+
+
+def test_groups_may_share_settings_by_an_anchor(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("retain: true\nnodes:\n  a: &shared {max: 9, volume_gib: 80}\n  b:\n    <<: *shared\n    max: 4\n")
+    nodes = ClusterSpec.load(file).nodes
+    assert [(group.max, group.volume_gib) for group in nodes.values()] == [(9, 80), (4, 80)]
 
 
 @pytest.mark.parametrize(("text", "sentence"), REFUSED_OF_A_SELF_MANAGED_CLUSTER)

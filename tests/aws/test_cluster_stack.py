@@ -11,6 +11,7 @@ from aws_cdk.assertions import Template
 from constructs_lib.access_entry import AccessLevel
 from constructs_lib.cluster import TrainingCluster
 from constructs_lib.pod_identity import PodIdentity
+from k8s_charts.names import DATA_ACCOUNT
 
 
 def test_the_endpoint_is_private_unless_ranges_are_named(shipped: Any, variant: Any) -> None:
@@ -71,7 +72,7 @@ def test_a_version_of_an_addon_can_be_named(variant: Any) -> None:
 def test_locked_versions_are_taken_where_none_is_named(otherwise: Any) -> None:
     versions = {addon["AddonName"]: addon.get("AddonVersion") for addon in otherwise.resources("AWS::EKS::Addon")}
     assert versions["coredns"] == "v1.0.0-locked"
-    assert versions["vpc-cni"] == "v3.0.0-named"
+    assert versions["vpc-cni"] == "v3.0.0-eksbuild.3"
     assert versions["kube-proxy"] is None, "the lock knows it for another Kubernetes version"
 
 
@@ -106,7 +107,7 @@ def test_levels_of_access(variant: Any) -> None:
 
 def test_only_the_data_jobs_account_gets_rights(shipped: Any) -> None:
     (association,) = shipped.resources("AWS::EKS::PodIdentityAssociation")
-    assert (association["Namespace"], association["ServiceAccount"]) == ("paddle", "paddle-data")
+    assert (association["Namespace"], association["ServiceAccount"]) == ("paddle", DATA_ACCOUNT)
     role = shipped.templates["cluster"]["Resources"][association["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
     (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
