@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from job_folder import Job
@@ -14,6 +16,7 @@ from paddle_node.splitting import download
 
 pytestmark = pytest.mark.slow
 
+CERTIFICATES = Path(__file__).parents[1] / "node" / "certificates"
 CONTENT = b"".join(b"line %d\n" % number for number in range(50_000))
 
 
@@ -64,6 +67,10 @@ class Server:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}/some/data.txt"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.address = self.address.replace("http:", "https:")
 
     def close(self) -> None:
         self._server.shutdown()
@@ -182,6 +189,37 @@ def test_a_source_that_changes_in_the_middle(job: Job, server: Server) -> None:
     server.fault = fault
     with pytest.raises(Failure, match="changed while it was being read: run the split again"):
         job.split(server.address)
+
+
+@pytest.fixture
+def secure(server: Server) -> Server:
+    """The same over TLS, with a certificate of an authority that nobody knows by itself."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATES / "server.pem")
+    server.secure(context)
+    return server
+
+
+def test_https_is_resumed_by_range_too(job: Job, secure: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "ca.pem"))
+
+    def fault(handler, number: int) -> bool:
+        if number == 2:
+            handler.good(ranges=True, cut_after=123_000)
+            return True
+        return False
+
+    secure.fault = fault
+    job.split(secure.address)
+    assert whole(job) == CONTENT
+    assert secure.requests == ["bytes=0-0", "", "bytes=123000-"]
+
+
+def test_a_certificate_that_is_not_to_be_trusted(job: Job, secure: Server) -> None:
+    with pytest.raises(Failure, match=f"DATA_SOURCE is {secure.address}, whose certificate is not to be trusted: ") as caught:
+        job.split(secure.address)
+    assert caught.value.code == 2
+    assert secure.requests == []
 
 
 def test_without_a_mark_of_its_content_it_is_never_joined_of_two_halves(job: Job, server: Server) -> None:

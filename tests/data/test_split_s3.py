@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +171,35 @@ def test_a_pod_without_an_identity(job: Job, bucket: str, monkeypatch: pytest.Mo
         f"split: s3://{bucket}/sources needs AWS credentials and this pod has none: "
         "its service account has no pod identity association\n"
     )
+
+
+def test_a_pods_identity(job: Job, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EKS's agent on the node hands out credentials for the token that the kubelet mounts. Here it is played; boto3 is real."""
+    tokens: list[str] = []
+
+    class Agent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            tokens.append(self.headers.get("Authorization", ""))
+            credentials = {"AccessKeyId": "test", "SecretAccessKey": "test", "Token": "t", "Expiration": "2999-01-01T00:00:00Z"}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(credentials).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    (tmp_path / "token").write_text("of-the-service-account")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as agent:
+        threading.Thread(target=agent.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{agent.server_address[1]}/v1/credentials")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+        result = job.run(f"s3://{bucket}/sources/a.txt", 2)
+        agent.shutdown()
+    assert result.returncode == 0, result.stderr
+    assert tokens == ["of-the-service-account"]
+    assert lines(job, 2) == [b"a1", b"a2"]
 
 
 def test_nobody_answers(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

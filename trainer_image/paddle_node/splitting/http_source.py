@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -84,6 +85,10 @@ class HttpSource:
             raise Interrupted(f"it answered {error.code} {error.reason}") from None
         except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise SettingError(
+                    f"{Variable.DATA_SOURCE} is {self._name}, whose certificate is not to be trusted: {reason.verify_message}"
+                ) from None
             raise Interrupted(f"{reason}") from None
         return response
 
