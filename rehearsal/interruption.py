@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -39,27 +40,41 @@ def caught() -> Iterator[None]:
 def run(work: Coroutine[Any, Any, T]) -> T:
     """asyncio.run() that a signal cancels; raises KeyboardInterrupt after the cancelled work has cleaned up."""
     interrupted = False
+    cancel: Callable[[], object] | None = None
+
+    def once(number: int, frame: FrameType | None) -> None:
+        # Never by raising: asyncio may be making its loop, or closing it.
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            if cancel is not None:
+                cancel()
 
     async def main() -> T:
-        task = asyncio.current_task()
+        nonlocal cancel
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-
-        def once() -> None:
-            nonlocal interrupted
-            if not interrupted:
-                interrupted = True
-                task.cancel()
-
-        for number in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, once)
-        return await work
+        cancel = partial(loop.call_soon_threadsafe, task.cancel)
+        if interrupted:
+            cancel()
+        try:
+            return await work
+        finally:
+            cancel = None
 
     try:
-        return asyncio.run(main())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+        for number in _SIGNALS:
+            signal.signal(number, once)
+        result = asyncio.run(main())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        interrupted = True
     finally:
         _ignore() if interrupted else _listen()
+        # Nothing where it ran; else Python would say that nobody awaited it.
+        work.close()
+    if interrupted:
+        raise KeyboardInterrupt
+    return result
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

@@ -80,8 +80,17 @@ def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_a
         addresses.check([port])
 
 
+@pytest.fixture
+def handlers():
+    """Signal handlers are again what they were, whatever a test does."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number):
+def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number, handlers):
     ended = []
 
     async def work():
@@ -93,18 +102,42 @@ def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(numb
             await asyncio.sleep(0.05)
             ended.append("in order")
 
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with pytest.raises(KeyboardInterrupt), interruption.caught():
+        try:
+            interruption.run(work())
+        finally:
+            os.kill(os.getpid(), number)
+    os.kill(os.getpid(), number)
+    assert ended == ["in order"]
+
+
+def test_a_signal_while_the_event_loop_is_made_is_not_lost_and_breaks_nothing(capsys, handlers):
+    begun = []
+
+    async def work():
+        begun.append(True)
+        await asyncio.sleep(10)
+
+    class Policy(asyncio.DefaultEventLoopPolicy):
+        def new_event_loop(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().new_event_loop()
+
+    asyncio.set_event_loop_policy(Policy())
     try:
         with pytest.raises(KeyboardInterrupt), interruption.caught():
-            try:
-                interruption.run(work())
-            finally:
-                os.kill(os.getpid(), number)
-        os.kill(os.getpid(), number)
+            interruption.run(work())
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-    assert ended == ["in order"]
+        asyncio.set_event_loop_policy(None)
+    assert begun == [True] and capsys.readouterr().err == ""
+
+
+def test_a_signal_as_the_work_ends_is_not_lost(handlers):
+    async def work():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), interruption.caught():
+        interruption.run(work())
 
 
 def test_signals_are_as_before_when_nothing_was_interrupted():
