@@ -1,7 +1,8 @@
 """What a machine needs for Session Manager, and no more.
 
-AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account: on a machine whose pods reach its role that
-would be everybody's secrets, a private SSH key among them.
+AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account: on a machine whose pods reach its role (all of a
+self-managed cluster's, and those of EKS that are on the node's own network) that would be everybody's secrets, a private SSH key
+among them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ AWS_POLICIES = (
     "AmazonEKSWorkerNodePolicy",
     "AmazonEKS_CNI_Policy",
     "AmazonEC2ContainerRegistryPullOnly",
-    "AmazonSSMManagedInstanceCore",
     "CloudWatchAgentServerPolicy",
 )
 """AWS's managed policies that our roles hold: no other may be attached."""

@@ -59,8 +59,15 @@ def test_ssh_is_off_and_session_manager_on(shipped: Any) -> None:
     assert "KeyName" not in _data(shipped, "workers")
     (role,) = [r for n, r in shipped.whole("AWS::IAM::Role", "nodes").items() if n.startswith("NodeRole")]
     names = json.dumps(role["Properties"]["ManagedPolicyArns"])
-    for policy in ("AmazonSSMManagedInstanceCore", "AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"):
+    for policy in ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"):
         assert policy in names
+    (sessions,) = [p for n, p in shipped.whole("AWS::IAM::ManagedPolicy", "nodes").items() if n.startswith("NodeRoleSessions")]
+    (statement,) = sessions["Properties"]["PolicyDocument"]["Statement"]
+    # No ssm:GetParameter, which AWS's own policy for Session Manager has on every parameter of the account.
+    assert [action for action in statement["Action"] if not action.startswith("ssmmessages:")] == [
+        "ssm:UpdateInstanceInformation"
+    ]
+    assert "AmazonSSMManagedInstanceCore" not in names
 
 
 def test_ssh_is_opened_to_the_named_ranges_alone(variant: Any) -> None:
@@ -152,7 +159,9 @@ def test_addons_with_deployments_wait_for_a_node(shipped: Any) -> None:
 def test_the_efs_driver_finds_and_makes_nothing(shipped: Any) -> None:
     (addon,) = [a for a in shipped.resources("AWS::EKS::Addon") if a["AddonName"] == "aws-efs-csi-driver"]
     assert addon["PodIdentityAssociations"][0]["ServiceAccount"] == "efs-csi-controller-sa"
-    (policy,) = shipped.resources("AWS::IAM::ManagedPolicy", "nodes")
+    (policy,) = [
+        p["Properties"] for n, p in shipped.whole("AWS::IAM::ManagedPolicy", "nodes").items() if n.startswith("EfsDriver")
+    ]
     for statement in policy["PolicyDocument"]["Statement"]:
         assert all(":Describe" in action for action in statement["Action"])
 
