@@ -1,8 +1,8 @@
 """What AWS refuses to delete because something still uses it; MiniStack deletes it.
 
 Promises: a stack that takes things away in the wrong order (a security group before the nodes that carry it, a subnet
-under a mount target) fails here by name as it would on AWS, instead of looking fine. Machines are not emulated: a node
-group and an Auto Scaling group count as users of what their machines would use.
+under a mount target) fails here by name as it would on AWS, instead of looking fine. No machine boots: a node group and an
+Auto Scaling group count as users of what their machines would use.
 """
 
 from __future__ import annotations

@@ -127,6 +127,7 @@ def main() -> int:
     import patience
     import repairs
     import resource_types
+    import scaling_groups
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
     from ministack.app import app
@@ -135,6 +136,7 @@ def main() -> int:
     repairs.apply()
     resource_types.register()
     machine_types.apply()
+    scaling_groups.apply()
     dependencies.apply()
     descriptions.apply()
     if given.schemas:

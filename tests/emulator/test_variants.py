@@ -120,6 +120,23 @@ def template_of(cloud: Cloud, specification: dict[str, str]) -> dict[str, Any]:
     return data
 
 
+def machines(cloud: Cloud, group: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The machines that an Auto Scaling group runs, by id; each with its user data."""
+    ec2 = cloud.client("ec2")
+    filters = [
+        {"Name": "tag:aws:autoscaling:groupName", "Values": [group["AutoScalingGroupName"]]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ]
+    found = [one for each in ec2.describe_instances(Filters=filters)["Reservations"] for one in each["Instances"]]
+    told = {
+        one["InstanceId"]: ec2.describe_instance_attribute(InstanceId=one["InstanceId"], Attribute="userData") for one in found
+    }
+    return {
+        one["InstanceId"]: one | {"UserData": base64.b64decode(told[one["InstanceId"]]["UserData"]["Value"]).decode()}
+        for one in found
+    }
+
+
 KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
 """What `retain: true` keeps, and nothing else."""
 
@@ -397,6 +414,25 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     user_data = base64.b64decode(first["UserData"]).decode()
     assert f"STATE_VOLUME='{volume['VolumeId']}'" in user_data
 
+    # A terminated node is replaced by one that joins as it did.
+    ended, *kept = machines(cloud, workers)
+    assert len(kept) == 2
+    ec2.terminate_instances(InstanceIds=[ended])
+    now = machines(cloud, workers)
+    assert len(now) == 3 and ended not in now and set(kept) < set(now)
+    [new] = [machine for identifier, machine in now.items() if identifier not in kept]
+    assert "SERVER_URL='https://172.20.0.9:6443'" in new["UserData"]
+    assert {"Key": "KubernetesCluster", "Value": "tutorial"} in new["Tags"]
+    # So is the control plane, at its address and with its volume.
+    [before] = machines(cloud, control_plane)
+    ec2.attach_volume(VolumeId=volume["VolumeId"], InstanceId=before, Device="/dev/sdf")
+    ec2.terminate_instances(InstanceIds=[before])
+    [(after, machine)] = machines(cloud, control_plane).items()
+    assert after != before and machine["PrivateIpAddress"] == "172.20.0.9"
+    assert {"Key": "paddle-aws/control-plane", "Value": "tutorial"} in machine["Tags"], "by which its role may attach"
+    assert ec2.describe_volumes(VolumeIds=[volume["VolumeId"]])["Volumes"][0]["State"] == "available"
+    ec2.attach_volume(VolumeId=volume["VolumeId"], InstanceId=after, Device="/dev/sdf")
+
     # Each file that a machine is to fetch is in the bucket, and is the one whose checksum it is told.
     lines = user_data.partition("FILES='")[2].partition("'")[0].splitlines()
     assert len(lines) == 9
@@ -440,8 +476,11 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
         mixed = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {}).get("LaunchTemplateSpecification")
         upgraded = template_of(cloud, group.get("LaunchTemplate") or mixed)
         assert "DISTRIBUTION_VERSION='v1.36.0+k3s0'" in base64.b64decode(upgraded["UserData"]).decode()
-    [kept] = ec2.describe_volumes()["Volumes"]
-    assert (kept["VolumeId"], kept["Size"]) == (volume["VolumeId"], 40), "the state stays where it is"
+    running = {**machines(cloud, group_of(groups, "control-plane")), **machines(cloud, group_of(groups, "workers"))}
+    assert len(running) == 1 + 4 and after not in running
+    assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in machine["UserData"] for machine in running.values())
+    [same] = ec2.describe_volumes()["Volumes"]
+    assert (same["VolumeId"], same["Size"], same["State"]) == (volume["VolumeId"], 40, "available"), "the state stays where it is"
     assert secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"] == token
     assert secrets.get_secret_value(SecretId="tutorial/ca-hash")["SecretString"] == "a" * 64
     assert [pair["KeyPairId"]] == [one["KeyPairId"] for one in ec2.describe_key_pairs()["KeyPairs"]]
