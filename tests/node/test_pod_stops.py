@@ -90,6 +90,18 @@ def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume)
 
 
 @pytest.mark.slow
+def test_trainers_that_wait_for_pservers_have_nothing_to_save(job):
+    pods = job(count=2, stand_in={"waits": True, "deaf": True}, GRACE="60")
+    pods.start()
+    for index in (0, 1):
+        pods.wait_for(index, "attempt 1: pserver")
+    pods.terminate(0)
+    assert pods.pods[0].wait(30) == 143, pods.logs()
+    pods.terminate(1)
+    assert pods.codes(30) == [143, 143], pods.logs()
+
+
+@pytest.mark.slow
 def test_nothing_of_a_pod_outlives_it(job):
     pods = job(count=1, stand_in={"passes": 50})
     pods.start()

@@ -141,7 +141,7 @@ class ExitCode(IntEnum):
     VOLUME_FULL = 74
     """The volume took no more bytes; what was complete before is intact."""
     CANNOT_END = 75
-    """A process of this pod does not end (a hanging volume): the pod leaves, so that its replacement starts clean."""
+    """The volume hangs, or a process that waits for it does not end: the pod leaves, so that its replacement starts clean."""
     REPLACED = 76
     """A newer pod with this pod's trainer id has taken its place."""
     NOT_PERMITTED = 77

@@ -353,7 +353,7 @@ class Supervisor:
                     raise _Terminated
                 self._say(f"told to stop: the trainers may save, for at most {self._node.grace:g} s")
                 link.send({"leaving": 1})
-                self._stop_trainers()
+                self._stop_trainers(link)
                 asyncio.get_running_loop().call_later(self._node.grace, self._events.put_nowait, ("grace over", None))
             elif kind == "grace over":
                 self._say(f"the {self._node.grace:g} s after SIGTERM are over")
@@ -407,7 +407,8 @@ class Supervisor:
             peers = [Peer(index, self._discovery.name_of(index), address) for index, address in enumerate(addresses)]
             self._start(link, Attempt(int(message["start"]), message["resume"]), peers)
         elif kind == "train":
-            for process in self._processes:
+            # It may cross a SIGTERM on its way.
+            for process in self._processes if self._state is State.RUNNING else ():
                 if process.waits_for_servers:
                     self._launch(process)
         elif kind == "left":
@@ -415,7 +416,7 @@ class Supervisor:
         elif kind == "stop":
             if self._state is State.RUNNING:
                 self._say(f"the trainers may save: {message['cause']}")
-                self._stop_trainers()
+                self._stop_trainers(link)
         elif kind == "end":
             if self._attempt is not None and message["end"] == self._attempt.number and self._state is not State.WAITING:
                 self._say(f"attempt {message['end']} ends: {message['cause']}")
@@ -517,10 +518,14 @@ class Supervisor:
     def _is_running(self, attempt: int) -> bool:
         return self._attempt is not None and self._attempt.number == attempt and self._state is not State.WAITING
 
-    def _stop_trainers(self) -> None:
+    def _stop_trainers(self, link: Link) -> None:
+        assert self._attempt is not None
         self._state = State.STOPPING
-        for child in self._of_role("trainer"):
+        trainers = self._of_role("trainer")
+        for child in trainers:
             child.signal(signal.SIGTERM)
+        if not trainers:  # They were to start behind the pservers: there is nothing to save.
+            link.send({"stopped": 1, "attempt": self._attempt.number})
 
     def _of_role(self, role: str) -> list[Child]:
         return [child for child in self._running if child.process.role == role]
