@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -316,7 +317,8 @@ class Hub:
         try:
             number, resume = await self._on_volume(self._prepare)
         except OSError as error:
-            await self._finish(Outcome(ExitCode.VOLUME_FULL, f"{self._node.folder.run_state} takes no attempt: {error.strerror}"))
+            code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1
+            await self._finish(Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"))
             return
         finally:
             self._beginning = False
