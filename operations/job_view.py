@@ -105,7 +105,7 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     batch = cluster.items(jobs(namespace), selector(name))
     found = [*batch, *operator_jobs(cluster, namespace, name)]
     if not found:
-        raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list` shows those there are")
+        raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
     its = of_newest(batch, cluster.items(pods(namespace), selector(name)))
     return make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
 

@@ -20,6 +20,7 @@ from operations.errors import BadInput, OperationError, Unreachable
 from operations.job_objects import collections, component, ended, jobs, moment, of_newest, paddle_jobs, pods, selector
 from operations.narrator import Narrator
 from operations.pod_words import PodState, pod_state
+from operations.screen import of_job
 from operations.waiting import seen, tell_what_waits
 from operations.watching import Collection, follow
 
@@ -139,7 +140,7 @@ def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int |
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
-            f"`paddle-aws logs {name} --volume train` reads the logs on the volume"
+            f"`paddle-aws logs {of_job(name, namespace)} --volume train` reads the logs on the volume"
         )
     yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
 

@@ -9,7 +9,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
-from operations.screen import Context, Namespace, say
+from operations.screen import Context, Namespace, of_job, say
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
@@ -69,8 +69,12 @@ def logs(
                 narrator=Narrator(say),
             )
             return
+        nothing = True
         for line in log_stream.past(cluster, which.name, which.namespace, chosen, tail):
+            nothing = False
             show(line)
+        if nothing:
+            say(f"no pod has written anything yet: `paddle-aws status {of_job(which.name, which.namespace)}` says why")
 
 
 def _of_volume(

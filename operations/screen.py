@@ -53,6 +53,11 @@ STYLES = {
 }
 
 
+def of_job(name: str, namespace: str) -> str:
+    """A job, as the commands that are proposed name it: they work from any folder."""
+    return name if namespace == DEFAULT_NAMESPACE else f"{name} -n {namespace}"
+
+
 def console(stderr: bool = False) -> Any:
     """A rich console: as wide as the terminal, or as wide as its lines in a pipe."""
     from rich.console import Console

@@ -19,7 +19,7 @@ from operations.cluster import Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
-from operations.screen import age
+from operations.screen import age, of_job
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
@@ -96,13 +96,14 @@ class Submission:
                 if data and ours is not None and ours["metadata"]["name"] == known:
                     continue
                 raise BadInput(
-                    f"job {name} runs already ({known}, for {since}): wait for it, end it with `paddle-aws cancel {name}`, "
+                    f"job {name} runs already ({known}, for {since}): wait for it, end it with "
+                    f"`paddle-aws cancel {of_job(name, namespace)}`, "
                     "or give this one another name"
                 )
             if not data and known == self.training["metadata"]["name"] and not again:
                 raise BadInput(
                     f"this very job has run already ({known}, {since} ago): `paddle-aws resume` runs it on from its newest pass, "
-                    f"`paddle-aws delete {name}` forgets it"
+                    f"`paddle-aws delete {of_job(name, namespace)}` forgets it"
                 )
 
     def apply(self, cluster: Cluster, documents: list[Object], say: Callable[[str], None]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.errors import Failed, explained
-from operations.screen import Context, say
+from operations.screen import Context, of_job, say
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
@@ -94,7 +94,7 @@ def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
         pod = next((pod for pod in reversed(view.pods) if pod.component == "data" and pod.phase == "failed"), None)
         raise Failed(
             f"job {job.name}: the data split failed: {pod.reason if pod else view.data.reason}; "
-            f"`paddle-aws logs {job.name} --of data` shows its log"
+            f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
         )
     say(f"the data is split: {submission.data_job['metadata']['name']} is done")
 
@@ -126,4 +126,5 @@ def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait
     if view.phase in ("failed", "done"):
         say(waiting.verdict(view))
         return
-    say(f"next: `paddle-aws logs {job.name} --follow`, `paddle-aws wait {job.name}`, `paddle-aws results {job.name}`")
+    known = of_job(job.name, job.namespace)
+    say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")

@@ -77,7 +77,7 @@ def test_a_job_that_is_not_there(run: Run, api: KubernetesApi, folder: Path) -> 
     for command in ("status", "logs", "wait"):
         done = run(command, "nothing")
         assert (done.code, done.out) == (2, "")
-        assert done.err == "there is no job nothing in namespace paddle: `paddle-aws list` shows those there are\n"
+        assert done.err == "there is no job nothing in namespace paddle: `paddle-aws list -A` shows those there are\n"
 
 
 def test_list(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:

@@ -168,6 +168,16 @@ def interrupted_once_it_says(command: tuple[str, ...], words: str) -> str:
     return found
 
 
+def test_what_is_proposed_works_from_anywhere(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(code=None, lines=())
+    (folder / "job.yaml").write_text("namespace: mine\n" + (folder / "job.yaml").read_text())
+    done = run("submit")
+    assert "next: `paddle-aws logs words -n mine --follow`, `paddle-aws wait words -n mine`" in done.err
+    assert "`paddle-aws cancel words -n mine`" in run("submit").err
+    quiet = run("logs", "words", "-n", "mine")
+    assert (quiet.code, quiet.out) == (0, "") and "`paddle-aws status words -n mine` says why" in quiet.err
+
+
 def test_an_earlier_runs_pods_are_not_the_newest_ones(
     run: Run, api: KubernetesApi, controller: JobController, folder: Path
 ) -> None:
