@@ -8,6 +8,7 @@ runs, so what it does to pods over time (clean-up, elastic scaling, a lost pod m
 from __future__ import annotations
 
 import asyncio
+import socket
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,8 +116,12 @@ async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, wa
     told = hosts(job, given, names_resolve=by_name)
     config_maps = {**host.manifests.config_maps, job.name: shared(job, told)}
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
-    etc_hosts = _hosts_file(host.pods / "hosts", given) if by_name else None
-    made = [_pod(job, pod, host, given[pod.name], own(job, pod, told), etc_hosts) for pod in pods(job)]
+    # A pod's own name is its address; here that name is the machine's.
+    files = {
+        name: _hosts_file(host.pods / f"{name}.hosts", {**given, socket.gethostname(): address}) if by_name else None
+        for name, address in given.items()
+    }
+    made = [_pod(job, pod, host, given[pod.name], own(job, pod, told), files[pod.name]) for pod in pods(job)]
     ends: list[PodEnd] = []
     culprit: PodEnd | None = None
 
