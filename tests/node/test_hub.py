@@ -160,6 +160,26 @@ def test_who_does_not_come_to_a_meeting_without_the_hub_is_named(hub_of_two):
     asyncio.run(scene())
 
 
+@pytest.mark.slow
+def test_why_no_trainer_moves_is_said(hub_of_two, monkeypatch, capsys):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            trainers = [await scene.trainer(0), await scene.trainer(1)]
+            trainers[0].say(ask="gather", name="pass 0 saved", value=None)
+            await trainers[0].hear("wait")
+            supervisors[1].say(silent=1, attempt=1)
+            said = ""
+            async with asyncio.timeout(10):
+                while "the pservers of trainers 1 answer nothing" not in said:
+                    await asyncio.sleep(0.1)
+                    said += capsys.readouterr().out
+            assert "no trainer has moved for " in said and "in barrier pass 0 saved trainers 1 are waited for" in said
+
+    monkeypatch.setattr("paddle_node.hub.REMIND", 0.5)
+    asyncio.run(scene())
+
+
 def test_a_trainer_of_an_earlier_attempt_is_told_so(hub_of_two):
     async def scene():
         async with hub_of_two as scene:

@@ -31,7 +31,7 @@ from paddle_node.protocol import Message
 T = TypeVar("T")
 
 REMIND = 30.0
-"""Seconds between two lines that say who is missing."""
+"""Seconds between two lines that say who is missing, or why no trainer moves."""
 SHOWN = 20
 """Peers that a message names at most."""
 FAREWELL = 5.0
@@ -580,12 +580,25 @@ class Hub:
                 self._lose(
                     f"the pservers of trainers {_numbers(silent)} did not listen, and no trainer moved for {waited:.0f} s", 0
                 )
+        elif self.state is State.TRAINING and self._sessions:
+            still = now - max(session.moved for session in self._sessions.values())
+            if still > REMIND and now - self._reminded > REMIND:
+                self._reminded = now
+                self._say(f"no trainer has moved for {still:.0f} s: {self._who_waits()}")
         elif self.state is State.STOPPING and waited > self._node.grace:
             slow = self._members.keys() - self._stopped
             self._lose(f"{self._stop_cause}; trainers {_numbers(slow)} did not leave within {waited:.0f} s", 0, counts=False)
         elif self.state is State.ENDING and waited > protocol.SILENCE + 2 * FAREWELL:
             for member in [member for member in self._members.values() if member.runs]:
                 self._drop(member, f"the pod of trainer {member.index} ({member.name}) does not end its processes")
+
+    def _who_waits(self) -> str:
+        """And for whom, as one half sentence."""
+        names = sorted({session.waits_in for session in self._sessions.values() if session.waits_in is not None})
+        parts = [f"in {name} trainers {_numbers(missing)} are waited for" for name in names if (missing := self._missing_in(name))]
+        if self._silent:
+            parts.append(f"the pservers of trainers {_numbers(sorted(self._silent)[:SHOWN])} answer nothing")
+        return "; ".join(parts) or "nobody waits for another one"
 
     def _check_volume(self, now: float) -> None:
         """A volume that hangs (NFS waits for ever) is said, and left in the end: nothing can be recorded on it."""
