@@ -1,13 +1,13 @@
 """The VPC of a training cluster, over named availability zones, with no look-up at synth.
 
 Promises: DNS on (EKS and EFS need it), nodes in private subnets, S3 traffic free of NAT charges by the gateway endpoint,
-no public address unless a NAT gateway needs one, and nothing of AWS's on an address that is to be kept.
+no public address unless a NAT gateway needs one, and no NAT gateway on an address that somebody chose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
@@ -29,10 +29,10 @@ class TrainingNetwork(Construct):
         availability_zones: names of zones, such as us-west-2a.
         cidr: address range, /16 to /24.
         nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
+        nat_at_the_end: a NAT gateway has the last address of its subnet, not any free one.
         interface_endpoints: AWS's services by private addresses; needed where nat_gateways is 0.
         endpoint_services: which of them; None: those of an EKS cluster.
         domain_name: DHCP options of the VPC's own, with this domain name; None: the account's default ones.
-        kept_address: an address that AWS gives to nothing by itself, for an interface that asks for it; None: none is kept.
         flow_log_days: how long records of the traffic are kept; 0: none are written.
         encryption_key: KMS key of those records; None: AWS's own.
 
@@ -49,10 +49,10 @@ class TrainingNetwork(Construct):
         availability_zones: Sequence[str],
         cidr: str = "10.0.0.0/16",
         nat_gateways: int = 1,
+        nat_at_the_end: bool = False,
         interface_endpoints: bool = False,
         endpoint_services: Mapping[str, str] | None = None,
         domain_name: str | None = None,
-        kept_address: str | None = None,
         flow_log_days: int = 30,
         encryption_key: kms.IKey | None = None,
     ) -> None:
@@ -94,6 +94,12 @@ class TrainingNetwork(Construct):
             )
         for subnet in (*self.vpc.public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
             acknowledge(subnet, "the caller names the zones on purpose: no look-up at synth", "cfn-lint:W3010")
+        if nat_at_the_end:
+            for subnet in self.vpc.public_subnets:
+                for gateway in subnet.node.find_all():
+                    if isinstance(gateway, ec2.CfnNatGateway):
+                        # The very last one is the broadcast address, which AWS keeps.
+                        gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
         self.private_subnets = ec2.SubnetSelection(subnet_type=private)
         # Load balancer controllers find their subnets by these two tags.
         for subnet in self.vpc.public_subnets:
@@ -111,22 +117,5 @@ class TrainingNetwork(Construct):
             )
         if domain_name:
             DhcpOptions(self, "DhcpOptions", vpc=self.vpc, domain_name=domain_name)
-        if kept_address:
-            self._keep(kept_address)
         if flow_log_days:
             FlowLogs(self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key)
-
-    def _keep(self, address: str) -> None:
-        """A reservation, made before what takes any free address of its subnet."""
-        subnets = (*self.vpc.public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets)
-        there = [subnet for subnet in subnets if ip_address(address) in ip_network(subnet.ipv4_cidr_block)]
-        if not there:
-            raise ValueError(f"{self.node.path}: kept_address is {address}, which is in no subnet")
-        kept = ec2.CfnSubnetCidrReservation(
-            self, "KeptAddress", subnet_id=there[0].subnet_id, cidr=f"{address}/32", reservation_type="explicit"
-        )
-        for taker in self.node.find_all():
-            if isinstance(taker, ec2.CfnNatGateway) or (
-                isinstance(taker, ec2.CfnVPCEndpoint) and taker.vpc_endpoint_type == "Interface"
-            ):
-                taker.add_dependency(kept)

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
 from stacks.node_settings import XEN_TYPE, NodeGroup
-from stacks.people_settings import Budget, Jobs, Logs
+from stacks.people_settings import NO_BUDGETS, Budget, Jobs, Logs
 from stacks.settings import Refused, Settings, read
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
@@ -183,10 +183,15 @@ class ClusterSpec(Settings):
         except ValueError:
             raise Refused("cluster.private_address", address, f"allowed is an address in {inside}") from None
         place = int(found) - int(inside.network_address)
-        # AWS keeps the first four addresses of each subnet, and its last.
-        if found not in inside or (subnet and (place < 4 or place == subnet.num_addresses - 1)):
-            kind = "public" if self.cluster.elastic_ip else "private"
-            what = f"the {kind} subnet of {zone}, but for its first four and its last" if subnet else "the VPC"
+        # AWS keeps the first four addresses of each subnet, and its last; a NAT gateway has a public one's last but one.
+        public = self.cluster.elastic_ip
+        if found not in inside or (subnet and not 4 <= place < subnet.num_addresses - (2 if public else 1)):
+            last = "its last two" if public else "its last"
+            what = (
+                f"the {'public' if public else 'private'} subnet of {zone}, but for its first four and {last}"
+                if subnet
+                else "the VPC"
+            )
             raise Refused("cluster.private_address", address, f"allowed is an address in {inside} ({what})")
 
     @model_validator(mode="after")
@@ -210,6 +215,13 @@ class ClusterSpec(Settings):
                 f"(to pay for no node, destroy {self.name}-nodes)"
             )
             raise Refused(f"nodes.{welcoming[0]}.desired", 0, allowed)
+        return self
+
+    @model_validator(mode="after")
+    def _budget_region(self) -> Self:
+        if self.budget and self.budget.monthly_usd and self.region in NO_BUDGETS:
+            allowed = f"CloudFormation has no budgets in {self.region}: leave it out, and alarms and dashboard come alone"
+            raise Refused("budget.monthly_usd", self.budget.monthly_usd, allowed)
         return self
 
     @model_validator(mode="after")

@@ -213,11 +213,6 @@ def _network(spec: ClusterSpec) -> Iterator[Statement]:
                 ("ec2:AssociateDhcpOptions", "ec2:CreateDhcpOptions", "ec2:DeleteDhcpOptions"),
                 ec2("dhcp-options", "vpc"),
             )
-            yield Statement(
-                "KeptAddress",
-                "the control plane's address is kept free in its subnet; AWS names no resource for taking it back",
-                ("ec2:CreateSubnetCidrReservation", "ec2:DeleteSubnetCidrReservation", "ec2:GetSubnetCidrReservations"),
-            )
         if spec.network.nat_gateways:
             yield Statement(
                 "WayOut",
@@ -717,6 +712,8 @@ def _watch(spec: ClusterSpec) -> Iterator[Statement]:
         ),
         (_arn(spec, "sns", f"{spec.name}-*"),),
     )
+    if not spec.budget.monthly_usd:
+        return
     yield Statement(
         "Budget",
         "the monthly budget",

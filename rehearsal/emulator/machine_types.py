@@ -1,9 +1,8 @@
-"""The CloudFormation types of what one machine has: its volume, its network interface, the address on that, kept free or taken.
+"""The CloudFormation types of one machine's own things: its volume, its network interface, the address on that.
 
 Promises: as resource_types.py, which registers them; what MiniStack's EC2 leaves out (a fixed address, a volume's key,
-what an Elastic IP is on, a subnet's reservations) is told by DescribeNetworkInterfaces, DescribeVolumes, DescribeAddresses and
-GetSubnetCidrReservations; an address that is taken, outside its subnet or one of AWS's own five is refused as AWS does, and one
-that is kept is given to nobody who does not ask for it; a volume is never moved or sealed anew.
+what an Elastic IP is on) is told by DescribeNetworkInterfaces, DescribeVolumes and DescribeAddresses; an address that
+is taken, outside its subnet or one of AWS's own five is refused as AWS does; a volume is never moved or sealed anew.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from calls import client
-from ministack.core.responses import AccountRegionScopedDict, new_uuid
 from ministack.services import ec2
 from ministack.services.cloudformation import provisioners
 from resource_types import Made, Properties, ResourceType, _pick, _retag, _specified
@@ -28,9 +26,7 @@ def _free_address(subnet: str, wanted: str | None) -> str:
     network = ipaddress.ip_network(ec2._subnets[subnet]["CidrBlock"])
     taken = {record["PrivateIpAddress"] for record in ec2._network_interfaces.values() if record["SubnetId"] == subnet}
     if wanted is None:
-        kept = [ipaddress.ip_network(record["Cidr"]) for record in ec2._subnet_cidr_reservations.values()]
-        free = (network[place] for place in range(4, network.num_addresses - 1))
-        return next(str(one) for one in free if str(one) not in taken and not any(one in cidr for cidr in kept))
+        return next(str(network[place]) for place in range(4, network.num_addresses - 1) if str(network[place]) not in taken)
     place = int(ipaddress.ip_address(wanted)) - int(network.network_address)
     if not 4 <= place < network.num_addresses - 1:
         raise ValueError(f"InvalidParameterValue: Address {wanted} does not fall within the subnet's address range")
@@ -71,79 +67,6 @@ TYPES["AWS::EC2::NetworkInterface"] = ResourceType(
     replacing=("InterfaceType", "PrivateIpAddress", "SubnetId"),
     exists=lambda physical_id, props: physical_id in ec2._network_interfaces,
 )
-
-RESERVATION = ("Cidr", "Description", "ReservationType", "SubnetId")
-
-
-def _reservation_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *RESERVATION)
-    made = client("ec2").create_subnet_cidr_reservation(**given)["SubnetCidrReservation"]["SubnetCidrReservationId"]
-    _retag(made, {}, props)
-    # Its primary identifier has two parts.
-    return f"{given['SubnetId']}|{made}", {"SubnetCidrReservationId": made}
-
-
-def _reservation_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    identifier = physical_id.partition("|")[2]
-    _retag(identifier, old, new)
-    return physical_id, {"SubnetCidrReservationId": identifier}
-
-
-def _reservation_delete(physical_id: str, props: Properties) -> None:
-    client("ec2").delete_subnet_cidr_reservation(SubnetCidrReservationId=physical_id.partition("|")[2])
-
-
-TYPES["AWS::EC2::SubnetCidrReservation"] = ResourceType(
-    _reservation_create,
-    _reservation_delete,
-    _reservation_update,
-    replacing=RESERVATION,
-    exists=lambda physical_id, props: physical_id.partition("|")[2] in ec2._subnet_cidr_reservations,
-)
-
-
-def _reserve(parameters: Any) -> Any:
-    """CreateSubnetCidrReservation, which MiniStack does not have."""
-    given = {name: ec2._p(parameters, name) for name in RESERVATION}
-    subnet, cidr = ec2._subnets.get(given["SubnetId"]), ipaddress.ip_network(given["Cidr"])
-    if subnet is None:
-        return ec2._error("InvalidSubnetID.NotFound", f"The subnet ID '{given['SubnetId']}' does not exist", 400)
-    if not cidr.subnet_of(ipaddress.ip_network(subnet["CidrBlock"])):
-        return ec2._error("InvalidParameterValue", f"The CIDR '{cidr}' is not within subnet '{given['SubnetId']}'", 400)
-    identifier = f"scr-{new_uuid().replace('-', '')[:17]}"
-    ec2._subnet_cidr_reservations[identifier] = given
-    return ec2._xml(
-        200,
-        "CreateSubnetCidrReservationResponse",
-        f"<subnetCidrReservation>{_reservation_xml(identifier)}</subnetCidrReservation>",
-    )
-
-
-def _release(parameters: Any) -> Any:
-    """DeleteSubnetCidrReservation."""
-    identifier = ec2._p(parameters, "SubnetCidrReservationId")
-    if identifier not in ec2._subnet_cidr_reservations:
-        return ec2._error("InvalidSubnetCidrReservationID.NotFound", f"The reservation '{identifier}' does not exist", 400)
-    told = _reservation_xml(identifier)
-    del ec2._subnet_cidr_reservations[identifier]
-    answer = f"<deletedSubnetCidrReservation>{told}</deletedSubnetCidrReservation>"
-    return ec2._xml(200, "DeleteSubnetCidrReservationResponse", answer)
-
-
-def _reservations(parameters: Any) -> Any:
-    """GetSubnetCidrReservations, of IPv4."""
-    subnet = ec2._p(parameters, "SubnetId")
-    found = [key for key, record in ec2._subnet_cidr_reservations.items() if record["SubnetId"] == subnet]
-    items = "".join(f"<item>{_reservation_xml(key)}</item>" for key in found)
-    told = f"<subnetIpv4CidrReservationSet>{items}</subnetIpv4CidrReservationSet>"
-    return ec2._xml(200, "GetSubnetCidrReservationsResponse", told)
-
-
-def _reservation_xml(identifier: str) -> str:
-    record = ec2._subnet_cidr_reservations[identifier]
-    told = "".join(f"<{name[0].lower()}{name[1:]}>{record[name]}</{name[0].lower()}{name[1:]}>" for name in RESERVATION)
-    return f"<subnetCidrReservationId>{identifier}</subnetCidrReservationId>{told}{ec2._tag_set_xml(identifier)}"
-
 
 ASSOCIATION = ("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress")
 
@@ -225,12 +148,6 @@ def apply() -> None:
                 text = text.replace(place, place + told)
         return status, headers, text.encode() if isinstance(body, bytes) else text
 
-    ec2._subnet_cidr_reservations = AccountRegionScopedDict()
-    ec2._ACTION_MAP |= {
-        "CreateSubnetCidrReservation": _reserve,
-        "DeleteSubnetCidrReservation": _release,
-        "GetSubnetCidrReservations": _reservations,
-    }
     ec2._volume_inner_xml = sealed
     ec2._describe_addresses = placed
     ec2._ACTION_MAP["DescribeAddresses"] = placed

@@ -97,7 +97,6 @@ ARNS: Mapping[str, Namer] = {
     "AWS::EC2::SecurityGroupEgress": _regional("ec2", "security-group/{GroupId}"),
     "AWS::EC2::SecurityGroupIngress": _regional("ec2", "security-group/{GroupId}"),
     "AWS::EC2::Subnet": _regional("ec2", "subnet/{}"),
-    "AWS::EC2::SubnetCidrReservation": _regional("ec2", "subnet-cidr-reservation/*"),
     "AWS::EC2::SubnetRouteTableAssociation": _regional("ec2", "route-table/{RouteTableId}"),
     "AWS::EC2::Volume": _regional("ec2", "volume/{}"),
     "AWS::EC2::VPC": _regional("ec2", "vpc/{}"),

@@ -33,7 +33,8 @@ REFUSED_OF_A_SELF_MANAGED_CLUSTER = [
     (OWN + ", pod_cidr: 10.42.0.0/22}", "cluster.pod_cidr is 10.42.0.0/22: each machine takes a /24 of it, which makes 4, and there may be 7: take a wider range"),
     (OWN + ", availability_zone: us-west-2c}", "cluster.availability_zone is us-west-2c: allowed is one of the network's zones (us-west-2a, us-west-2b)"),
     (OWN + ", private_address: 10.0.64.3}", "cluster.private_address is 10.0.64.3: allowed is an address in 10.0.64.0/18 (the private subnet of us-west-2a, but for its first four and its last)"),
-    (OWN + ", elastic_ip: true, private_address: 10.0.64.9}", "cluster.private_address is 10.0.64.9: allowed is an address in 10.0.0.0/24 (the public subnet of us-west-2a, but for its first four and its last)"),
+    (OWN + ", elastic_ip: true, private_address: 10.0.64.9}", "cluster.private_address is 10.0.64.9: allowed is an address in 10.0.0.0/24 (the public subnet of us-west-2a, but for its first four and its last two)"),
+    (OWN + ", elastic_ip: true, private_address: 10.0.0.254}", "cluster.private_address is 10.0.0.254: allowed is an address in 10.0.0.0/24 (the public subnet of us-west-2a, but for its first four and its last two)"),
     (OWN + ", private_address: nine}", "cluster.private_address is nine: allowed is an address in 10.0.64.0/18"),
     (OWN + ", elastic_ip: true}\nnetwork: {nat_gateways: 0, interface_endpoints: true}", "cluster.elastic_ip is true: there is no public subnet in us-west-2a (network.nat_gateways 0, or none named in network.existing)"),
     (OWN + "}\nlogs: {days: 30}", "logs.days is 30: container logs go to CloudWatch with cluster.kind eks only: set it 0 (docs/self-managed.md)"),
@@ -92,6 +93,12 @@ REFUSED = [
         "retain: false\nkey: {existing_arn: alias/theirs}",
         "s.yaml: key.existing_arn is alias/theirs: allowed is one such as "
         "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef",
+    ),
+    (
+        "retain: false\nregion: eu-north-1\nnetwork: {availability_zones: [eu-north-1a, eu-north-1b]}\n"
+        "nodes: {w: {}}\nbudget: {monthly_usd: 9, emails: [a@b.de]}",
+        "s.yaml: budget.monthly_usd is 9: CloudFormation has no budgets in eu-north-1: leave it out, and alarms and dashboard come "
+        "alone",
     ),
     (
         "retain: false\njobs: {namespace: kube-system}",

@@ -146,7 +146,7 @@ def own() -> dict[str, Any]:
 
 
 # The statements that a self-managed cluster shares with EKS are shown once, with EKS: each costs a life of all stacks.
-OF_ITS_OWN = ("DhcpOptions", "KeptAddress", "PublicAddress", "StateVolume", "Secrets", "KeyPair")
+OF_ITS_OWN = ("DhcpOptions", "PublicAddress", "StateVolume", "Secrets", "KeyPair")
 
 
 @pytest.mark.parametrize(("everything", "shown"), [(eks, ()), (own, OF_ITS_OWN)])

@@ -70,26 +70,6 @@ def test_an_address_that_cannot_be_had(stack: Stack, address: str, why: str) -> 
         stack(NETWORK | {"Interface": INTERFACE, "Second": {**second, "DependsOn": "Interface"}})
 
 
-def test_an_address_that_is_kept(cloud: Cloud, stack: Stack) -> None:
-    """AWS gives it to nobody who asks for any address, and to the interface that asks for it."""
-    first_free = "172.20.0.4"
-    kept = resource(
-        "AWS::EC2::SubnetCidrReservation", SubnetId=ref("Subnet"), Cidr=f"{first_free}/32", ReservationType="explicit"
-    )
-    anybody = {**resource("AWS::EC2::NetworkInterface", SubnetId=ref("Subnet")), "DependsOn": "Kept"}
-    asks = {**resource("AWS::EC2::NetworkInterface", SubnetId=ref("Subnet"), PrivateIpAddress=first_free), "DependsOn": "Kept"}
-    outputs = {"Anybody": ref("Anybody"), "Asks": ref("Asks"), "Subnet": ref("Subnet")}
-    made = stack(NETWORK | {"Kept": kept, "Anybody": anybody, "Asks": asks}, outputs)
-    ec2 = cloud.client("ec2")
-    found = {
-        name: ec2.describe_network_interfaces(NetworkInterfaceIds=[made[name]])["NetworkInterfaces"][0]["PrivateIpAddress"]
-        for name in ("Anybody", "Asks")
-    }
-    assert found == {"Anybody": "172.20.0.5", "Asks": first_free}
-    [told] = ec2.get_subnet_cidr_reservations(SubnetId=made["Subnet"])["SubnetIpv4CidrReservations"]
-    assert (told["Cidr"], told["ReservationType"]) == (f"{first_free}/32", "explicit")
-
-
 def test_a_replacement_at_the_same_address_fails_and_the_first_stays(cloud: Cloud, stack: Stack) -> None:
     """CloudFormation makes the new interface before it deletes the old: at one address that cannot work, and rolls back."""
     made = stack(NETWORK | {"Interface": INTERFACE}, {"Interface": ref("Interface")})
