@@ -595,7 +595,9 @@ class Hub:
     def _who_waits(self) -> str:
         """And for whom, as one half sentence."""
         names = sorted({session.waits_in for session in self._sessions.values() if session.waits_in is not None})
-        parts = [f"in {name} trainers {_numbers(missing)} are waited for" for name in names if (missing := self._missing_in(name))]
+        parts = [
+            f"in {name} trainers {_numbers(missing)} are waited for" for name in names if (missing := self._missing_in(name))
+        ]
         if self._silent:
             parts.append(f"the pservers of trainers {_numbers(sorted(self._silent)[:SHOWN])} answer nothing")
         return "; ".join(parts) or "nobody waits for another one"
