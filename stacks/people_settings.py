@@ -42,10 +42,27 @@ class Logs(Settings):
         return log_days(value)
 
 
+NO_BUDGETS = (
+    *(
+        "af-south-1",
+        "ap-east-1",
+        "ap-east-2",
+        "ap-northeast-3",
+        "ap-south-2",
+        "ap-southeast-3",
+        "ap-southeast-4",
+        "ap-southeast-5",
+    ),
+    *("ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2", "eu-north-1", "eu-south-1", "eu-south-2", "il-central-1"),
+    *("me-central-1", "mx-central-1", "us-gov-east-1", "us-gov-west-1"),
+)
+"""Regions whose CloudFormation does not know AWS::Budgets::Budget: its resource schemas by region, November 2026."""
+
+
 class Budget(Settings):
     """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an agent on them)."""
 
-    monthly_usd: int = Field(ge=1)
-    """US dollars a month for everything that carries this cluster's `cluster` tag."""
+    monthly_usd: int | None = Field(default=None, ge=1)
+    """US dollars a month for everything that carries this cluster's `cluster` tag; unset: alarms and dashboard alone."""
     emails: list[Email] = Field(min_length=1, max_length=10)
     """Who is told: at 80 and 100 per cent of it, when the forecast passes it, and of every alarm."""

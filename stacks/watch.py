@@ -28,9 +28,10 @@ class WatchStack(Stack):
         env: Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description=f"{spec.name}: budget, alarms and dashboard")
-        MonthlyBudget(
-            self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)
-        )
+        if budget.monthly_usd:
+            MonthlyBudget(
+                self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)
+            )
         machines = {}
         if spec.cluster.self_managed:
             # Plain names, not references: an export that an alarm holds on to would keep a group from being taken out.

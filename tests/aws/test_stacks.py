@@ -2,14 +2,17 @@
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacks.cluster_spec import ClusterSpec
+from stacks.people_settings import NO_BUDGETS
 from stacks.removal import fate
 
+FILES = ["shipped", *sorted(file.stem for file in Path(__file__).parent.glob("variants/*.yaml"))]
 LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
 
 
@@ -136,3 +139,32 @@ def test_adding_a_group_touches_nothing_else(built: Any) -> None:
     groups = two.whole("AWS::EKS::Nodegroup")
     for name, group in one.whole("AWS::EKS::Nodegroup").items():
         assert groups[name] == group
+
+
+@pytest.mark.slow
+def test_every_type_exists_in_every_region(variant: Any) -> None:
+    """But for budgets, which are refused there. The source is AWS's list of types by region, which cfn-lint brings along."""
+    used = {
+        resource["Type"]
+        for name in FILES
+        for template in variant(name).templates.values()
+        for resource in template.get("Resources", {}).values()
+        if not resource["Type"].startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))
+    }
+    cfnlint = find_spec("cfnlint")
+    assert cfnlint is not None and cfnlint.origin is not None
+    missing = {}
+    for file in (Path(cfnlint.origin).parent / "data" / "schemas" / "providers").glob("*.json"):
+        if re.fullmatch(r"(us-gov|af|ap|ca|cn|eu|il|me|mx|sa|us)-[a-z]+-\d", file.stem):
+            missing[file.stem] = used - set(json.loads(file.read_text()))
+    assert {region for region, types in missing.items() if types == {"AWS::Budgets::Budget"}} == set(NO_BUDGETS)
+    assert [types for region, types in missing.items() if region not in NO_BUDGETS and types] == []
+    assert len(missing) > len(NO_BUDGETS)
+
+
+@pytest.mark.slow
+def test_where_there_are_no_budgets_alarms_come_alone(built: Any) -> None:
+    zones = {"availability_zones": ["eu-north-1a", "eu-north-1b"]}
+    north = built(region="eu-north-1", network=zones, budget={"emails": ["a@b.de"]})
+    assert north.resources("AWS::Budgets::Budget") == []
+    assert len(north.resources("AWS::CloudWatch::Alarm")) >= 3
