@@ -167,8 +167,13 @@ class Data(Settings):
                     f"data.source is {self.source}: a local file, s3://bucket/prefix, an https:// or http:// address "
                     "and a path on the volume are allowed"
                 )
-            if separator and scheme != "s3" and not _has_a_port(self.source):
-                raise sentence(f"data.source is {self.source}: a port from 1 to 65535 is allowed in an address")
+            if separator and scheme != "s3":
+                if not _has_a_port(self.source):
+                    raise sentence(f"data.source is {self.source}: a host, and a port from 1 to 65535, are allowed in an address")
+                if any(sign.isspace() or not sign.isascii() for sign in self.source):
+                    raise sentence(f"data.source is {self.source}: an address holds no blank and no letter beyond ASCII")
+                if "@" in urlsplit(self.source).netloc:
+                    raise sentence("data.source has a user or a password: a manifest is no place for either, use s3:// or a file")
             if not separator and PurePosixPath(self.source).name in ("", "..", "~"):
                 raise sentence(f"data.source is {self.source}: name a file, not a folder alone")
             if self.source.startswith("~") and not self.source.startswith("~/"):

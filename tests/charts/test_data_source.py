@@ -68,7 +68,24 @@ def test_a_path_on_the_volume_is_one_where_the_volume_is_mounted(job: Job) -> No
     assert made.data.local_file is None
 
 
-@pytest.mark.parametrize("given", ["ftp://a/b", "s3://", "https:///", "", "/", "..", "~", "~root/x", "a\0b"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "ftp://a/b",
+        "s3://",
+        "https:///",
+        "",
+        "/",
+        "..",
+        "~",
+        "~root/x",
+        "a\0b",
+        "https://h/a b",
+        "https://h/é",
+        "https://me:secret@h/a",
+    ],
+)
 def test_what_cannot_be_read_is_refused(given: str, job: Job) -> None:
-    with pytest.raises(JobError, match=r"data\.source"):
+    with pytest.raises(JobError, match=r"data\.source") as refusal:
         job(data={"source": given})
+    assert "secret" not in str(refusal.value)

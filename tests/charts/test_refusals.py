@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"environment": {"A": False}}, "environment.A is False: text is allowed; a number or a word like yes, no or null needs quotes"),
     ({"arguments": "--a --b"}, "arguments is --a --b: a list is allowed"),
     ({"command": []}, "command is empty: leave it out, or name the program to run"),
-    ({"data": {"source": "https://a:99999/b"}}, "data.source is https://a:99999/b: a port from 1 to 65535 is allowed in an address"),
+    ({"data": {"source": "https://a:99999/b"}}, "data.source is https://a:99999/b: a host, and a port from 1 to 65535, are allowed in an address"),
     # Volume.
     ({"volume": {"kind": "none"}}, "volume.kind is none: with engine job data, program and output are on a volume; efs, nfs, host-path or claim is allowed"),
     ({"volume": {"kind": "claim"}}, "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"),
