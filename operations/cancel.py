@@ -16,8 +16,11 @@ def cancel(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Con
     """
     with explained("interrupted: the pods may still be ending"):
         which = named(job, namespace)
+        from operations import removal
         from operations.cluster import Cluster
-        from operations.removal import end_running
 
-        ended = end_running(Cluster.connect(context, say), which.name, which.namespace)
+        cluster = Cluster.connect(context, say)
+        if running := removal.running(cluster, which.name, which.namespace):
+            say(f"ending {', '.join(running)}: the pods get their time to save")
+        ended = removal.end_running(cluster, which.name, which.namespace)
         say(f"job {which.name} is ended ({', '.join(ended)})" if ended else f"job {which.name} does not run: nothing to end")

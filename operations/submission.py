@@ -23,8 +23,8 @@ from operations.screen import age, of_job
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
-GONE = 180.0
-"""Seconds for a deleted Job's pods to leave; their grace period is part of it."""
+GONE = 60.0
+"""Seconds for a deleted Job's pods to leave, behind the grace period in which they save."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,20 @@ def wait_for_kind(cluster: Cluster, definition: Object) -> None:
 
 def remove(cluster: Cluster, path: str) -> None:
     """Deletes an object and waits until it is gone, its pods before it."""
-    if not cluster.delete(path):
+    found = cluster.find(path)
+    if found is None or not cluster.delete(path):
         return
-    deadline = time.monotonic() + GONE
+    patience = grace(found) + GONE
+    deadline = time.monotonic() + patience
     while cluster.find(path) is not None:
         if time.monotonic() > deadline:
-            raise Failed(f"{path.rsplit('/', 1)[-1]} is not gone after {GONE:.0f} s: a pod of it does not end")
+            raise Failed(f"{path.rsplit('/', 1)[-1]} is not gone after {patience:.0f} s: a pod of it does not end")
         cluster.sleep(0.5)
+
+
+def grace(document: Object) -> float:
+    """Seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
+    spec = document.get("spec", {})
+    templates = [spec, spec.get("template", {}).get("spec", {})]
+    templates += [spec.get(role, {}).get("template", {}).get("spec", {}) for role in ("worker", "ps")]
+    return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

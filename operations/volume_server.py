@@ -118,7 +118,9 @@ class Handler(BaseHTTPRequestHandler):
             stream.write(self.body)
             stream.truncate()
             stream.flush()
-            os.fsync(stream.fileno())
+            if self.query.get("last"):
+                # All of it at once; a part that a crash takes away again is seen when the upload goes on.
+                os.fsync(stream.fileno())
         if self.query.get("last"):
             part.replace(path)
         self._send(200, b"{}")

@@ -15,7 +15,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
 
-from operations import removal
+from operations import removal, submission
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +24,30 @@ def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: KubernetesApi, c
     controller.scripts["trainer"] = Script(code=None)
     run("submit")
     done = run("cancel")
-    assert done.code == 0 and done.err.startswith("job words is ended (words-")
+    first, last = done.err.splitlines()
+    assert done.code == 0 and first.startswith("ending words-") and last.startswith("job words is ended (words-")
     assert [job["metadata"]["labels"]["app.kubernetes.io/component"] for job in api.all("jobs")] == ["data"]
     assert not [p for p in api.all("pods") if p["metadata"]["labels"]["app.kubernetes.io/component"] == "trainer"]
     assert len(api.all("persistentvolumeclaims")) == 1
     assert run("cancel").err == "job words does not run: nothing to end\n"
     # And it can be submitted again.
     assert run("submit").code == 0
+
+
+def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "GONE", 0.0)
+    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "limits: {grace_period_seconds: 15}\n")
+    controller.scripts["trainer"] = Script(code=None)
+    run("submit")
+    (job,) = [job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"]]
+    assert submission.grace(job) == 15.0
+    assert submission.grace({"spec": {"ps": {}, "worker": {"template": {"spec": {"terminationGracePeriodSeconds": 90}}}}}) == 90.0
+    monkeypatch.setattr(submission, "grace", lambda document: 0.3)
+    api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["foregroundDeletion"]}})
+    done = run("cancel")
+    assert done.code == 1 and "is not gone after 0 s: a pod of it does not end" in done.err
 
 
 def test_delete_is_refused_while_it_runs(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
