@@ -184,14 +184,10 @@ class ClusterSpec(Settings):
             raise Refused("cluster.private_address", address, f"allowed is an address in {inside}") from None
         place = int(found) - int(inside.network_address)
         # AWS keeps the first four addresses of each subnet, and its last; a NAT gateway has a public one's last but one.
-        public = self.cluster.elastic_ip
-        if found not in inside or (subnet and not 4 <= place < subnet.num_addresses - (2 if public else 1)):
-            last = "its last two" if public else "its last"
-            what = (
-                f"the {'public' if public else 'private'} subnet of {zone}, but for its first four and {last}"
-                if subnet
-                else "the VPC"
-            )
+        kind, kept = ("public", 2) if self.cluster.elastic_ip else ("private", 1)
+        if found not in inside or (subnet and not 4 <= place < subnet.num_addresses - kept):
+            last = "its last two" if kept == 2 else "its last"
+            what = f"the {kind} subnet of {zone}, but for its first four and {last}" if subnet else "the VPC"
             raise Refused("cluster.private_address", address, f"allowed is an address in {inside} ({what})")
 
     @model_validator(mode="after")

@@ -49,6 +49,7 @@ def test_manifests_name_only_images_of_the_lock() -> None:
         assert kinds and all(kinds)
 
 
+@pytest.mark.slow
 def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     """The policy leaves out exactly the pods that the charts' own policies select, and what those let the data job reach."""
     from k8s_charts.names import PART_OF
