@@ -7,6 +7,7 @@ The layout is the contract's: {version, source, format, seed, hold_out, shards, 
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,24 +101,23 @@ class DataManifest:
             raise ManifestError(f"its shards hold between {min(counts)} and {max(counts)} records: they may differ by 1 at most")
 
     def as_json(self) -> str:
-        return (
-            json.dumps(
-                {
-                    "version": self.version,
-                    "source": vars(self.source),
-                    "format": self.format,
-                    "seed": self.seed,
-                    "hold_out": self.hold_out,
-                    "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
-                    "held_out": {"files": [vars(file) for file in self.held_out]},
-                    "records": self.records,
-                    "created": self.created,
-                    **({"job": self.job} if self.job else {}),
-                },
-                indent=1,
-            )
-            + "\n"
-        )
+        document = {
+            "version": self.version,
+            "source": vars(self.source),
+            "format": self.format,
+            "seed": self.seed,
+            "hold_out": self.hold_out,
+            "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
+            "held_out": {"files": [vars(file) for file in self.held_out]},
+            "records": self.records,
+            "created": self.created,
+            **({"job": self.job} if self.job else {}),
+        }
+        # Piece by piece: `dumps` would hold each number and each bracket of a million files as a text of its own.
+        text = io.StringIO()
+        json.dump(document, text, indent=1)
+        text.write("\n")
+        return text.getvalue()
 
 
 def read(path: Path) -> DataManifest | None:

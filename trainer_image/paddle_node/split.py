@@ -94,7 +94,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest:
         commit.refuse_used(folder, _say)
     _withdraw(settings, source)
     started = time.monotonic()
-    work = commit.work_root(folder) / _plan(settings, objects)
+    work = commit.work_root(folder) / _plan(settings, source)
     _remove_abandoned(work)
     steps = Steps(work, f"pod-{settings.pod}", Progress(_say), lambda: completed() is not None)
     try:
@@ -244,10 +244,18 @@ def _format(settings: SplitSettings) -> str:
     return f"{settings.format}@{user_reader.digest(settings.format, settings.folder.program(settings.program))}"
 
 
-def _plan(settings: SplitSettings, objects: tuple[Object, ...]) -> str:
+def _plan(settings: SplitSettings, source: Source) -> str:
     """Names the folder of work: only a run that would write the very same bytes goes on with it."""
-    things = [(thing.name, thing.size, thing.etag) for thing in objects]
-    plan = (LAYOUT, settings.source, things, settings.shards, _format(settings), settings.hold_out, settings.seed)
+    plan = (
+        LAYOUT,
+        settings.source,
+        source.size,
+        source.etag,
+        settings.shards,
+        _format(settings),
+        settings.hold_out,
+        settings.seed,
+    )
     return xxhash.xxh3_64(json.dumps(plan).encode()).hexdigest()
 
 
