@@ -35,10 +35,9 @@ def run(checks: Sequence[Check]) -> list[Finding]:
         except OperationError as error:
             found.append(Finding(name, "warning", f"not checked: {error}"))
         except Exception as error:
-            sentence = of_a_library(error)
-            if sentence is None:
-                raise
-            found.append(Finding(name, "warning", f"not checked: {sentence[1]}"))
+            # An answer that nobody foresaw is no reason to keep the others' from the user.
+            _, text = of_a_library(error) or (None, f"{type(error).__name__}: {error}")
+            found.append(Finding(name, "warning", f"not checked: {text}"))
     return found
 
 

@@ -89,7 +89,8 @@ def ranks(text: str) -> frozenset[int] | None:
         return None
     found: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        # Five digits: a Job has 100,000 indexes at the most.
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip())
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise BadInput(f"--rank is {text}: all, a number, a range such as 0-3, or several with commas are allowed")
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))

@@ -39,8 +39,13 @@ def results(
     """
     with explained("interrupted: what was fetched stays; the same command goes on"):
         which = named(job, namespace)
+        from operations.bucket_upload import Address
         from operations.cluster import Cluster
         from operations.volume_access import VolumeAccess
+
+        if to.startswith("s3://"):
+            # Before a pass has been fetched for it.
+            Address.parse(to)
 
         cluster = Cluster.connect(context, say)
         reached = VolumeAccess(cluster, which.name, which.namespace, write=False, say=say, job_file=which.file)

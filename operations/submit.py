@@ -109,22 +109,18 @@ def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait
     """What submit and resume do once the training is on the cluster."""
     from operations import waiting
 
-    job = submission.job
-    if follow:
-        from operations import log_stream
-
-        log_stream.follow_job(cluster, job.name, job.namespace, operator=submission.operator, narrator=narrator)
-    if follow or wait:
-        view = waiting.until(
-            cluster, job.name, job.namespace, waiting.training_ended, narrator=narrator, operator=submission.operator
-        )
-        say(waiting.verdict(view))
-        return
-    view = waiting.until(
-        cluster, job.name, job.namespace, waiting.settled, narrator=narrator, operator=submission.operator, seconds=LOOK
-    )
-    if view.phase in ("failed", "done"):
-        say(waiting.verdict(view))
-        return
+    job, operator = submission.job, submission.operator
     known = of_job(job.name, job.namespace)
-    say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
+    with explained(
+        f"interrupted: job {job.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
+    ):
+        if follow:
+            from operations import log_stream
+
+            log_stream.follow_job(cluster, job.name, job.namespace, operator=operator, narrator=narrator)
+        enough, seconds = (waiting.training_ended, None) if follow or wait else (waiting.settled, LOOK)
+        view = waiting.until(cluster, job.name, job.namespace, enough, narrator=narrator, operator=operator, seconds=seconds)
+        if view.phase in ("failed", "done"):
+            say(waiting.verdict(view))
+            return
+        say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")

@@ -176,6 +176,14 @@ def test_vcpus(aws_api: AwsApi, quota: float, state: str, words: str) -> None:
     assert checked("quotas: vCPUs", spec(nodes=nodes)) == [(state, f"standard on-demand instances: {words}")]
 
 
+def test_an_answer_that_nobody_foresaw_hides_no_other_check() -> None:
+    def odd() -> list[Any]:
+        raise KeyError("VCpuInfo")
+
+    found = findings.run([("odd", odd), ("next", lambda: [("ok", "well")])])
+    assert [(one.state, one.text) for one in found] == [("warning", "not checked: KeyError: 'VCpuInfo'"), ("ok", "well")]
+
+
 def test_a_type_with_a_quota_of_its_own_hides_no_other(aws_api: AwsApi) -> None:
     quotas(aws_api, standard=1)
     nodes = {"chips": {"instance_types": ["trn1.2xlarge"]}, "workers": {"instance_types": ["m5.large"]}}

@@ -119,11 +119,12 @@ def test_logs_of_all_ranks_in_order_of_time(run: Run, api: KubernetesApi, traini
     assert [(line["pod"], line["rank"], line["text"]) for line in found][-1] == ("trainer 2", 2, "three")
 
 
-def test_a_wrong_rank_is_one_sentence(run: Run, training: dict[str, Any]) -> None:
-    done = run("logs", "--rank", "3-1")
+@pytest.mark.parametrize("rank", ["3-1", "x", "", "0-99999999999"])
+def test_a_wrong_rank_is_one_sentence(run: Run, training: dict[str, Any], rank: str) -> None:
+    done = run("logs", "--rank", rank)
     assert (done.code, done.err) == (
         2,
-        "--rank is 3-1: all, a number, a range such as 0-3, or several with commas are allowed\n",
+        f"--rank is {rank}: all, a number, a range such as 0-3, or several with commas are allowed\n",
     )
 
 
