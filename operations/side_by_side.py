@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TypeVar
 
 AT_ONCE = 8
@@ -15,11 +16,13 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
-def side_by_side(act: Callable[[Given], Made], given: Iterable[Given]) -> list[Made]:
-    """`act` on each; raises what the first of them raises."""
+def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Event | None = None) -> list[Made]:
+    """`act` on each; raises what the first of them raises, and sets `stop` for those that are under way."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             return list(pool.map(act, given))
         except BaseException:
+            if stop is not None:
+                stop.set()
             pool.shutdown(cancel_futures=True)
             raise

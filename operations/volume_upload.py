@@ -48,11 +48,7 @@ def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str,
                     break
         return True
 
-    try:
-        return sum(side_by_side(put, files))
-    except BaseException:
-        stop.set()
-        raise
+    return sum(side_by_side(put, files, stop))
 
 
 def _equal(volume: VolumeAccess, place: str, file: Path, size: int) -> tuple[int, int]:

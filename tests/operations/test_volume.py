@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -269,6 +270,31 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     assert "1 of 2 files sent" in done.err and written(api) == ["my_program/train.py 0"]
     assert not [path for _, path in api.requests if "/file?" in path and "offset=0&size" in path]
     assert (there / "train.py").read_text() == "print(2)\n"
+
+
+def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
+    """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
+    from operations.errors import Failed
+    from operations.volume_upload import upload
+
+    for name, size in (("bad", 1), ("large", 1000 << 20)):
+        with (tmp_path / name).open("wb") as stream:
+            stream.truncate(size)
+    sent: list[int] = []
+
+    class Volume:
+        def files(self, path: str) -> list[dict[str, object]]:
+            return []
+
+        def write(self, path: str, body: bytes, offset: int, last: bool) -> None:
+            if path.endswith("bad"):
+                raise Failed("no room")
+            sent.append(offset)
+            time.sleep(0.05)
+
+    with pytest.raises(Failed, match="no room"):
+        upload(Volume(), [(tmp_path / "bad", "bad"), (tmp_path / "large", "large")], "program", lambda count: None)  # type: ignore[arg-type]
+    assert len(sent) < 100
 
 
 @pytest.mark.parametrize("content", ["", "a note"])
