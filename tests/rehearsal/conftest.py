@@ -35,6 +35,9 @@ class Clone:
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_NOT_CLONED))
         for name in _MADE:
             (folder / name).symlink_to(ROOT / name)
+        # Older than any environment: else make would make these anew, which empties the original's through the links.
+        for path in [*folder.rglob("*.lock"), folder / "pyproject.toml", folder / "package-lock.json"]:
+            os.utime(path, (0, 0))
         self.folder = folder
         sample = folder / "examples" / "quick_start" / "sample.tsv"
         sample.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
-MAKE = ("make", "rehearse", "-o", ".venv/.ready", "-o", ".venv-image/.ready", "-o", ".venv-emulator/.ready")
+MAKE = ("make", "rehearse")
 
 
 @pytest.fixture(scope="module")
