@@ -82,10 +82,13 @@ def explained(interrupted: str = "interrupted: nothing that runs on the cluster 
         # `paddle-aws logs JOB | head`: the reader has had enough.
         raise typer.Exit(Exit.DONE) from None
     except OSError as error:
-        if error.filename is None or error.strerror is None:
+        full = error.errno in FULL
+        # A file that is open already is not named.
+        where = error.filename or (full and "the disk, or what the output goes to,")
+        if not where or error.strerror is None:
             raise
-        _say(f"{error.filename} cannot be used: {error.strerror}")
-        raise typer.Exit(Exit.FAILED if error.errno in FULL else Exit.BAD_INPUT) from None
+        _say(f"{where} cannot be used: {error.strerror}")
+        raise typer.Exit(Exit.FAILED if full else Exit.BAD_INPUT) from None
     except Exception as error:
         sentence = of_a_library(error)
         if sentence is None:

@@ -6,7 +6,7 @@ Promises: results in the order of what was given; after the first failure, or Ct
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
@@ -20,7 +20,10 @@ def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Eve
     """`act` on each; raises what the first of them raises, and sets `stop` for those that are under way."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            return list(pool.map(act, given))
+            begun = [pool.submit(act, one) for one in given]
+            for ended in wait(begun, return_when=FIRST_EXCEPTION).done:
+                ended.result()
+            return [each.result() for each in begun]
         except BaseException:
             if stop is not None:
                 stop.set()

@@ -272,7 +272,8 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     assert (there / "train.py").read_text() == "print(2)\n"
 
 
-def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [("bad", "large"), ("large", "bad")], ids=" ".join)
+def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path, order: tuple[str, str]) -> None:
     """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
     from operations.errors import Failed
     from operations.volume_upload import upload
@@ -293,7 +294,7 @@ def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
             time.sleep(0.05)
 
     with pytest.raises(Failed, match="no room"):
-        upload(Volume(), [(tmp_path / "bad", "bad"), (tmp_path / "large", "large")], "program", lambda count: None)  # type: ignore[arg-type]
+        upload(Volume(), [(tmp_path / name, name) for name in order], "program", lambda count: None)  # type: ignore[arg-type]
     assert len(sent) < 100
 
 
