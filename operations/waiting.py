@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from operations.cluster import Cluster
-from operations.errors import Failed
+from operations.errors import Failed, Unreachable
 from operations.job_objects import JobState, collections, of_newest, paddle_jobs, selector
 from operations.job_view import JobView, make, view
 from operations.narrator import Narrator
-from operations.pod_words import states
+from operations.pod_words import pod_state, states
 from operations.refused_pods import refusals
 from operations.watching import Collection, State, follow
 
@@ -57,11 +57,17 @@ def until(
 
 
 def seen(cluster: Cluster, name: str, namespace: str, found: State) -> JobView:
-    """A job as its followed collections show it; asks for what is no part of them: why pods do not start, or are not made."""
+    """A job as its followed collections show it; asks for what is no part of them: why pods do not start, or are not made.
+
+    A server that does not answer that is away for the watches as well, which wait for it.
+    """
     operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
     pods = of_newest(found["jobs"].values(), found["pods"].values())
-    refused = refusals(cluster, namespace, found["jobs"].values(), pods)
-    return make(name, namespace, [*found["jobs"].values(), *operators], states(cluster, namespace, pods), refused)
+    try:
+        refused, shown = refusals(cluster, namespace, found["jobs"].values(), pods), states(cluster, namespace, pods)
+    except Unreachable:
+        refused, shown = {}, [pod_state(pod) for pod in pods]
+    return make(name, namespace, [*found["jobs"].values(), *operators], shown, refused)
 
 
 def tell_what_waits(narrator: Narrator, current: JobView) -> None:

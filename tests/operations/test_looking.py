@@ -212,6 +212,20 @@ def test_a_watch_whose_history_is_forgotten_begins_anew(
     assert results[0].code == 0, results[0].err
 
 
+def test_reasons_that_cannot_be_asked_for_end_no_watch(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
+) -> None:
+    thread, results = in_background(run, "wait")
+    soon(lambda: any("watch" in path for _, path in api.requests))
+    refused = Fault("/events", status=403, times=1000)
+    api.faults = [refused]
+    api.remove("pods", pods(api)[0])
+    soon(lambda: refused.times < 999)
+    controller.finish(training)
+    thread.join(20)
+    assert results[0].code == 0, results[0].err
+
+
 def test_a_deleted_job_is_not_waited_for(
     run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
 ) -> None:
