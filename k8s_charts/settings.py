@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
@@ -162,6 +163,9 @@ class Data(Settings):
             raise sentence(f"data.source is {self.source}: with `prepared: true` nothing is split, so leave one of them out")
         if self.source is not None:
             scheme, separator, rest = self.source.partition("://")
+            # First: the other sentences repeat the address.
+            if separator and scheme != "s3" and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
+                raise sentence("data.source has a user or a password: a manifest is no place for either, use s3:// or a file")
             if separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
                 raise sentence(
                     f"data.source is {self.source}: a local file, s3://bucket/prefix, an https:// or http:// address "
@@ -172,8 +176,6 @@ class Data(Settings):
                     raise sentence(f"data.source is {self.source}: a host, and a port from 1 to 65535, are allowed in an address")
                 if any(sign.isspace() or not sign.isascii() for sign in self.source):
                     raise sentence(f"data.source is {self.source}: an address holds no blank and no letter beyond ASCII")
-                if "@" in urlsplit(self.source).netloc:
-                    raise sentence("data.source has a user or a password: a manifest is no place for either, use s3:// or a file")
             if not separator and PurePosixPath(self.source).name in ("", "..", "~"):
                 raise sentence(f"data.source is {self.source}: name a file, not a folder alone")
             if self.source.startswith("~") and not self.source.startswith("~/"):

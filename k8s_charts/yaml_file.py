@@ -22,8 +22,9 @@ class _StrictLoader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
+                shown = (key_node.value or "empty") if isinstance(key_node, yaml.ScalarNode) else key
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key_node.value or 'empty'} is no text: put it in quotes", key_node.start_mark
+                    None, None, f"the key {shown} is no text: put it in quotes", key_node.start_mark
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice: keep one", key_node.start_mark)

@@ -83,6 +83,8 @@ def test_a_path_on_the_volume_is_one_where_the_volume_is_mounted(job: Job) -> No
         "https://h/a b",
         "https://h/é",
         "https://me:secret@h/a",
+        "https://me:secret@h:99999/a",
+        "http://me:secret@h/a b",
     ],
 )
 def test_what_cannot_be_read_is_refused(given: str, job: Job) -> None:
