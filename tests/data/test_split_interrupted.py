@@ -136,8 +136,7 @@ def test_three_pods_share_a_split_and_the_last_completes_the_manifest(job: Job, 
 def test_a_pod_that_dies_for_good_is_done_without(job: Job, source: Path, expected: dict[str, bytes]) -> None:
     dying = start(job, source, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=2, JOB_COMPLETION_INDEX=1)
     assert dying.stdout
-    while not dying.stdout.readline().startswith("step "):
-        pass
+    assert any(line.startswith("step ") for line in dying.stdout)
     dying.kill()
     dying.wait()
     dying.stdout.close()
@@ -391,14 +390,12 @@ def test_another_split_with_other_settings_at_work_is_left_alone(job: Job, tmp_p
     """As long as it gives a sign of life; once it was killed, it is waited for and then swept away."""
     other = start(job, source, SHUFFLE_SEED=1)
     assert other.stdout
-    while not other.stdout.readline().startswith("step "):
-        pass
+    assert any(line.startswith("step ") for line in other.stdout)
     other.send_signal(signal.SIGSTOP)  # With a step in hand for as long as this test wants.
     (work,) = (job.folder.root / ".split").iterdir()
     with start(job, source, expiry=3, SHUFFLE_SEED=2) as process:
         assert process.stdout
-        while "waiting 3 s for a sign of life" not in process.stdout.readline():
-            pass
+        assert any("waiting 3 s for a sign of life" in line for line in process.stdout)
         os.utime(work / "pods" / "pod-0")
         assert process.wait(60) == 73
         assert "another split with other settings works in" in process.stdout.read()
@@ -410,6 +407,11 @@ def test_another_split_with_other_settings_at_work_is_left_alone(job: Job, tmp_p
         output, _ = process.communicate()
     assert process.returncode == 0, output
     assert not work.exists()
+
+
+def test_one_that_another_pod_sweeps_away_in_this_moment(job: Job) -> None:
+    job.folder.root.mkdir(parents=True, exist_ok=True)
+    assert not steps.at_work(job.folder.root / ".split" / "0123456789abcdef", print)
 
 
 def test_one_that_failed_is_not_waited_for(job: Job, tmp_path: Path) -> None:

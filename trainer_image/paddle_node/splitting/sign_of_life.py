@@ -32,7 +32,8 @@ def awaited(beat: Callable[[], float], expiry: float, folder: Path, waiting: Cal
 
 
 def _now(folder: Path) -> float:
-    probe = folder / f".now.{os.getpid()}"
+    # Not by process number: pods that share a volume have equal ones.
+    probe = folder / f".now.{os.urandom(4).hex()}"
     probe.touch()
     try:
         return probe.stat().st_mtime

@@ -205,7 +205,7 @@ def at_work(folder: Path, say: Callable[[str], None]) -> bool:
     return sign_of_life.awaited(
         lambda: _newest(folder / "pods"),
         EXPIRY,
-        folder,
+        folder.parent.parent,  # The folder itself may be swept away by another pod in this moment.
         lambda: say(f"another split was at work in {folder.parent.parent}: waiting {EXPIRY:.0f} s for a sign of life"),
     )
 
