@@ -239,13 +239,14 @@ def test_without_a_mark_of_its_content_it_is_never_joined_of_two_halves(job: Job
     assert whole(job) == changed
 
 
-def test_a_server_that_answers_with_another_range_than_it_was_asked_for(job: Job, server: Server) -> None:
+@pytest.mark.parametrize("first", [0, 150_000])
+def test_a_server_that_answers_with_another_range_than_it_was_asked_for(job: Job, server: Server, first: int) -> None:
     def fault(handler, number: int) -> bool:
         if number == 2:
             handler.good(ranges=True, cut_after=100_000)
             return True
         if number == 3:
-            handler.headers.replace_header("Range", "bytes=0-")
+            handler.headers.replace_header("Range", f"bytes={first}-")
         return False
 
     server.fault = fault

@@ -46,7 +46,7 @@ def download(
     open_at: Callable[[int], tuple[int, Stream]],
     advance: Callable[[int], None],
 ) -> None:
-    """`open_at(offset)` asks from `offset` on; it returns where the answer really begins (`offset`, or 0) and its body.
+    """`open_at(offset)` asks from `offset` on; it returns where the answer really begins (`offset`, or before it) and its body.
 
     Raises `Failure`; OSError from the volume.
     """
@@ -63,6 +63,8 @@ def download(
             try:
                 start, body = open_at(have)
                 try:
+                    if start > have:
+                        raise Interrupted(f"it answered from byte {start} on instead of {have}")
                     if start != have:  # The server does not know ranges: from the beginning again.
                         advance(start - have)
                         stream.truncate(start)

@@ -59,7 +59,7 @@ class HttpSource:
             if _mark(response) != thing.etag:
                 response.close()
                 raise Failure(ExitCode.BAD_DATA, f"{self._name} changed while it was being read: run the split again")
-            return _start(response), _Body(response)
+            return _start(response, offset), _Body(response)
 
         download.download(self._name, thing.size, to, open_at, advance)
 
@@ -120,10 +120,12 @@ def _size(response: Any) -> int | None:
     return int(length) if response.status == 200 and length.isdigit() else None
 
 
-def _start(response: Any) -> int:
+def _start(response: Any, asked: int) -> int:
     """Where the answer begins; a server need not heed the range that it was asked for."""
+    if response.status != 206:
+        return 0
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if response.status == 206 and match else 0
+    return int(match[1]) if match else asked
 
 
 def _mark(response: Any) -> str:
