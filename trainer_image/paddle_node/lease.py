@@ -174,7 +174,7 @@ def _take(folder: Path, lease: Lease) -> bool:
     except FileExistsError:
         return False
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
     newest = _newest(folder)
     if newest is not None and newest.number > lease._number:
         # A number that was swept away was created anew: the holder is further on.

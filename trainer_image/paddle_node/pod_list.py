@@ -137,7 +137,7 @@ class PodList:
             await asyncio.sleep(LOOK)
         self._order = found
         index = next(i for i, p in enumerate(found) if p.name == node.pod_name or p.address == node.pod_ip)
-        return node.identified(index, self.run_id)
+        return node.identified(index, node.run_id or found[index].owner)
 
     @property
     def run_id(self) -> str:
