@@ -146,10 +146,11 @@ def test_who_does_not_come_to_a_meeting_without_the_hub_is_named(hub_of_two):
                 await trainer.hear("answer")
 
             async def status(index, waits_in):
-                while True:
-                    found = (await supervisors[index].hear("beat"))["trainer"]
-                    if found["waits_in"] == waits_in:
-                        return found
+                async with asyncio.timeout(10):
+                    while True:
+                        found = (await supervisors[index].hear("beat"))["trainer"]
+                        if found and found["waits_in"] == waits_in:  # None: from before it joined.
+                            return found
 
             trainers[0].say(tell="meeting", name="step")
             assert (await status(0, "meeting step"))["waits_for"] == [1]

@@ -133,7 +133,10 @@ def hanging(process):
         attached = tracer.stderr.readline()
         if "attached" not in attached:
             pytest.skip(f"strace may not work here: {attached.strip()}")
-        yield
+        try:
+            yield
+        finally:
+            tracer.kill()  # A pod that does not end would be waited for.
 
 
 NEEDS_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
