@@ -154,15 +154,13 @@ def _download(
 
     number = chosen_pass(rows, which)
     folder = f"pass-{number:05d}"
-    wanted = [
-        {"name": entry["name"].removeprefix(f"{folder}/"), "bytes": entry["bytes"]}
-        for entry in files
-        if entry["name"].startswith(f"{folder}/")
-    ]
+    its = [entry for entry in files if entry["name"].startswith(f"{folder}/")]
+    wanted = [{"name": entry["name"].removeprefix(f"{folder}/"), "bytes": entry["bytes"]} for entry in its]
     size = sum(entry["bytes"] for entry in wanted)
     on_the_way = to.startswith("s3://")
-    # What goes on to S3 is kept until it is there: an interruption costs nothing.
-    target = (cache.place("passes", volume.where) if on_the_way else Path(to)) / folder
+    # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's pass of that number is another.
+    saved_at = max(entry["time"] for entry in its)
+    target = (cache.place("passes", volume.where, saved_at) if on_the_way else Path(to)) / folder
     if fresh:
         shutil.rmtree(target, ignore_errors=True)
     with bar(folder, size) as progress:

@@ -143,6 +143,14 @@ def test_a_pass_that_did_not_reach_the_bucket_is_not_fetched_twice(
     api.requests.clear()
     done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/again")
     assert done.code == 0 and not [path for _, path in api.requests if "pass-00000%2Fparameters" in path]
+    # Another run's pass of the same size is another one.
+    assert run("results", "--download", "last", "--to", "s3://nobody-has-this-bucket/models").code == 3
+    shutil.rmtree(job.pass_dir(0))
+    job.pass_dir(0).mkdir()
+    (job.pass_dir(0) / "parameters").write_bytes(b"y" * 1000)
+    passes.seal(job, 0, {"attempt": 1})
+    assert run("results", "--download", "last", "--to", f"s3://{BUCKET}/other").code == 0
+    assert bucket.get_object(Bucket=BUCKET, Key="other/pass-00000/parameters")["Body"].read() == b"y" * 1000
 
 
 @pytest.mark.parametrize(

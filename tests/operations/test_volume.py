@@ -115,6 +115,18 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
     assert not any("offset=0&" in path for _, path in api.requests if "part-0" in path)
 
 
+def test_another_runs_pass_of_the_same_size_is_not_taken_for_this_ones(run: Run, job: JobFolder, tmp_path: Path) -> None:
+    other = JobFolder(tmp_path / "other")
+    (other.pass_dir(2) / "000").mkdir(parents=True)
+    (other.pass_dir(2) / "000" / "part-0").write_bytes(b"?" * 100_000)
+    passes.seal(other, 2, {"attempt": 1})
+    (tmp_path / "home").mkdir()
+    other.pass_dir(2).rename(tmp_path / "home" / "pass-00002")
+    done = run("results", "--download", "last", "--to", "home")
+    assert done.code == 1 and "000/part-0 was changed after it was saved" in done.err and "--fresh" in done.err
+    assert run("results", "--download", "last", "--to", "home", "--fresh").code == 0
+
+
 def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> None:
     (job.pass_dir(1) / "000" / "part-0").write_bytes(b"\xff" * 100_000)
     done = run("results", "--download", "1", "--to", "home")
