@@ -311,7 +311,7 @@ def _ports(job: TrainingJob) -> list[int]:
 
 
 def _work(read: Manifests) -> str:
-    """What runs: `Jobs a and b`, `PaddleJob c`."""
+    """What runs: `Job a and Job b`, `PaddleJob c`."""
     found = [*(f"Job {job.name}" for job in read.jobs), *(f"PaddleJob {job.name}" for job in read.paddle_jobs)]
     return " and ".join(found)
 
