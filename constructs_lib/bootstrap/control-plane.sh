@@ -100,9 +100,6 @@ check_state() {
   [ "$(cat "$STATE/private-address")" = "$PRIVATE_ADDRESS" ] ||
     fail "the state was made at $(cat "$STATE/private-address"), which etcd and every certificate know: set the private address back from $PRIVATE_ADDRESS"
   if [ -s "$STATE/distribution-version" ]; then
-    # k3s would begin an empty cluster, which has every node end the pods that it does not know.
-    [ -d "$STATE/db/etcd/member/wal" ] ||
-      fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway, go on with sudo $HERE/restore.sh"
     before=$(cat "$STATE/distribution-version")
     if [ "$(minor "$DISTRIBUTION_VERSION")" -lt "$(minor "$before")" ]; then
       fail "the state was written by $before, which $DISTRIBUTION_VERSION cannot read: deploy $before or newer"
@@ -111,6 +108,13 @@ check_state() {
       fail "the state was written by $before: an upgrade to $DISTRIBUTION_VERSION skips a Kubernetes version, deploy the one between first"
     fi
   fi
+}
+
+# k3s would begin an empty cluster, which has every node end the pods that it does not know. Looked at last: on a new machine
+# restore.sh needs what comes before.
+check_database() {
+  [ ! -s "$STATE/distribution-version" ] || [ -d "$STATE/db/etcd/member/wal" ] ||
+    fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway, go on with sudo $HERE/restore.sh"
 }
 
 # The address is the interface's, which EC2 gave this machine at launch; etcd knows itself by it.
@@ -265,6 +269,7 @@ read_token "$NODE_TOKEN_SECRET" node-token
 configure
 place_manifest efs-csi-driver.yaml
 place_manifest people.yaml
+check_database
 install_service k3s.service server "RequiresMountsFor=$STATE
 AssertPathIsMountPoint=$STATE"
 start k3s.service 'the control plane' ready

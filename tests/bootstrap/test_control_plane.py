@@ -435,7 +435,7 @@ def test_restore_that_cannot_be(running: Running) -> None:
     assert not control_plane.file("/var/boot-to-retry").exists(), "whoever restores decides what comes next"
 
 
-def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running) -> None:
+def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running, tmp_path: Path) -> None:
     account, control_plane = running
     account.volume_is("in-use", control_plane.instance)
     snapshot(account, "torn")
@@ -448,8 +448,12 @@ def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running) 
     assert "has served before, but holds no etcd database" in again.sentence
     assert on_the_volume(account, "/db/etcd/content") == ""
 
+    # Or the machine that takes its place: it refuses likewise, and has by then all that the restore needs.
+    account.volume_is("available", "None")
+    successor = Machine(account, tmp_path, "i-2", "control-plane")
+    assert "has served before, but holds no etcd database" in successor.first_boot().sentence
     snapshot(account, "whole")
-    assert restore(control_plane, "whole").code == 0
+    assert restore(successor, "whole").code == 0
     assert on_the_volume(account, "/db/etcd/content") == "restored from whole"
 
 
