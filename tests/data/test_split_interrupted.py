@@ -33,29 +33,28 @@ one_pass.LEAST = 64
 shuffle.LEAF = 4000
 shuffle.MOST_BUCKETS = 4
 units.TOGETHER = 1024
-split.WORKERS = 2
+split.WORKERS = int(os.environ.get("WORKERS", "2"))
 steps.EXPIRY = float(os.environ["EXPIRY"])
 perform = steps.Steps._perform
 begun = itertools.count(1)
+met = os.environ.get("MET")
 def slow(self, step):
+    if met:  # Each pod's first step waits for that of the others.
+        open(f"{met}/{os.environ['JOB_COMPLETION_INDEX']}", "w").close()
+        while len(os.listdir(met)) < 3:
+            time.sleep(0.01)
     os.write(1, f"\\nstep {step.name}\\n".encode())  # Whole, whatever other threads print.
     # However late it is killed, it gets no further than this.
     time.sleep(0.005 if next(begun) <= int(os.environ.get("MOST", "1000")) else 60)
     return perform(self, step)
 steps.Steps._perform = slow
-print("ready", flush=True)
-while not os.path.exists(os.environ["START"]):
-    time.sleep(0.01)
 sys.exit(split.main())
 """
 IMAGE = Path(__file__).parents[2] / "trainer_image"
 
 
-def start(job: Job, source: Path, begin: Path = IMAGE, expiry: float = 60, **more: object) -> subprocess.Popen[str]:
-    """Starts the data job, which begins when `begin` exists."""
-    environ = (
-        os.environ | {"PYTHONPATH": str(IMAGE), "START": str(begin), "EXPIRY": str(expiry)} | job.environment(source, **more)
-    )
+def start(job: Job, source: Path, expiry: float = 60, **more: object) -> subprocess.Popen[str]:
+    environ = os.environ | {"PYTHONPATH": str(IMAGE), "EXPIRY": str(expiry)} | job.environment(source, **more)
     return subprocess.Popen(
         [sys.executable, "-c", SLOWED], env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -114,14 +113,11 @@ def test_killed_at_any_step_it_goes_on_and_ends_with_the_same_bytes(
 
 @pytest.mark.slow
 def test_three_pods_share_a_split_and_the_last_completes_the_manifest(job: Job, source: Path, expected: dict[str, bytes]) -> None:
-    begin = source.parent / "begin"
-    pods = [
-        start(job, source, begin, SHUFFLE_SEED=1, HOLD_OUT=0.1, SPLIT_PODS=3, JOB_COMPLETION_INDEX=index) for index in range(3)
-    ]
-    for pod in pods:
-        assert pod.stdout
-        assert pod.stdout.readline() == "ready\n"
-    begin.touch()
+    met = source.parent / "met"
+    met.mkdir()
+    # One thread a pod and three files in the source: no pod can take the step that another one waits for.
+    of_each = {"MET": met, "WORKERS": 1, "SHUFFLE_SEED": 1, "HOLD_OUT": 0.1, "SPLIT_PODS": 3}
+    pods = [start(job, source, JOB_COMPLETION_INDEX=index, **of_each) for index in range(3)]
     outputs = [pod.communicate()[0] for pod in pods]
     assert [pod.returncode for pod in pods] == [0, 0, 0], outputs
     assert job.everything() == expected
