@@ -151,7 +151,7 @@ FILES = {
     "~: x\n": "job.yaml line 1: the key ~ is no text: put it in quotes",
     "? [a, 1]\n: x\n": "job.yaml line 1: the key ['a', 1] is no text: put it in quotes",
     "3\n": "job.yaml holds one value: a job file is a mapping of settings",
-    "[" * 3000: "job.yaml is nested too deeply: a job file is a mapping of settings",
+    "[" * 900: "job.yaml is nested too deeply: a job file is a mapping of settings",
     "Trainers: 3\nname: x\ndata: {source: a}\n": "Trainers is no setting of a job: did you mean trainers?",
 }
 
