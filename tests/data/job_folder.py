@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddle_node import split
+from paddle_node import environment, split
 from paddle_node.contract import JobFolder
 from paddle_node.data_manifest import DataManifest
 from paddle_node.splitting.settings import SplitSettings
@@ -38,6 +38,21 @@ class Job:
     def run(self, source: Path | str, shards: int = 3, **more: object) -> subprocess.CompletedProcess[str]:
         command, environ = self.command(source, shards, **more)
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+
+    def trainer(self, **more: object) -> environment.NodeEnvironment:
+        """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
+        (self.folder.root / "words").mkdir(exist_ok=True)
+        basic = {
+            "JOB_NAME": self.folder.root.name,
+            "JOB_PATH": str(self.folder.root.parent),
+            "TRAIN_CONFIG_DIR": "words",
+            "CONF_PADDLE_GRADIENT_NUM": "3",
+            "JOB_COMPLETION_INDEX": "1",
+            "PADDLE_NODE_RUN_ID": "run",
+            "PADDLE_NODE_SERVICE": "service",
+            "POD_IP": "127.0.0.1",
+        }
+        return environment.parse(basic | {name: str(value) for name, value in more.items()})
 
     def shard(self, index: int) -> bytes:
         """All bytes of a shard, in the order of its files' names."""

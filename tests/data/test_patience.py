@@ -84,19 +84,7 @@ def _refused(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: st
     source = tmp_path / "in.txt"
     source.write_text("".join(f"line {number}\n" for number in range(9)))
     job.split(source)
-    (job.folder.root / "words").mkdir()
-    node = environment.parse(
-        {
-            "JOB_NAME": job.folder.root.name,
-            "JOB_PATH": str(job.folder.root.parent),
-            "TRAIN_CONFIG_DIR": "words",
-            "CONF_PADDLE_GRADIENT_NUM": "3",
-            "JOB_COMPLETION_INDEX": "1",
-            "PADDLE_NODE_RUN_ID": "run",
-            "PADDLE_NODE_SERVICE": "service",
-            "POD_IP": "127.0.0.1",
-        }
-    )
+    node = job.trainer()
     opened, left = Path.open, times
 
     def open_or_fail(path: Path, *more: object, **named: object) -> object:

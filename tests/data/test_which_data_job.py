@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import data_manifest, environment, preparation
+from paddle_node import data_manifest, preparation
 from paddle_node.failure import Failure
 
 
@@ -24,21 +24,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said(job: Job, data_job: str) -> str:
     """What keeps trainer 1 from being ready; empty when nothing does."""
-    (job.folder.root / "words").mkdir(exist_ok=True)
-    node = environment.parse(
-        {
-            "JOB_NAME": job.folder.root.name,
-            "JOB_PATH": str(job.folder.root.parent),
-            "TRAIN_CONFIG_DIR": "words",
-            "CONF_PADDLE_GRADIENT_NUM": "3",
-            "JOB_COMPLETION_INDEX": "1",
-            "PADDLE_NODE_RUN_ID": "run",
-            "PADDLE_NODE_SERVICE": "service",
-            "PADDLE_NODE_PEER_DEADLINE": "0.003",
-            "PADDLE_NODE_DATA_JOB": data_job,
-            "POD_IP": "127.0.0.1",
-        }
-    )
+    node = job.trainer(PADDLE_NODE_PEER_DEADLINE=0.003, PADDLE_NODE_DATA_JOB=data_job)
     try:
         preparation.prepare(node, lambda line: None)
     except Failure as failure:

@@ -111,15 +111,21 @@ def test_an_upload_of_another_content_is_not_taken_up(bucket: Any, tmp_path: Pat
     assert bucket.get_object(Bucket=BUCKET, Key="changing")["Body"].read() == file.read_bytes()
 
 
-def test_a_pass_goes_to_the_bucket_without_ssh(
-    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def _trained(run: Run, controller: JobController, folder: Path) -> JobFolder:
+    """A job that has ended, with one pass on the volume."""
     controller.volume = folder / "volume"
     job = JobFolder(folder / "volume" / "words")
     job.pass_dir(0).mkdir(parents=True)
     (job.pass_dir(0) / "parameters").write_bytes(b"x" * 1000)
     passes.seal(job, 0, {"attempt": 1})
     assert run("submit", "--wait").code == 0
+    return job
+
+
+def test_a_pass_goes_to_the_bucket_without_ssh(
+    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    _trained(run, controller, folder)
     done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/models")
     assert done.code == 0, done.err
     assert "3 of 3 files sent" in done.err
@@ -132,12 +138,7 @@ def test_a_pass_goes_to_the_bucket_without_ssh(
 def test_a_pass_that_did_not_reach_the_bucket_is_not_fetched_twice(
     run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
 ) -> None:
-    controller.volume = folder / "volume"
-    job = JobFolder(folder / "volume" / "words")
-    job.pass_dir(0).mkdir(parents=True)
-    (job.pass_dir(0) / "parameters").write_bytes(b"x" * 1000)
-    passes.seal(job, 0, {"attempt": 1})
-    assert run("submit", "--wait").code == 0
+    job = _trained(run, controller, folder)
     done = run("results", "--download", "last", "--to", "s3://nobody-has-this-bucket/models")
     assert done.code == 3 and "NoSuchBucket" in done.err
     api.requests.clear()
