@@ -96,3 +96,26 @@ def test_a_pserver_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(
     assert job.wait() == [0, 0, 0], job.said()
     assert "pserver 1 answers again" in job.logs[1].read_text(errors="replace")
     assert_nothing_lost(job, 5)
+
+
+def test_a_pass_saved_at_any_step_is_resumed_by_real_pservers(training_job):
+    """Where a power of Adam's betas is a subnormal float32, as text it ends a pserver. The number of steps is forced."""
+    job = training_job(pods=1, PASSES="1", ATTEMPTS="1")
+    source = job.make_sample("--lines", "300")
+    text = (job.program / "train.py").read_text()
+    job.program = job.place / "at-an-edge"
+    job.program.mkdir()
+    forced = """
+from paddle_node.parameter_servers import ParameterServers
+ParameterServers.steps = property(lambda self: self._steps, lambda self, steps: setattr(self, "_steps", AFTER.get(steps, steps)))
+"""
+    after = "{each: edge for edge, steps in ((828, range(1, 100)), (103_919, range(829, 950))) for each in steps}"
+    (job.program / "train.py").write_text(text.replace("\njob = ", f"AFTER = {after}\n{forced}\njob = ", 1))
+    job.split(source)
+    for number, steps in enumerate((828, 103_919)):
+        job.start(RUN_ID=f"run-{number}", PASSES=str(number + 1))
+        assert job.wait() == [0], job.said()
+        assert json.loads((job.folder.pass_dir(number) / "parameters.json").read_text())["steps"] == steps
+    job.start(RUN_ID="last", PASSES="3")
+    assert job.wait() == [0], job.said()
+    assert [each["pass"] for each in job.metrics(0)] == [0, 1, 2]

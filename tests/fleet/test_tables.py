@@ -1,6 +1,9 @@
 """The parts as pservers of Paddle 2.6.2 were seen to write them; test_quick_start reads real ones."""
 
+import ctypes
+import errno
 import gzip
+import math
 
 import numpy as np
 import pytest
@@ -54,3 +57,28 @@ def test_a_dense_part_with_too_few_values_is_refused(adam):
     part(adam / "001/part-001.gz", "4 0 0")
     with pytest.raises(DamagedPass, match="has 4 values, and the model has 5"):
         tables.check(adam)
+
+
+BETAS = [(0.9, 0.999), (0.5, 0.9), (0.99, 0.9999), (0.0, 0.0), (1.0, 1.0), (-0.9, 1e-30)]
+
+
+@pytest.mark.parametrize(("beta1", "beta2"), BETAS)
+def test_beta_powers_are_text_that_a_pserver_reads_after_any_number_of_steps(beta1, beta2):
+    """std::stof of the pservers is strtof that throws where this sets errno; the numbers as Paddle writes them."""
+    c = ctypes.CDLL(None, use_errno=True)
+    c.strtof.restype = ctypes.c_float
+    edges = [828, 985, 87_292, 103_919]  # As seen on real pservers with 0.9 and 0.999.
+    for beta, rate in ((beta1, 0.9), (beta2, 0.999)):
+        for bound in (2.0**-126, 2.0**-149, 2.0**-150):  # Where a float32 becomes subnormal, and 0.
+            edges += [round(math.log(bound / abs(beta)) / math.log(rate))] if beta else []
+    steps = {0, 10**9, *range(1200), *(edge + near for edge in edges for near in range(-3, 4) if edge + near > 0)}
+    for step in sorted(steps):
+        powers = tables.beta_powers(beta1, beta2, step)
+        for power, exact in zip(powers, (beta1 * 0.9**step, beta2 * 0.999**step), strict=True):
+            ctypes.set_errno(0)
+            read = c.strtof(str(power).encode(), None)
+            assert (read, ctypes.get_errno()) == (power, 0), step
+            assert power == pytest.approx(exact, rel=1e-6, abs=2.0**-126)
+    ctypes.set_errno(0)
+    c.strtof(str(0.9**829).encode(), None)
+    assert ctypes.get_errno() == errno.ERANGE

@@ -91,6 +91,20 @@ class Layout:
         return sparse | dict(parameter for table in self.dense for parameter in table.parameters)
 
 
+def beta_powers(beta1: float, beta2: float, steps: int) -> tuple[float, float]:
+    """Adam's two powers in a pserver that has applied `steps` gradients to its dense parameters.
+
+    They begin with the optimizer's betas; a pserver then multiplies by 0.9 and 0.999, whatever the betas are.
+    """
+    return readable(beta1 * 0.9**steps), readable(beta2 * 0.999**steps)
+
+
+def readable(number: float) -> float:
+    """`number` as a float32 whose text a pserver reads: its std::stof throws on a subnormal one, which becomes 0."""
+    rounded = float(np.float32(number))
+    return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else rounded
+
+
 def missing_parts(directory: Path, layout: Layout) -> list[str]:
     """Which pservers' parts of a save are not there: saving reports success even then."""
     names = [f"{table.table:03d}/part-{server:03d}.gz" for table in layout.dense for server in range(layout.servers)]
