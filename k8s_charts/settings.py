@@ -191,9 +191,14 @@ class Data(Settings):
         return data
 
     @property
+    def on_volume(self) -> bool:
+        """Whether the source is a path on the volume."""
+        return self.source is not None and PurePosixPath(self.source).is_relative_to(self._mount_path)
+
+    @property
     def local_file(self) -> Path | None:
         """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
-        if self.source is None or "://" in self.source or PurePosixPath(self.source).is_relative_to(self._mount_path):
+        if self.source is None or "://" in self.source or self.on_volume:
             return None
         return Path(self.source).expanduser()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from paddle_node import contract
@@ -293,6 +293,10 @@ class TrainingJob(Settings):
                 f"program.from is {self.program.origin}: with `data.prepared: true` no data job brings the program, "
                 "so `from: volume` is needed"
             )
+        source = PurePosixPath(self.data.source or "")
+        if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
+            # The pod mounts what it names, and Kubernetes takes no such path.
+            raise sentence(f"data.source is {source}: a path on the volume without .. is allowed")
         if self.engine == "job" and self.data.shards not in (None, self.trainers):
             raise sentence(
                 f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
