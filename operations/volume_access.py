@@ -1,7 +1,7 @@
 """A job's folder on the shared volume, from anywhere, without SSH: a short-lived pod mounts it, the API server passes it on.
 
-Promises: the pod runs the job's own image as the job's own user, mounts that job's folder alone, and is gone afterwards (it ends by
-itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
+Promises: the pod runs the job's own image as the job's own user, mounts that folder alone, and is gone afterwards (it ends
+by itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
 """
 
 from __future__ import annotations
