@@ -43,6 +43,7 @@ from rehearsal.state import State
 from rehearsal.synthesis import synthesize
 from rehearsal.training_progress import TrainingProgress
 from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
+from stacks.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -188,7 +189,9 @@ class Rehearsal:
             return None
         local = job_file.parent / job.data.local_file
         if not local.is_file():
-            raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
+            raise Refused(
+                f"data.source names a file here: {without_secrets(str(local))} is no file; give a file, s3:// or https://"
+            )
         return local
 
     def _let_look_around(self, cloud: Cloud) -> None:

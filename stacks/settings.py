@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from stacks import settings_file
+from stacks.addresses import without_secrets
 from stacks.settings_file import SettingError as SettingError
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -59,7 +60,7 @@ def shown(value: object) -> str:
     if value is None:
         return "empty"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    text = " ".join(text.split())
+    text = " ".join(without_secrets(text).split())
     return (text[:60] + "...") if len(text) > 60 else (text or "empty")
 
 
@@ -132,7 +133,7 @@ def _path(location: tuple[int | str, ...]) -> str:
         if part == "[key]":
             # pydantic's word for a key that is at fault, which stands before it already.
             continue
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+        path += f"[{part}]" if isinstance(part, int) else f".{shown(part)}" if path else shown(part)
     return path
 
 

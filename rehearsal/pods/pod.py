@@ -150,7 +150,7 @@ class Pod:
         variables = self._environment(container, root)
         folder = _inside(root, container.working_dir or self.host.image.working_dir or "/")
         folder.mkdir(parents=True, exist_ok=True)
-        binds = self._binds(container, root)
+        binds = self._binds(container)
         running = await RunningContainer.start(
             self._argv(container, root, variables), variables, folder, self.log(container.name), binds
         )
@@ -173,7 +173,7 @@ class Pod:
         if not command and not args:
             raise Refused(f"container {container.name} has no command, and the Dockerfile no ENTRYPOINT")
         return [
-            *(self._mapped(expand(word, variables), container, root) for word in command),
+            *(_mapped(expand(word, variables), root) for word in command),
             *(expand(word, variables) for word in args),
         ]
 
@@ -202,33 +202,31 @@ class Pod:
             source, place = self._mounted(mount), _inside(root, mount.path)
             if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
                 continue  # Within another mount: it is seen through that one.
+            if place.is_dir():
+                shutil.rmtree(place)
             place.parent.mkdir(parents=True, exist_ok=True)
-            if not private_mounts_work():
-                if place.is_dir():
-                    shutil.rmtree(place)
-                place.symlink_to(source)
-            elif source.is_dir():
-                place.mkdir(exist_ok=True)
-            else:
-                place.touch()
+            place.symlink_to(source)
 
-    def _binds(self, container: Container, root: Path) -> list[Bind]:
-        """What lies over the container's files; where a machine allows no such thing, `_lay_out` has put links there."""
+    def _binds(self, container: Container) -> list[Bind]:
+        """What lies over the machine's files for this container alone: on the volume is only what the container mounts of it.
+
+        Where a machine allows no such thing the links alone stand for the mounts: `..` then leads to the whole volume.
+        """
         hosts = [Bind(self._etc_hosts, Path("/etc/hosts"))] if self._etc_hosts is not None else []
-        if not private_mounts_work():
+        claimed = [mount for mount in _outer_first(container) if self.template.volumes[mount.volume].claim is not None]
+        if not private_mounts_work() or not any(mount.sub_path or mount.read_only for mount in claimed):
             return hosts
-        mounts = [Bind(self._mounted(mount), _inside(root, mount.path), mount.read_only) for mount in _outer_first(container)]
-        return [*mounts, *hosts]
-
-    def _mapped(self, word: str, container: Container, root: Path) -> str:
-        """A command's word as it runs here: the container's own file where it names one, else as it is (/bin/sh)."""
-        if not word.startswith("/") or ".." in PurePosixPath(word).parts:
-            return word
-        inside = seen = _inside(root, word)
-        for bind in self._binds(container, root):
-            if inside.is_relative_to(bind.target):
-                seen = bind.source / inside.relative_to(bind.target)
-        return str(inside) if seen.exists() else word
+        seen = self._folder / "volumes" / f"{container.name} sees"
+        binds = []
+        for mount in claimed:
+            source, target = self._mounted(mount), _inside(seen, mount.sub_path)
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+            binds.append(Bind(source, target, mount.read_only))
+        return [*binds, Bind(seen, self.host.volume), *hosts]
 
     def _mounted(self, mount: Mount) -> Path:
         volume = self.template.volumes[mount.volume]
@@ -295,7 +293,7 @@ class Pod:
         binds: Sequence[Bind],
     ) -> bool:
         if probe.command:
-            argv = [self._mapped(expand(word, variables), container, root) for word in probe.command]
+            argv = [_mapped(expand(word, variables), root) for word in probe.command]
             log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
             return await run_briefly(argv, variables, folder, probe.timeout, log, binds) == 0
         try:
@@ -313,6 +311,13 @@ def _inside(root: Path, container_path: str) -> Path:
     if ".." in parts:
         raise Refused(f"{container_path}: a path with .. is refused")
     return root.joinpath(*parts)
+
+
+def _mapped(word: str, root: Path) -> str:
+    """A command's word as it runs here: the image's own file where it names one, else as it is (/bin/sh)."""
+    if word.startswith("/") and ".." not in PurePosixPath(word).parts and (inside := _inside(root, word)).exists():
+        return str(inside)
+    return word
 
 
 def _outer_first(container: Container) -> list[Mount]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.settings_file import SettingError
 
 ROOT = Path(__file__).parents[2]
-LAUGHS = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefghijklmnopqrstuvwxy", "bcdefghijklmnopqrstuvwxyz", strict=True))  # fmt: skip
-MERGED = "a: &a {x: 1}\n" + "".join(f"{b}: &{b} {{<<: [*{a}, *{a}]}}\n" for a, b in zip("abcdefghijklmnopqrstuvwxy", "bcdefghijklmnopqrstuvwxyz", strict=True))  # fmt: skip
+ROWS = list(pairwise("abcdefghijklmnopqrstuvwxyz"))
+LAUGHS = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in ROWS)
+MERGED = "a: &a {x: 1}\n" + "".join(f"{b}: &{b} {{<<: [*{a}, *{a}]}}\n" for a, b in ROWS)
 
 YAML: dict[str, tuple[str | bytes, str]] = {
     "5,000 digits": ("trainers: " + "9" * 5000, "line 1: 999"),

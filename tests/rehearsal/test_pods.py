@@ -367,7 +367,10 @@ def written(script, name="words", data=None, **volume):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_jobs_pods_see_no_other_jobs_folder(kind, machine):
-    script = 'cd "$PADDLE_NODE_ROOT$JOB_PATH"; ls; echo mine > $JOB_NAME/note; cat {other}/note {name}/../{other}/note; true'
+    script = (
+        'cd "$PADDLE_NODE_ROOT$JOB_PATH"; ls; echo mine > $JOB_NAME/note; echo new > $JOB_NAME/../stray;'
+        "cat {other}/note {name}/../{other}/note; true"
+    )
     for name, other in (("alpha", "beta"), ("beta", "alpha")):
         assert machine.run(written(script.format(name=name, other=other), name, **KINDS[kind])).succeeded
         (log,) = machine.logs.glob(f"{name}-*.trainer.log")
@@ -375,6 +378,7 @@ def test_a_jobs_pods_see_no_other_jobs_folder(kind, machine):
         assert seen == name and all("No such file" in line for line in refused) and len(refused) == 2, log.read_text()
     root = machine.volume / KINDS[kind].get("folder", "")
     assert [path.relative_to(root).as_posix() for path in sorted(root.rglob("note"))] == ["alpha/note", "beta/note"]
+    assert not (root / "stray").exists()
 
 
 def test_a_folder_that_only_the_kubelet_would_make_is_refused(machine):
@@ -391,7 +395,7 @@ def test_a_source_elsewhere_on_the_volume_is_read_and_never_written(source, mach
         (machine.volume / name).write_text("line\n")
     (tmp_path / "split.sh").write_text(
         '#!/bin/sh\ncd "$PADDLE_NODE_ROOT$JOB_PATH" || exit\n'
-        "{ find corpora words other; echo x >> corpora/a.txt; echo x > corpora/b.txt; } 2>&1\necho done > words/done\n"
+        "{ find -L corpora words other; echo x >> corpora/a.txt; echo x > corpora/b.txt; } 2>&1\necho done > words/done\n"
     )
     (tmp_path / "split.sh").chmod(0o755)
     docs = written("true", data={"source": f"/home/jobpath/{source}"}, kind="nfs")
