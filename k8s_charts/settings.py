@@ -120,7 +120,7 @@ class Data(Settings):
         min_length=1,
         description=(
             "A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, "
-            "https://..., or a path on the volume, below its mount path."
+            "https://..., or a path on the volume, below its mount path. A query (?...) stands in the manifest for all to read."
         ),
     )
     prepared: bool = Field(
@@ -263,8 +263,12 @@ class Volume(Settings):
         default="10Gi",
         description="What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder.",
     )
-    mount_path: MountPath = Field(default=contract.VOLUME_MOUNT, description="Where the containers see it.")
-    folder: FolderBelow | None = Field(default=None, description="Mount this folder of the volume, instead of its root.")
+    mount_path: MountPath = Field(
+        default=contract.VOLUME_MOUNT, description="Containers see the job's folder below it: <mount_path>/<job name>."
+    )
+    folder: FolderBelow | None = Field(
+        default=None, description="The jobs' folders lie in this folder of the volume, instead of its root."
+    )
     mount_options: Several[Text] | None = Field(
         default=None, description="efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."
     )
