@@ -13,17 +13,35 @@ ROOT = Path(__file__).parents[2]
 MAY_IMPORT = {
     "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
     "stacks": {"stacks", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "k8s_charts": {"k8s_charts", "paddle_node.contract", "cdk8s", "cdk8s_plus_33", "constructs"},
+    "k8s_charts": {
+        "k8s_charts",
+        "paddle_node.contract",
+        "stacks.settings_file",
+        "stacks.addresses",
+        "cdk8s",
+        "cdk8s_plus_33",
+        "constructs",
+    },
     "trainer_image": {"paddle_node"},
     "operations": {
         "operations",
         "k8s_charts",
         "stacks.cluster_spec",
         "stacks.settings",
+        "stacks.settings_file",
+        "stacks.addresses",
         "stacks.distribution_lock",
         "paddle_node",
     },
-    "rehearsal": {"rehearsal", "k8s_charts", "paddle_node", "operations", "stacks.cluster_spec", "stacks.settings"},
+    "rehearsal": {
+        "rehearsal",
+        "k8s_charts",
+        "paddle_node",
+        "operations",
+        "stacks.cluster_spec",
+        "stacks.settings",
+        "stacks.addresses",
+    },
     "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
 WATCHED = {
