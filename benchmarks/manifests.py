@@ -41,7 +41,7 @@ def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     from k8s_charts import documents, image
     from k8s_charts.outputs import ClusterOutputs
     from k8s_charts.spec import TrainingJob
-    from stacks import settings_file
+    from settings import file as settings_file
 
     settings = {**settings_file.mapping(PROJECT / "job.yaml"), "trainers": trainers}
     written = documents.write(TrainingJob.parse(settings, PROJECT), ClusterOutputs.placeholder(), image.PLACEHOLDER, folder)

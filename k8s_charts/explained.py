@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from stacks.addresses import without_secrets
+from settings.addresses import without_secrets
 
 Location = tuple[int | str, ...]
 LONGEST_SHOWN = 80

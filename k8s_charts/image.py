@@ -8,7 +8,7 @@ from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from k8s_charts.value_types import is_image
-from stacks import settings_file
+from settings import file as settings_file
 
 PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 

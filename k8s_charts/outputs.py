@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from k8s_charts.errors import JobError
-from stacks import settings_file
+from settings import file as settings_file
 
 Credentials = Literal["pod-identity", "instance-profile"]
 

@@ -32,7 +32,7 @@ from k8s_charts.value_types import (
     is_label_key,
     is_label_value,
 )
-from stacks.addresses import without_secrets
+from settings.addresses import without_secrets
 
 TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 """The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""

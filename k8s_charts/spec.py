@@ -32,7 +32,7 @@ from k8s_charts.settings import (
     Volume,
 )
 from k8s_charts.value_types import LABEL_LENGTH, DnsLabel, ImageName, ServiceName, Several, Text, amount
-from stacks import settings_file
+from settings import file as settings_file
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""

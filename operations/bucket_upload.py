@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from operations.cache import place
 from operations.errors import BadInput
 from operations.side_by_side import side_by_side
-from stacks.addresses import without_secrets
+from settings.addresses import without_secrets
 
 CHECKSUM = "paddle-aws-checksum"
 """The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""

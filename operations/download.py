@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from operations.errors import BadInput, Failed, Unreachable
-from stacks.addresses import without_secrets
+from settings.addresses import without_secrets
 
 ATTEMPTS = 5
 PAUSE = 1.0

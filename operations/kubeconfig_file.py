@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from operations.errors import BadInput
-from stacks import settings_file
+from settings import file as settings_file
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
 from operations.screen import age, of_job
-from stacks.addresses import without_secrets
+from settings.addresses import without_secrets
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""

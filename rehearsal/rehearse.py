@@ -43,7 +43,7 @@ from rehearsal.state import State
 from rehearsal.synthesis import synthesize
 from rehearsal.training_progress import TrainingProgress
 from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
-from stacks.addresses import without_secrets
+from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec
 
 

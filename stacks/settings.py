@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from stacks import settings_file
-from stacks.addresses import without_secrets
-from stacks.settings_file import SettingError as SettingError
+from settings import file as settings_file
+from settings.addresses import without_secrets
+from settings.file import SettingError as SettingError
 
 Spec = TypeVar("Spec", bound=BaseModel)
 

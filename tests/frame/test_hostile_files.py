@@ -17,8 +17,8 @@ from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput
 from operations.kubeconfig_file import Entry, merge
+from settings.file import SettingError
 from stacks.cluster_spec import ClusterSpec
-from stacks.settings_file import SettingError
 
 ROOT = Path(__file__).parents[2]
 ROWS = list(pairwise("abcdefghijklmnopqrstuvwxyz"))

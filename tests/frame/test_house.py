@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[2]
 # room -> what its files may import of the project and of the heavy libraries.
 MAY_IMPORT = {
     "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "stacks": {"stacks", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
+    "settings": {"settings"},
+    "stacks": {"stacks", "settings", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
     "k8s_charts": {
         "k8s_charts",
         "paddle_node.contract",
-        "stacks.settings_file",
-        "stacks.addresses",
+        "settings",
         "cdk8s",
         "cdk8s_plus_33",
         "constructs",
@@ -28,8 +28,7 @@ MAY_IMPORT = {
         "k8s_charts",
         "stacks.cluster_spec",
         "stacks.settings",
-        "stacks.settings_file",
-        "stacks.addresses",
+        "settings",
         "stacks.distribution_lock",
         "paddle_node",
     },
@@ -38,14 +37,14 @@ MAY_IMPORT = {
         "k8s_charts",
         "paddle_node",
         "operations",
+        "settings",
         "stacks.cluster_spec",
         "stacks.settings",
-        "stacks.addresses",
     },
     "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
 WATCHED = {
-    "app", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "rehearsal",
+    "app", "settings", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "rehearsal",
     "aws_cdk", "cdk8s", "cdk8s_plus_33", "constructs", "cdk_nag",
 }  # fmt: skip
 

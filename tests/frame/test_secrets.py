@@ -17,8 +17,8 @@ from operations.download import text
 from operations.errors import BadInput
 from rehearsal.errors import Refused
 from rehearsal.rehearse import Rehearsal
-from stacks.addresses import without_secrets
-from stacks.settings_file import SettingError
+from settings.addresses import without_secrets
+from settings.file import SettingError
 
 ADDRESSES = [
     "ftp://me:SECRET@host/f",
