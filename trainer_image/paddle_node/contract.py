@@ -60,6 +60,7 @@ class Variable(StrEnum):
     # Kubernetes' own, by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
     POD_NAME = "POD_NAME"
+    POD_UID = "POD_UID"
     POD_IP = "POD_IP"
 
     # Ours.
@@ -231,6 +232,16 @@ class JobFolder:
     def data_manifest(self) -> Path:
         """Written last by the split: its presence means complete (ours)."""
         return self.root / "data-manifest.json"
+
+    @property
+    def splits(self) -> Path:
+        """One folder a split; each is complete by its own `manifest.json`, created exclusively (ours)."""
+        return self.root / "splits"
+
+    @property
+    def programs(self) -> Path:
+        """Copies of training programs, each valid by a record that was created exclusively (ours)."""
+        return self.root / "programs"
 
     def program(self, train_config_dir: str) -> Path:
         return self.root / train_config_dir

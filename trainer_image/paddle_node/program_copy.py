@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import filecmp
+import hashlib
 import os
 import shutil
 import uuid
@@ -83,6 +84,15 @@ def equal(source: Path, destination: Path) -> bool:
     """Whether the files that count are the same, byte for byte."""
     names = _files(source)
     return names == _files(destination) and not any(filecmp.cmpfiles(source, destination, names, shallow=False)[1:])
+
+
+def digest(folder: Path) -> str:
+    """Names the whole program: every file that counts, by its name and its bytes. Raises OSError."""
+    whole = hashlib.sha256()
+    for name in _files(folder):
+        content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        whole.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
+    return whole.hexdigest()
 
 
 def _files(folder: Path) -> list[str]:
