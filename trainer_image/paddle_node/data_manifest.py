@@ -161,7 +161,9 @@ def content(path: Path) -> bytes:
                 file["name"] = below(file["name"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return text
-    return json.dumps({name: value for name, value in document.items() if name not in ("job", "created")}, sort_keys=True).encode()
+    return json.dumps(
+        {name: value for name, value in document.items() if name not in ("job", "created")}, sort_keys=True
+    ).encode()
 
 
 def digest(path: Path) -> str:
@@ -171,8 +173,8 @@ def digest(path: Path) -> str:
 
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
-    """The manifest of that digest: the job's own, or that of a split which is no longer the newest."""
-    places = (folder.data_manifest, *sorted(folder.splits.glob("*/manifest.json")))
+    """The manifest of that digest: a split's own, which stays as it is, rather than the job's, which the next split replaces."""
+    places = (*sorted(folder.splits.glob("*/manifest.json")), folder.data_manifest)
     return next((place for place in places if digest(place) == wanted), None)
 
 
