@@ -48,6 +48,8 @@ def tell(endpoint: str, command: str) -> int:
 
 
 def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> None:
+    if settings.get("absent"):
+        return
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     session = coordination.join(os.environ)
@@ -57,6 +59,8 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
     own = folder.attempt(os.environ["PADDLE_NODE_RUN_ID"], session.attempt)
     identity = {"data": os.environ["PADDLE_NODE_DATA_DIGEST"], "program": os.environ["PADDLE_NODE_PROGRAM_DIGEST"]}
     first = int(resume) + 1 if resume else 0
+    if index == 0 and resume and (saved / "poisoned").exists():
+        sys.exit("this pass cannot be loaded")
     if index == 0 and resume:
         for server, value in zip(servers, json.loads((saved / "values").read_text()), strict=True):
             tell(server, f"set {value}")
@@ -88,10 +92,13 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
             directory = own / f"pass-{number:05d}"
             directory.mkdir(parents=True)
             (directory / "values").write_text(json.dumps([tell(server, "get") for server in servers]))
+            if [attempt, number] == settings.get("poisons"):
+                (directory / "poisoned").touch()
             time.sleep(10 if lingers else settings.get("save_seconds", 0))
             facts = {"run": os.environ["PADDLE_NODE_RUN_ID"], "attempt": attempt, **identity}
             passes.seal(directory, {"pass": number, **facts, "trainers": []})
             passes.lead(folder, directory.name)
+            passes.keep_newest(folder, passes.Identity(**identity), settings.get("keep", 0), set())
         session.barrier("saved")
     session.leave()
     if index == 0 and settings.get("stop_servers", True):

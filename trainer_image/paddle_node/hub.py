@@ -368,8 +368,8 @@ class Hub:
         if read == {known} or (known is None and len(read) == 1):
             return read.pop()
         readers = {one: _numbers(member.index for member in members if member.read == one) for one in sorted(read, key=str)}
-        parts = [f"trainers {who} read {_named(one)}" for one, who in readers.items()]
-        sentence = "; ".join([*parts, *([f"the run began with {_named(known)}"] if known else [])])
+        parts = [f"trainers {who} read {one}" for one, who in readers.items()]
+        sentence = "; ".join([*parts, *([f"the run began with {known}"] if known else [])])
         if self._differ is None or self._differ[0] != sentence:
             self._say(f"{sentence}: no attempt begins, they prepare again")
         self._differ = (sentence, self._differ[1] if self._differ else time.monotonic())
@@ -704,11 +704,6 @@ class Hub:
 def _send(writer: asyncio.StreamWriter, message: Message) -> None:
     with contextlib.suppress(OSError, RuntimeError):
         writer.write(protocol.encode(message))
-
-
-def _named(read: Identity) -> str:
-    """Data and program as people tell them apart."""
-    return f"data {read.data[:12] or 'without a manifest'} and program {read.program[:12] or 'unknown'}"
 
 
 def _numbers(indexes: Any) -> str:

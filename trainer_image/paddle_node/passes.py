@@ -48,6 +48,10 @@ class Identity:
     program: str = ""
     """`program_copy.digest`."""
 
+    def __str__(self) -> str:
+        """As people tell them apart."""
+        return f"data {self.data[:12] or 'without a manifest'} and program {self.program[:12] or 'without a digest'}"
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -135,6 +139,9 @@ def remove(folder: JobFolder, saved: Saved) -> None:
 
 def seal(directory: Path, facts: Mapping[str, Any]) -> None:
     """Flush, list with checksums, create the record. Raises `Failure` where a later attempt has given the folder up."""
+    given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
+    if (directory / DONE).exists():
+        raise given_up
     files = []
     for file in _files(directory):
         durable.sync(file)
@@ -147,7 +154,7 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
         durable.sync(folder)
     record = {**facts, "files": files}
     if not durable.create(directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"):
-        raise Failure(1, f"{directory} was given up by a later attempt while it was saved")
+        raise given_up
 
 
 def lead(folder: JobFolder, name: str) -> None:

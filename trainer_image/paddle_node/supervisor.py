@@ -351,6 +351,7 @@ class Supervisor:
                 index, reading = value
                 if index == self._node.index:
                     self._staged, self._reading = True, reading
+                    self._say(f"has read {reading.identity}")
                     self._send_ready(link, 0)
             elif kind == "fault":
                 raise value
