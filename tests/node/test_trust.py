@@ -54,7 +54,7 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     pods.start(0)
     assert pods.codes() == [0, 0, 0], pods.logs()
     kept = [one.name for one in passes.find(pods.folder)]
-    assert kept == ["attempts/run-1-2/pass-00002", "attempts/run-1-2/pass-00003"]
+    assert kept == ["attempts/run-1-2/pass-00003", "attempts/run-1-2/pass-00002"]
     # The trainer first, so that it comes to the end of its save before anybody ends it.
     os.kill(trainer, signal.SIGCONT)
     until(lambda: Path(f"/proc/{trainer}/stat").read_text().rpartition(")")[2].split()[0] == "Z", pods)
@@ -117,7 +117,7 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     )
     assert [attempt["resume_pass"] for attempt in again.attempts()] == [None, None]
     # The other program's passes stay, and people's links lead to the new ones.
-    assert len(passes.find(pods.folder)) == 4
+    assert len(list(passes.find(pods.folder))) == 4
     assert again.folder.pass_dir(1).readlink().as_posix() == "attempts/run-2-2/pass-00001"
     asked = job(count=2, run="run-3", stand_in={"passes": 3}, RESUME_FROM="any")
     program(pods, "a third one")
