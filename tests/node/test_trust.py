@@ -32,7 +32,7 @@ def copied_program(pods: Pods, text: str) -> str:
     folder.mkdir(parents=True)
     (folder / "train.py").write_text(text)
     digest = program_copy.digest(folder)
-    (pods.folder.programs / f"{digest}.json").write_text(json.dumps({"folder": folder.name}))
+    (pods.folder.programs / f"{digest[:32]}.json").write_text(json.dumps({"folder": folder.name}))
     link = pods.folder.program("quick_start")
     if link.is_dir() and not link.is_symlink():
         link.rmdir()

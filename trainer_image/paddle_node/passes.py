@@ -152,9 +152,14 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def lead(folder: JobFolder, name: str) -> None:
-    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout."""
+    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout.
+
+    A folder that lies there, of an older layout or of Paddle 0.x, is left alone.
+    """
+    link = folder.output / name
     for newest in islice(find(folder, re.escape(name)), 1):
-        durable.link(folder.output / name, newest.folder)
+        if link.is_symlink() or not link.exists():
+            durable.link(link, newest.name)
 
 
 def verify(directory: Path) -> None:

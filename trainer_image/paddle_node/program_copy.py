@@ -99,7 +99,7 @@ def digest(folder: Path) -> str:
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """The copied program of that digest."""
     try:
-        named = json.loads((folder.programs / f"{wanted}.json").read_text())["folder"]
+        named = json.loads((folder.programs / f"{wanted[:32]}.json").read_text())["folder"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return folder.programs / str(named)
