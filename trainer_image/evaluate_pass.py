@@ -26,7 +26,7 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         node = environment.parse(os.environ)
-        newest = next(passes.find(node.folder), None)
+        newest = next(passes.newest_first(node.folder), None)
         if newest is None:
             raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
         directory = newest.folder

@@ -117,7 +117,7 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     )
     assert [attempt["resume_pass"] for attempt in again.attempts()] == [None, None]
     # The other program's passes stay, and people's links lead to the new ones.
-    assert len(list(passes.find(pods.folder))) == 4
+    assert len(passes.find(pods.folder)) == 4
     assert again.folder.pass_dir(1).readlink().as_posix() == "attempts/run-2-2/pass-00001"
     asked = job(count=2, run="run-3", stand_in={"passes": 3}, RESUME_FROM="any")
     program(pods, "a third one")

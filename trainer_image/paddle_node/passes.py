@@ -73,8 +73,13 @@ class Saved:
         return "/".join(self.folder.parts[-3:])
 
 
-def find(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
-    """What any attempt has sealed, the newest first; a record that cannot be read is reported and left out."""
+def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
+    """What any attempt has sealed, the newest first."""
+    return list(newest_first(folder, kind))
+
+
+def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
+    """As `find`, one record read at a time; one that cannot be read is reported and left out."""
     for directory in reversed(_folders(folder, kind)):
         try:
             found = _read(directory)
@@ -157,7 +162,7 @@ def lead(folder: JobFolder, name: str) -> None:
     A folder that lies there, of an older layout or of Paddle 0.x, is left alone.
     """
     link = folder.output / name
-    for newest in islice(find(folder, re.escape(name)), 1):
+    for newest in islice(newest_first(folder, re.escape(name)), 1):
         if link.is_symlink() or not link.exists():
             durable.link(link, newest.name)
 

@@ -67,7 +67,7 @@ class RecordedPasses:
         _remove_broken_links(self._folder)
         passed_over: list[str] = []
         # Only the first attempt counts what there is: a recovery reads no more than it needs.
-        saved: Iterable[Saved] = passes.find(self._folder, report=self._say)
+        saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
         saved = list(saved) if first else saved
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
@@ -83,7 +83,7 @@ class RecordedPasses:
         order = interruption.order(identity.data, self._node.seed, self._node.trainers)
         halves = (
             one
-            for one in passes.find(self._folder, passes.INTERRUPTED)
+            for one in passes.newest_first(self._folder, passes.INTERRUPTED)
             if (one.identity, one.number, one.record.get("order")) == (identity, begin, order)
         )
         interrupted = self._newest_good(halves, unloadable, passed_over)
@@ -97,13 +97,13 @@ class RecordedPasses:
     def made(self, attempt: int) -> int | None:
         own = self._folder.attempt(self._node.run_id, attempt)
         # The newest attempt's come first.
-        saved = takewhile(lambda one: one.folder.parent == own, passes.find(self._folder))
+        saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder))
         return next((one.number for one in saved if passes.fault(one.folder) is None), None)
 
     def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
         good = (
             one.number
-            for one in passes.find(self._folder)
+            for one in passes.newest_first(self._folder)
             if one.identity == identity and one.name not in passed_over and passes.fault(one.folder) is None
         )
         return next(good, None)

@@ -145,7 +145,7 @@ class Training:
             facts = {"pass": number, "trainers": [asdict(each) for each in positions]}
             self._seal(self._newest, facts, self._engine.save)
             identity = self._job.node.identity
-            for half in list(passes.find(self._folder, passes.INTERRUPTED)):
+            for half in passes.find(self._folder, passes.INTERRUPTED):
                 if half.identity == identity and half.number <= number:
                     passes.remove(self._folder, half)
             passes.keep_newest(self._folder, identity, self._job.node.keep_passes, self._good)
