@@ -84,6 +84,8 @@ def check(uri: str) -> None:
     if not rest.partition("/")[0]:
         raise SettingError(f"{shown}: the {'bucket' if scheme == 's3' else 'host'} is missing")
     if scheme == "s3":
+        if "@" in rest.partition("/")[0]:
+            raise SettingError(f"{shown}, with a user or password: a bucket is read with the pod's own identity")
         return
     if not re.fullmatch("[!-~]+", uri):
         raise SettingError(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
