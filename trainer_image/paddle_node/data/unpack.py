@@ -27,6 +27,8 @@ from paddle_node.failure import Failure
 BLOCK = 1 << 20
 LONGEST_EXTENSION = 1 << 20
 """Bytes of a tar member's extended header: a longer one is damage."""
+_ZIP_END, _ZIP64_END = 22, 76
+"""Bytes of the records behind a zip's directory; the second one is there in large ones only."""
 _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL)
 """How bzip2, xz, zstd, gzip, zip and tar begin."""
 
@@ -158,7 +160,7 @@ def _damage_of(name: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # The disk's, not the archive's: bz2 and gzip raise OSError without a number.
-        told = " ".join(str(error).split()) or type(error).__name__
+        told = "".join(letter if letter.isprintable() else "?" for letter in str(error)) or type(error).__name__
         raise Failure(ExitCode.BAD_DATA, f"{name} is damaged or cut short: {told}") from None
 
 
@@ -183,27 +185,38 @@ def _zip(raw: BinaryIO, name: str) -> _Members:
 
 
 def _zip_members(raw: BinaryIO, name: str) -> _Members:
-    empty = _beginning(raw).startswith(b"PK\x05\x06")
     with zipfile.ZipFile(raw) as archive:
         entries = archive.infolist()
-        # zipfile reads the last directory, and takes all else before its members for something that is none of its business.
-        if min((entry.header_offset for entry in entries), default=0 if empty else 1):
-            raise zipfile.BadZipFile("its directory does not list what it begins with")
+        # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
+        if len(entries) != _entries(raw, len(archive.comment)) or min((entry.header_offset for entry in entries), default=0):
+            raise zipfile.BadZipFile("its directory does not list what it holds")
         for entry in entries:
             member = inside(entry.filename.replace("\\", "/"), name)
             if entry.flag_bits & 1:
-                raise Failure(ExitCode.BAD_DATA, f"{name} is encrypted: {entry.filename} cannot be read")
+                _refuse(name, member, "which is encrypted")
             if stat.S_ISLNK(entry.external_attr >> 16):
-                _refuse(name, f"the link {member}: pack what it leads to instead")
+                _refuse(name, member, "a link: pack what it leads to instead")
             try:
                 stream = archive.open(entry)  # Compares the directory with the member's own header, also of those left out.
             except NotImplementedError as error:
-                _refuse(name, f"{member}, which cannot be unpacked: {error}")
+                _refuse(name, member, f"which cannot be unpacked: {error}")
             with stream:
                 if entry.is_dir() and entry.file_size:
-                    raise zipfile.BadZipFile(f"the folder {member} has content")
+                    raise zipfile.BadZipFile("a folder has content")
                 if not entry.is_dir() and not hidden(member):
                     yield member, stream
+
+
+def _entries(raw: BinaryIO, comment: int) -> int:
+    """How many the directory says that it has; -1 where that is not at the archive's very end."""
+    end = raw.seek(0, io.SEEK_END) - comment
+    raw.seek(max(0, end - _ZIP64_END - _ZIP_END))
+    record = raw.read(min(end, _ZIP64_END + _ZIP_END))
+    if record[-_ZIP_END : -_ZIP_END + 4] != b"PK\x05\x06":
+        return -1
+    if record.startswith(b"PK\x06\x06"):
+        return int.from_bytes(record[32:40], "little")
+    return int.from_bytes(record[-12:-10], "little")
 
 
 def _tar_gz(raw: BinaryIO, name: str) -> _Members:
@@ -229,7 +242,8 @@ def _tar(raw: BinaryIO, name: str) -> _Members:
             continue
         if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
             text = _extension(raw, header.size).partition(b"\0")[0].decode("utf-8", "surrogateescape")
-            own.setdefault("path" if header.type == tarfile.GNUTYPE_LONGNAME else "linkpath", text)
+            if header.type == tarfile.GNUTYPE_LONGNAME:
+                own["path"] = text
             continue
         fields, own = {**common, **own}, {}
         member = fields.get("path", header.name)
@@ -238,16 +252,15 @@ def _tar(raw: BinaryIO, name: str) -> _Members:
         member = inside(member, name)
         if header.issym() or header.islnk():
             if not hidden(member):
-                target = fields.get("linkpath", header.linkname)
-                _refuse(name, f"the link {member} to {target}: pack it with tar --dereference --hard-dereference")
+                _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
             continue
         if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) or any(
             key.startswith("GNU.sparse.") for key in fields
         ):
-            _refuse(name, f"{member}, a device, a sparse file or another one that is no plain file (type {header.type!r})")
+            _refuse(name, member, f"a device, a sparse file or another one that is no plain file (type {header.type!r})")
         size = int(fields.get("size", header.size))
         if size < 0:
-            raise tarfile.ReadError(f"{member} has {size} bytes")
+            raise tarfile.ReadError(f"a member has {size} bytes")
         part = _Part(raw, size)
         if not hidden(member):
             yield member, part
@@ -296,5 +309,5 @@ def _pax(content: bytes) -> dict[str, str]:
     return fields
 
 
-def _refuse(name: str, what: str) -> NoReturn:
-    raise Failure(ExitCode.BAD_DATA, f"{name} holds {what}")
+def _refuse(name: str, member: str, what: str) -> NoReturn:
+    raise Failure(ExitCode.BAD_DATA, f"{name} holds {member if member.isprintable() else ascii(member)}, {what}")
