@@ -23,6 +23,20 @@ def write(path: Path, content: str | bytes) -> None:
     sync(path.parent)
 
 
+def link(path: Path, target: str) -> None:
+    """Makes `path` a symbolic link to `target`, at once where it was another one. Raises OSError where it is a folder."""
+    if path.is_symlink() and str(path.readlink()) == target:
+        return
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    temporary.symlink_to(target)
+    try:
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
 def sync(path: Path) -> None:
     """To the volume, not only to this machine's memory: a file, or a folder, whose names are bytes like others."""
     descriptor = os.open(path, os.O_RDONLY)

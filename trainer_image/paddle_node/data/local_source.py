@@ -39,9 +39,13 @@ class LocalSource:
         return sorted(map(self._object, found), key=lambda thing: thing.name)
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
-        raw = _File(self._base / thing.address, thing)
+        raw = _File(self.path(thing), thing)
         raw.seek(begin)
         return io.BufferedReader(raw, BUFFER)
+
+    def path(self, thing: Object) -> Path:
+        """Where it lies in this container."""
+        return self._base / thing.address
 
     def _found(self) -> list[str]:
         if self._path.is_file():
