@@ -326,7 +326,7 @@ class TestUserReader:
     def test_records_of_several_lines_stay_whole(self, job: Job, tmp_path: Path, program: tuple[Path, str], seed: str) -> None:
         records = [f"record {number}\nof two lines" for number in range(40)]
         (tmp_path / "in.gz").write_bytes(gzip.compress("--".join(records).encode()))
-        manifest = job.split(
+        job.split(
             tmp_path / "in.gz", 3, DATA_FORMAT=f"{program[1]}:blocks", PROGRAM_FROM=program[0], SHUFFLE_SEED=seed, HOLD_OUT=0.1
         )
         found = [job.held_out(), *(job.shard(index) for index in range(3))]
