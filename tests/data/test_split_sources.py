@@ -255,6 +255,14 @@ class TestWholeFiles:
         manifest = job.split(tmp_path / "in.tar.gz", 2, DATA_FORMAT="files")
         assert short_names(manifest.shards[0].files) | short_names(manifest.shards[1].files) == {"inside/one.txt", "two.txt"}
 
+    def test_members_of_several_archives_keep_apart(self, job: Job, tmp_path: Path) -> None:
+        (tmp_path / "source").mkdir()
+        make_zip(tmp_path / "source" / "a.zip")
+        make_tar(tmp_path / "source" / "b.tgz")
+        manifest = job.split(tmp_path / "source", 1, DATA_FORMAT="files")
+        members = {"inside/one.txt", "two.txt"}
+        assert short_names(manifest.shards[0].files) == {f"{name}/{each}" for name in ("a.zip", "b.tgz") for each in members}
+
     def test_shuffled_and_held_out(self, job: Job, tmp_path: Path) -> None:
         source = tmp_path / "source"
         source.mkdir()

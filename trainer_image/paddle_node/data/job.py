@@ -180,7 +180,8 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     first = settings.index % settings.shards
     called = f"splits/{own.parent.name}/{own.name}"
     if settings.format == "files":
-        lane = whole_files.write(source, pieces, own, called, settings.shards, settings.hold_out, _seed(settings), first)
+        several = len(objects) > 1
+        lane = whole_files.write(source, pieces, own, called, settings.shards, settings.hold_out, _seed(settings), first, several)
         return lanes.run([lane], lambda counts: [(0, 0)], advance)
     custom = settings.format not in FORMATS
     reader = user_reader.load(settings.format, settings.folder.program(settings.program)) if custom else None

@@ -36,9 +36,17 @@ LONGEST_PATH = 2048
 
 
 def write(
-    source: Source, pieces: Iterable[Piece], root: Path, called: str, shards: int, hold_out: float, seed: str | None, first: int
+    source: Source,
+    pieces: Iterable[Piece],
+    root: Path,
+    called: str,
+    shards: int,
+    hold_out: float,
+    seed: str | None,
+    first: int,
+    several: bool,
 ) -> Lane:
-    """As a lane of its own, which holds nothing back."""
+    """As a lane of its own, which holds nothing back. Of `several` objects an archive's name stands before its members'."""
     chance = random.Random(f"{seed}/files") if seed is not None else None
     names = Names()
     files: dict[str, deque[Future[DataFile]]] = {name: deque() for name in (*map(str, range(shards)), HELD_OUT)}
@@ -51,6 +59,7 @@ def write(
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
             for name, content in unpack.members(source, piece.thing, "files"):
+                name = f"{piece.thing.name}/{name}" if several and name != piece.thing.name else name
                 name = inside(name, piece.thing.name)  # The name of an object in S3 is any text.
                 names.add(name)
                 if stride and taken == wanted:
