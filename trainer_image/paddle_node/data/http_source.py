@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries
+from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, told
 from paddle_node.data.sources import BUFFER, Object, changed, identity, public
 from paddle_node.failure import Failure, SettingError
 
@@ -73,23 +73,24 @@ class HttpSource:
                 response.close()
                 raise
 
-        return io.BufferedReader(Resumed(self.uri, thing.size, ask, bool(thing.mark), self.ranges, begin), BUFFER)
+        breaks = (OSError, ValueError, http.client.HTTPException)
+        stream = Resumed(self.uri, thing.size, ask, breaks=breaks, marked=bool(thing.mark), ranges=self.ranges, begin=begin)
+        return io.BufferedReader(stream, BUFFER)
 
     def _answer(self, response: http.client.HTTPResponse) -> Answer:
-        body = _Body(response)
         if response.status == 206:
             place = re.match(r"bytes (\d+)-(\d+)/", response.headers.get("Content-Range", ""))
             if not place:
                 raise Interrupted("it answered 206 and does not say with which bytes")
-            return Answer(int(place[1]), int(place[2]) + 1, body)
+            return Answer(int(place[1]), int(place[2]) + 1, response)
         if response.chunked:
-            return Answer(0, None, body)
+            return Answer(0, None, response)
         if response.length is None:
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {self.uri}, whose server tells no Content-Length and sends no chunks: nobody could "
                 "see whether it was cut; put it into a bucket or onto the volume"
             )
-        return Answer(0, response.length, body)
+        return Answer(0, response.length, response)
 
     def _ask(self, wanted: str) -> http.client.HTTPResponse:
         headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | ({"Range": wanted} if wanted else {})
@@ -105,17 +106,17 @@ class HttpSource:
             if error.code == 416:
                 changed(self.uri)
             # What the server itself says of its code may be anything.
-            told = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
+            answered = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
             if error.code in (401, 403):
-                raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {told}: it must be readable without logging in") from None
+                raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {answered}: it must be readable without logging in") from None
             if error.code < 500 and error.code not in (408, 429):
-                raise SettingError(f"{setting}, which {told}") from None
-            raise Interrupted(f"it {told}") from None
+                raise SettingError(f"{setting}, which {answered}") from None
+            raise Interrupted(f"it {answered}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise SettingError(f"{setting}, whose certificate is not to be trusted: {reason.verify_message}") from None
-            raise Interrupted(_told(reason)) from None
+            raise Interrupted(told(reason)) from None
         if response.status not in (200, 206):
             response.close()
             raise SettingError(f"{setting}, which answered {response.status}")
@@ -193,22 +194,6 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         return places
 
 
-class _Body:
-    """Turns every way in which a connection can break into `Interrupted`."""
-
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self._response = response
-
-    def read(self, amount: int, /) -> bytes:
-        try:
-            return self._response.read(amount)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise Interrupted(f"the connection broke: {_told(error)}") from None
-
-    def close(self) -> None:
-        self._response.close()
-
-
 def _plain(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """The address itself, or the IPv4 one that it stands for."""
     address = ipaddress.ip_address(place.partition("%")[0])
@@ -217,13 +202,6 @@ def _plain(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         return address.ipv4_mapped or address.sixtofour or address
     return address
-
-
-def _told(error: object) -> str:
-    """An error without what it quotes: addresses, and answers of any length."""
-    if isinstance(error, OSError) and not isinstance(error, http.client.HTTPException):
-        return error.strerror or str(error) or type(error).__name__
-    return str(error) if isinstance(error, str) else type(error).__name__
 
 
 def _total(response: http.client.HTTPResponse) -> int | None:

@@ -113,10 +113,10 @@ def _below(folder: Path) -> Iterator[str]:
             path = here / name
             if name.startswith("."):
                 continue
-            if path.is_file():
-                yield str(path)
-            elif path.is_symlink() and not path.exists():
-                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, a link that leads nowhere")
+            if not path.is_file():
+                what = "a link that leads nowhere" if path.is_symlink() else "which is no file (any more)"
+                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
+            yield str(path)
 
 
 def _raise(error: OSError) -> None:

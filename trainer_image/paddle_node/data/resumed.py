@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import xxhash
 
@@ -30,23 +29,18 @@ class Interrupted(Exception):
     """The try ended early for a reason that another try may cure."""
 
 
-class Body(Protocol):
-    """What a server sends."""
-
-    def read(self, amount: int, /) -> bytes:
-        """Up to `amount` bytes, b"" at the end; raises `Interrupted`."""
-
-    def close(self) -> None:
-        """Gives the connection back."""
+def told(error: object) -> str:
+    """An error without what it may quote: addresses, and answers of any length."""
+    return getattr(error, "strerror", None) or (error if isinstance(error, str) else type(error).__name__)
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """One server's answer: bytes `begin` to `end` of the object; `end` is None where the body itself tells its end (chunks)."""
 
     begin: int
     end: int | None
-    body: Body
+    body: Any
+    """Has `read` and `close`."""
 
 
 class Tries:
@@ -79,16 +73,27 @@ class Resumed(io.RawIOBase):
     beginning, and what had been read must come again the same.
     """
 
-    def __init__(self, what: str, size: int | None, ask: Callable[[int], Answer], marked: bool, ranges: bool, begin: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        size: int | None,
+        ask: Callable[[int], Answer],
+        *,
+        breaks: tuple[type[Exception], ...],
+        marked: bool = True,
+        ranges: bool = True,
+        begin: int = 0,
+    ) -> None:
         self._what = what
         self._size = size
         self._ask = ask
+        self._breaks = breaks
         self._ranges = ranges
         self._position = begin
         self._answer: Answer | None = None
         self._ended = False
-        self._tries = Tries(what)
         self._again = False
+        self._tries = Tries(what)
         self._read = None if marked else xxhash.xxh3_128()
 
     def readable(self) -> bool:
@@ -125,7 +130,7 @@ class Resumed(io.RawIOBase):
         while not self._ended and (self._size is None or self._position < self._size):
             try:
                 answer = self._answer = self._answer or self._ask_from(self._position)
-                block = answer.body.read(amount)
+                block = self._more(answer, amount)
                 self._position += len(block)
                 if not block:
                     self._end(answer)
@@ -135,7 +140,7 @@ class Resumed(io.RawIOBase):
                 if self._read:
                     self._read.update(block)
                 if self._size is not None and (
-                    self._position > self._size or (self._position == self._size and answer.end is None and answer.body.read(1))
+                    self._position > self._size or (self._position == self._size and answer.end is None and self._more(answer, 1))
                 ):
                     changed(self._what)
                 return block
@@ -152,7 +157,7 @@ class Resumed(io.RawIOBase):
             self._again = answer.begin < position
             skipped, left = xxhash.xxh3_128(), position - answer.begin
             while left:
-                block = answer.body.read(min(BLOCK, left))
+                block = self._more(answer, min(BLOCK, left))
                 if not block:
                     raise Interrupted(f"it ended before byte {position}")
                 skipped.update(block)
@@ -163,6 +168,12 @@ class Resumed(io.RawIOBase):
             answer.body.close()
             raise
         return answer
+
+    def _more(self, answer: Answer, amount: int) -> bytes:
+        try:
+            return bytes(answer.body.read(amount))
+        except self._breaks as error:
+            raise Interrupted(f"the connection broke: {told(error)}") from None
 
     def _end(self, answer: Answer) -> None:
         """A body ended: was that the object's end?"""

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import boto3
 import botocore.exceptions
+import urllib3.exceptions
 from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
@@ -67,9 +68,11 @@ class S3Source:
                 raise Interrupted(str(error)) from None
             place = re.match(r"bytes (\d+)-", answer.get("ContentRange", ""))
             start = int(place[1]) if place else 0
-            return Answer(start, start + int(answer["ContentLength"]), _Body(answer["Body"]))
+            return Answer(start, start + int(answer["ContentLength"]), answer["Body"])
 
-        return io.BufferedReader(Resumed(name, thing.size, ask, marked=True, ranges=True, begin=begin), BUFFER)
+        # botocore does not wrap all of urllib3's own errors.
+        breaks = (botocore.exceptions.BotoCoreError, urllib3.exceptions.HTTPError, OSError)
+        return io.BufferedReader(Resumed(name, thing.size, ask, breaks=breaks, begin=begin), BUFFER)
 
     def _single(self) -> list[Object]:
         """The object of exactly this name; nothing when the address means a prefix."""
@@ -120,26 +123,6 @@ class S3Source:
         if isinstance(error, botocore.exceptions.NoRegionError):
             raise SettingError("AWS_REGION is missing: boto3 cannot tell where the bucket lies") from None
         raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self.uri} cannot be read: {error}") from None
-
-
-class _Body:
-    """Turns every way in which a connection can break into `Interrupted`."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    def read(self, amount: int, /) -> bytes:
-        try:
-            return bytes(self._body.read(amount))
-        except (botocore.exceptions.BotoCoreError, OSError) as error:
-            raise Interrupted(f"the connection broke: {error}") from None
-        except Exception as error:  # urllib3's own errors, which botocore does not always wrap
-            if type(error).__module__.startswith("urllib3"):
-                raise Interrupted(f"the connection broke: {error}") from None
-            raise
-
-    def close(self) -> None:
-        self._body.close()
 
 
 def _code(error: Exception) -> str:

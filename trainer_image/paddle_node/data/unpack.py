@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NoReturn, Protocol, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 from paddle_node.contract import ExitCode
 from paddle_node.data.sources import BUFFER, Object, Source, hidden, inside
@@ -112,14 +112,10 @@ def _refuse_packed(stream: BinaryIO, name: str) -> None:
         )
 
 
-class _Readable(Protocol):
-    def read(self, amount: int, /) -> bytes: ...
-
-
 class _Content(io.RawIOBase):
     """A member's bytes. The first failure is raised again by `check`, whatever the reader made of it."""
 
-    def __init__(self, inner: _Readable, name: str) -> None:
+    def __init__(self, inner: Any, name: str) -> None:
         self._inner = inner
         self._name = name
         self._failure: BaseException | None = None
@@ -144,7 +140,7 @@ class _Content(io.RawIOBase):
     def _read(self, amount: int) -> bytes:
         try:
             with _damage_of(self._name):
-                return self._inner.read(amount)
+                return bytes(self._inner.read(amount))
         except BaseException as error:
             self._failure = error
             raise
@@ -164,7 +160,8 @@ def _damage_of(name: str) -> Iterator[None]:
         raise Failure(ExitCode.BAD_DATA, f"{name} is damaged or cut short: {told}") from None
 
 
-_Members = Iterator[tuple[str, _Readable]]
+_Members = Iterator[tuple[str, Any]]
+"""Name, and what has `read`."""
 
 
 def _plain(raw: BinaryIO, name: str) -> _Members:
