@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from paddle_node.failure import Failure
 
 MANIFEST = "manifest.json"
 GONE = ".removed-"
+CURRENT = "current"
 SILENT = 3600.0
 """Seconds without a write after which a split counts as given up; one of which an index is done may wait a day for pods."""
 
@@ -91,11 +92,16 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
                 yield manifest
 
 
-def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest:
-    """Makes the split the job's data: its manifest, and the links that people and programs follow."""
+def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | None:
+    """Makes the split the job's data: its manifest, and the links that people and programs follow.
+
+    None where another data job has swept it away before that was said.
+    """
     manifest = replace(manifest, job=job or manifest.job)
     if _own(folder) != manifest:
         data_manifest.write(manifest, folder.data_manifest)
+    if not (folder.splits / manifest.split / MANIFEST).exists():
+        return None
     # Another data job may do the same in this moment: whoever is last sets the links by the manifest that stays.
     while True:
         _set_links(folder, manifest)
@@ -125,10 +131,10 @@ def sweep(folder: JobFolder, keep: str) -> None:
         return
     for gone in folder.splits.glob(f"{GONE}*"):
         shutil.rmtree(gone, ignore_errors=True)
-    for place in folder.splits.iterdir():
+    for place in folder.splits.glob("[!.]*/"):
         for path in place.glob("[0-9]*.json"):
             _sweep_index(place, path)
-        if place.name != keep:
+        if place.name != keep and not place.is_symlink():
             remove(place, lambda place=place: _unwanted(place, folder))  # type: ignore[misc]
 
 
@@ -149,10 +155,11 @@ def remove(path: Path, sure: Callable[[], bool]) -> None:
         path.rename(gone)
     except FileNotFoundError:
         return
-    if sure():
-        shutil.rmtree(gone, ignore_errors=True)
-    else:
-        gone.rename(path)
+    if not sure():
+        with contextlib.suppress(OSError):  # Somebody has begun it anew.
+            gone.rename(path)
+            return
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _sweep_index(place: Path, path: Path) -> None:
@@ -208,32 +215,35 @@ def _named(folder: JobFolder) -> str:
 
 
 def _places(folder: JobFolder) -> list[Path]:
-    return [*(path for path in folder.root.glob("[0-9]*/data") if path.parent.name.isdigit()), folder.held_out]
+    # A pattern with `data` in it would pass over links that lead nowhere.
+    return [*(path / "data" for path in folder.root.glob("[0-9]*") if path.name.isdigit()), folder.held_out]
 
 
 def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
-    wanted = {folder.shard(shard.index): _view(folder, manifest, str(shard.index), shard.files) for shard in manifest.shards}
+    """The links of the shards lead through `splits/current`: one rename exchanges them all."""
+    names = {folder.shard(shard.index): str(shard.index) for shard in manifest.shards}
     if manifest.held_out:
-        wanted[folder.held_out] = _view(folder, manifest, HELD_OUT, manifest.held_out)
-    for path, target in wanted.items():
+        names[folder.held_out] = HELD_OUT
+    durable.link(folder.splits / CURRENT, str(_view(folder, manifest).relative_to(folder.splits)))
+    for path, name in names.items():
         path.parent.mkdir(exist_ok=True)
         if not path.is_symlink() and path.is_dir():
             path.rmdir()  # Empty, or somebody has put files there in this moment.
-        durable.link(path, os.path.relpath(target, path.parent))
+        durable.link(path, f"../splits/{CURRENT}/{name}")
     for path in _places(folder):
-        if path not in wanted and path.is_symlink():
+        if path not in names and path.is_symlink():
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
 
 
-def _view(folder: JobFolder, manifest: DataManifest, name: str, files: Sequence[data_manifest.DataFile]) -> Path:
-    """The one folder with all files of a shard: its own where there is one index, else one of links."""
+def _view(folder: JobFolder, manifest: DataManifest) -> Path:
+    """The one folder with all shards: that of the index where there is one, else one of links."""
     if manifest.indexes == 1:
-        return folder.root.joinpath(*files[0].name.split("/")[:4])
-    view = folder.splits / manifest.split / "shards" / name
-    for file in files:
-        path = view / below(file.name)
+        return folder.root.joinpath(*manifest.files()[0].name.split("/")[:3])
+    view = folder.splits / manifest.split / "shards"
+    for file in manifest.files():
+        path = view / file.name.split("/")[3] / below(file.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.symlink_to(os.path.relpath(folder.root / file.name, path.parent))

@@ -75,18 +75,21 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         refuse_own(folder, source.path(thing), settings.source)  # type: ignore[attr-defined]
     wanted = _wanted(settings, source, objects)
     patiently(lambda: commit.sweep(folder, settings.run), _say)
-    done, damaged = _complete(settings, wanted)
-    if damaged and settings.pods > 1:
-        # The other indexes may have ended by now, content with what is there: this one does the whole.
-        settings = replace(settings, pods=1, index=0)
-    if done is None:
-        if damaged or (folder.splits / settings.run / commit.MANIFEST).exists():
-            settings = replace(settings, run=f"{settings.run}.{os.urandom(4).hex()}")
-        done = _split(settings, source, objects, wanted)
+    done: DataManifest | None = None
+    while done is None:
+        found, damaged = _complete(settings, wanted)
+        if found is None:
+            if damaged or (folder.splits / settings.run / commit.MANIFEST).exists():
+                # What is there is never written again. Other indexes may have ended, content with it: this one does the whole.
+                settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
+            found = _split(settings, source, objects, wanted)
+            if found is None:
+                _say(f"index {settings.index} of {settings.pods} is done; the split is complete when all are")
+                return None
+        done = commit.put(folder, found, settings.job)
         if done is None:
-            _say(f"index {settings.index} of {settings.pods} is done; the split is complete when all are")
-            return None
-    done = commit.put(folder, done, settings.job)
+            _say(f"another data job has removed {found.split} meanwhile: splitting anew")
+            settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
     commit.sweep(folder, done.split)
     if settings.program_from and commit.unused(folder):
         program_copy.sweep(folder, settings.program)
