@@ -185,7 +185,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     if settings.format == "files":
         several = len(objects) > 1
         lane = whole_files.write(source, pieces, own, called, settings.shards, settings.hold_out, _seed(settings), first, several)
-        return lanes.run([lane], lambda counts: [(0, 0)], advance)
+        return lanes.run([lane], lambda counts: [0], advance)
     custom = settings.format not in FORMATS
     reader = user_reader.load(settings.format, settings.folder.program(settings.program)) if custom else None
     many = lanes.LANES if size >= lanes.WORTH else 1
@@ -196,7 +196,8 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         at_once = parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
         place = settings.index * lanes.LANES + number
         streams = parts.Streams(own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place)
-        deal = Deal(streams, settings.shards, settings.hold_out, settings.seed, place, first)
+        # The second lane deals backwards from where the first began.
+        deal = Deal(streams, settings.shards, settings.hold_out, _seed(settings), first - number, 1 - 2 * number)
         written = 0
         for batch in records.batches(source, shares[number], settings.format, reader):
             deal.take(batch)
@@ -204,20 +205,18 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
                 yield streams.written - written
                 written = streams.written
         reply = yield Counts(deal.taken, deal.held, deal.rest)
-        deal.finish(*(reply or (0, 0)))
+        deal.finish(reply or 0)
         return streams.close()
 
     def answer(counts: Sequence[Counts]) -> Sequence[Answer]:
-        """The held-out share of all records, one at least; the deal goes on from lane to lane."""
+        """The held-out share of all records, one at least."""
         taken = sum(count.taken for count in counts)
         missing = max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
         missing -= sum(count.held for count in counts)
-        answers, next_shard = [], first
+        answers = []
         for count in counts:
-            held = max(0, min(missing, count.rest))
-            missing -= held
-            answers.append((held, next_shard % settings.shards))
-            next_shard += count.rest - held
+            answers.append(max(0, min(missing, count.rest)))
+            missing -= answers[-1]
         return answers
 
     return lanes.run([lane_of(number) for number in range(many)], answer, advance)
