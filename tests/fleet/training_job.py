@@ -3,11 +3,12 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paddle_node.contract import JobFolder
@@ -50,6 +51,19 @@ class TrainingJob:
         file = self.place / "sample"
         subprocess.run([sys.executable, self.program / "make_sample.py", file, *arguments], check=True)
         return file
+
+    def at_each_record(self, statement: str) -> None:
+        """Trains a copy of the program whose trainers do this, too, with each record: `seen` is how many a process has had.
+
+        So a test is where it wants to be, on a busy machine and on an idle one.
+        """
+        text = (self.program / "train.py").read_text()
+        head, body = "def sample(labelled):\n", f"    seen = next(_seen)\n    {statement}\n"
+        assert text.count(head) == 1
+        count = "_seen = itertools.count(1)\nindex = os.environ.get('PADDLE_NODE_TRAINER_ID')\n\n\n"
+        self.program = self.place / "instrumented"
+        self.program.mkdir()
+        (self.program / "train.py").write_text(text.replace(head, f"import itertools, os, signal, time\n\n{count}{head}{body}"))
 
     def split(self, source: Path, hold_out: float = 0.1, shards: int | None = None) -> None:
         environ = {
@@ -111,6 +125,18 @@ class TrainingJob:
             assert time.monotonic() < deadline, f"{path} never came\n{self.said()}"
             assert any(process.poll() is None for process in self.processes), self.said()
             time.sleep(0.02)
+
+    def wait_until(self, condition: Callable[[], object], seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+
+    def child(self, pod: int, role: str) -> int:
+        """Process id of a pod's newest pserver or trainer, as its supervisor says."""
+        found = re.findall(rf"{role} {pod} is process (\d+)", self.logs[pod].read_text(errors="replace"))
+        assert found, self.said()
+        return int(found[-1])
 
     def said(self) -> str:
         return "\n".join(f"== pod {index}\n{log.read_text(errors='replace')[-3000:]}" for index, log in enumerate(self.logs))
