@@ -1,7 +1,7 @@
 """Real Paddle, real kills: each fault ends in the undisturbed runs' result, measured here, or the test fails.
 
 Asynchronous training is not the same twice, so "the same" means: accuracy and last pass's loss lie where one more
-undisturbed run of the same data and seed would lie with 99.9 % probability, judged by the mean and the standard
+undisturbed run of the same data and seed would lie with 99.99 % probability, judged by the mean and the standard
 deviation of five (Student's t); and every record of every shard was trained in every pass that counts. The loss is the
 sharp one of the two: a model that had lost a pass would be far outside, which is asserted, too. About four minutes on
 two cores.
@@ -61,9 +61,9 @@ pass, or trainer 0 where the pass it saves would first be synced to the volume. 
 PASSES = 3
 LINES = 9000
 UNDISTURBED = 5
-WIDTH = 8.610 * (1 + 1 / UNDISTURBED) ** 0.5
-"""Standard deviations to both sides that one more run of a normal distribution stays within, 999 times in 1,000:
-Student's t for the 4 degrees of freedom that five runs leave. Twenty comparisons fail by chance in one run out of fifty."""
+WIDTH = 15.544 * (1 + 1 / UNDISTURBED) ** 0.5
+"""Standard deviations to both sides that one more run of a normal distribution stays within, 9,999 times in 10,000:
+Student's t for the 4 degrees of freedom that five runs leave. Twenty comparisons fail by chance in one run out of 500."""
 
 
 @pytest.fixture(scope="module")
