@@ -78,22 +78,29 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     done: DataManifest | None = None
     while done is None:
         found, damaged = _complete(settings, wanted)
-        if found is None:
-            if damaged or (folder.splits / settings.run / commit.MANIFEST).exists():
-                # What is there is never written again. Other indexes may have ended, content with it: this one does the whole.
-                settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
-            found = _split(settings, source, objects, wanted)
+        if found is None and (damaged or (folder.splits / settings.run / commit.MANIFEST).exists()):
+            settings = _anew(settings)
+        try:
+            found = found or _split(settings, source, objects, wanted)
             if found is None:
                 _say(f"index {settings.index} of {settings.pods} is done; the split is complete when all are")
                 return None
-        done = commit.put(folder, found, settings.job)
+            done = commit.put(folder, found, settings.job)
+        except FileNotFoundError:
+            if (folder.splits / settings.run).exists():
+                raise
         if done is None:
-            _say(f"another data job has removed {found.split} meanwhile: splitting anew")
-            settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
+            _say("another data job, which ended in this moment, has removed the split: splitting anew")
+            settings = _anew(settings)
     commit.sweep(folder, done.split)
     if settings.program_from and commit.unused(folder):
         program_copy.sweep(folder, settings.program)
     return done
+
+
+def _anew(settings: SplitSettings) -> SplitSettings:
+    """Under a fresh name, as nothing complete is written again; by this pod alone, as the others may have ended, content."""
+    return replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
 
 
 def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
