@@ -19,12 +19,17 @@ def output_tree(folder: JobFolder, program: str, trainers: int, title: str) -> T
         _folder(tree, folder.shard(trainer), f"shard {trainer}", name=f"{trainer}/data")
     if folder.held_out.exists():
         _folder(tree, folder.held_out, "kept from training", name="held-out/data")
-    _file(tree, folder.data_manifest, "written last by the split")
+    if folder.splits.exists():
+        _folder(tree, folder.splits, "where the shards lie; the folders above are links")
+    _file(tree, folder.data_manifest, "the newest complete split")
     output = tree.add("[bold]output/[/]")
     for trainer in range(trainers):
         node = folder.node(trainer)
         names = " ".join(sorted(file.name for file in node.glob("*") if file.is_file()))
         output.add(f"[bold]{node.name}/[/] {escape(names)}")
+    if attempts := sorted(folder.output.glob("attempts/*")):
+        count = f"{len(attempts)} attempt{'s' if len(attempts) != 1 else ''}"
+        output.add(f"[bold]attempts/[/] [dim]{count}:[/] where the passes lie, each in its attempt's folder")
     passes = sorted(entry for entry in folder.output.glob("pass-*") if entry.is_dir())
     for one in passes:
         complete = "complete" if (one / "done").exists() else "[red]incomplete[/]"

@@ -8,6 +8,7 @@ import pytest
 from paddle_node import environment, protocol
 from paddle_node.attempts import Record
 from paddle_node.hub import Hub, State
+from paddle_node.resumption import Resumption
 
 
 class Peer:
@@ -21,7 +22,7 @@ class Peer:
 
     async def hear(self, kind):
         while True:
-            message = await asyncio.wait_for(protocol.receive(self.reader), 5)
+            message = await asyncio.wait_for(protocol.receive(self.reader), 60)
             assert message is not None, f"closed before {kind}"
             if kind in message:
                 return message
@@ -43,13 +44,26 @@ def hub_of_two(tmp_path, worker_address):
         }
     )
 
+    class Passes:
+        """On the volume, as far as the hub asks."""
+
+        trainers_join = True
+        complete = None
+
+        def begin(self, identity, unloadable, first):
+            return Resumption()
+
+        def made(self, attempt):
+            return self.complete
+
+        def newest(self, identity, passed_over):
+            return self.complete
+
     class Scene:
-        done = None
+        passes = Passes()
 
         async def __aenter__(self):
-            self.hub = Hub(
-                node, Record(node.folder, "run"), "v", lambda i: f"job-{i}", lambda: self.done, lambda: None, print, print
-            )
+            self.hub = Hub(node, Record(node.folder, "run"), "v", lambda i: f"job-{i}", self.passes, print, print)
             await self.hub.serve()
             return self
 
@@ -147,7 +161,7 @@ def test_who_does_not_come_to_a_meeting_without_the_hub_is_named(hub_of_two):
                 await trainer.hear("answer")
 
             async def status(index, waits_in):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while True:
                         found = (await supervisors[index].hear("beat"))["trainer"]
                         if found and found["waits_in"] == waits_in:  # None: from before it joined.
@@ -172,7 +186,7 @@ def test_why_no_trainer_moves_is_said(hub_of_two, monkeypatch, capsys):
             await trainers[0].hear("wait")
             supervisors[1].say(silent=1, attempt=1)
             said = ""
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while "the pservers of trainers 1 answer nothing" not in said:
                     await asyncio.sleep(0.1)
                     said += capsys.readouterr().out
@@ -236,7 +250,7 @@ def test_a_restarted_pod_ends_the_attempt_and_the_next_one_waits_for_both(hub_of
             await asyncio.sleep(0.1)
             assert scene.hub.state is State.ENDING  # Trainer 0's pod still ends its processes.
             first.say(ready=1)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 # The new pod has none to end, however long it takes to get its data.
                 while scene.hub.state is not State.GATHERING:
                     await asyncio.sleep(0.01)
@@ -266,13 +280,73 @@ def test_success_needs_the_last_pass_on_the_volume(hub_of_two, tmp_path):
     async def scene():
         async with hub_of_two as scene:
             both = await scene.started()
-            scene.done = 0
-            for peer in both:
+            scene.passes.complete = 0
+            trainers = [await scene.trainer(index) for index in range(2)]
+            for peer, trainer in zip(both, trainers, strict=True):
+                await trainer.hear("answer")
                 peer.say(trained=1, attempt=1)
             assert (await both[1].hear("finish"))["finish"] == 0
             # It was on the volume before anybody heard of it.
             document = json.loads((tmp_path / "job/output/run/attempts.json").read_text())
             assert document["outcomes"]["run"]["code"] == 0
+
+    asyncio.run(scene())
+
+
+def test_no_success_where_a_trainer_never_joined_though_the_last_pass_is_there(hub_of_two):
+    """`train.py` = `sys.exit(0)` in the folder of an earlier run."""
+
+    async def scene():
+        async with hub_of_two as scene:
+            both = await scene.started()
+            scene.passes.complete = 0
+            await (await scene.trainer(0)).hear("answer")
+            for peer in both:
+                peer.say(trained=1, attempt=1)
+            ended = await both[1].hear("end")
+            assert ended["cause"] == "trainers 1 ended with 0 and had never joined the others: they have trained nothing"
+
+    asyncio.run(scene())
+
+
+def test_an_attempt_begins_only_when_all_have_read_the_same_data_and_program(hub_of_two, capsys):
+    """Shards were exchanged under waiting pods: two trainers trained old records, one new ones."""
+
+    async def scene():
+        async with hub_of_two as scene:
+            both = [await scene.supervisor(0), await scene.supervisor(1)]
+            both[0].say(ready=0, data="old", program="p")
+            both[1].say(ready=0, data="new", program="p")
+            for peer in both:
+                await peer.hear("again")
+                peer.say(ready=0, data="new", program="p")
+            for peer in both:
+                assert (await peer.hear("start"))["start"] == 1
+            said = "trainers 1 read data new and program p; trainers 0 read data old and program p: no attempt begins"
+            assert said in capsys.readouterr().out
+            # Who comes later reads what the run began with, and is the only one that prepares again.
+            late = await scene.supervisor(1, boot="later")
+            await both[0].hear("end")
+            both[0].say(ready=1, data="new", program="p")
+            late.say(ready=0, data="newest", program="p")
+            await late.hear("again")
+            assert "the run began with data new and program p" in capsys.readouterr().out
+            late.say(ready=0, data="new", program="p")
+            assert (await both[0].hear("start"))["start"] == (await late.hear("start"))["start"] == 2
+
+    asyncio.run(scene())
+
+
+def test_pods_that_never_read_the_same_end_with_one_sentence(hub_of_two, monkeypatch):
+    async def scene():
+        async with hub_of_two as scene:
+            object.__setattr__(scene.hub._node, "peer_deadline", 0.5)
+            both = [await scene.supervisor(0), await scene.supervisor(1)]
+            for peer, data in zip(both, ("one", "other"), strict=True):
+                peer.say(ready=0, data=data, program="p")
+            finish = await both[0].hear("finish")
+            assert finish["finish"] == 65
+            assert "trainers 0 read data one and program p; trainers 1 read data other and program p, for " in finish["sentence"]
 
     asyncio.run(scene())
 
@@ -283,7 +357,7 @@ def test_garbage_does_not_disturb(hub_of_two):
             for line in (b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b'{"hello": "nobody"}\n', b"\xff\xfe\n"):
                 reader, writer = await asyncio.open_connection(scene.hub._node.pod_ip, scene.hub._node.control_port)
                 writer.write(line)
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+                assert await asyncio.wait_for(reader.read(), 60) == b""
             await scene.started()
 
     asyncio.run(scene())

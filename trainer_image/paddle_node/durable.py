@@ -1,26 +1,67 @@
-"""A small file on the volume that a reader sees whole or not at all, even after a loss of power."""
+"""A small file on the volume that a reader sees whole or not at all, even after a loss of power.
+
+Promises: `write` replaces what was there; of any number of `create`, exactly one makes the file, and it stays as it was made.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
     """Temporary file, fsync, rename, fsync of the folder, which is made if missing. Raises OSError (a full volume, for one)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not by process number: pods that share a volume have equal ones.
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    with _draft(path, content) as draft:
+        draft.replace(path)
+    sync(path.parent)
+
+
+def create(path: Path, content: str | bytes) -> bool:
+    """Makes the file where there is none; False where there is one, which is left as it is. Its folder must be there."""
+    with _draft(path, content) as draft:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            # An NFS server whose answer got lost is asked again, and then finds the name that it has made itself.
+            if draft.stat().st_nlink != 2:
+                return False
+    sync(path.parent)
+    return True
+
+
+def link(path: Path, target: str) -> None:
+    """Makes `path` a symbolic link to `target`, at once where it was another one. Raises OSError where it is a folder."""
+    if path.is_symlink() and str(path.readlink()) == target:
+        return
+    temporary = _temporary(path)
+    temporary.symlink_to(target)
     try:
-        with temporary.open("wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+@contextlib.contextmanager
+def _draft(path: Path, content: str | bytes) -> Iterator[Path]:
+    draft = _temporary(path)
+    try:
+        with draft.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    # Not by process number: pods that share a volume have equal ones.
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
 
 
 def sync(path: Path) -> None:
