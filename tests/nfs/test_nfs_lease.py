@@ -70,7 +70,7 @@ def test_nfs_of_runs_that_race_for_the_lease_through_three_clients_one_wins(volu
 
         def race(place: Path, start: threading.Barrier = start, winners: list[Beating] = winners) -> None:
             start.wait()
-            winners.append(Beating(acquire(place, f"run of {place}")))
+            winners.append(Beating(acquire(place, f"run-on-{place.parts[3]}")))
 
         try:
             with ThreadPoolExecutor() as pool:
