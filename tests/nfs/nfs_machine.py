@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HERE = Path(__file__).parent
+SERVER = Path(__file__).with_name("server")
 GRACE = 10.0
 """Seconds that the restarted server waits for its clients to claim what they held; the least it takes."""
 
@@ -33,13 +33,23 @@ def cut_off(client: str) -> Iterator[None]:
 
 
 @contextmanager
-def server_down() -> Iterator[None]:
-    """Afterwards it gives its clients `GRACE` seconds, or until the last one of them has come back, to claim what they held."""
-    subprocess.run([HERE / "server", "stop"], check=True)
+def unanswered(client: str) -> Iterator[None]:
+    """What the client asks arrives and is done; no answer reaches it."""
+    subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "loss", "100%"], check=True)
     try:
         yield
     finally:
-        subprocess.run([HERE / "server", "start"], check=True)
+        subprocess.run(["tc", "qdisc", "del", "dev", f"to-{client}", "root"], check=True)
+
+
+@contextmanager
+def server_down() -> Iterator[None]:
+    """Afterwards it gives its clients `GRACE` seconds, or until the last one of them has come back, to claim what they held."""
+    subprocess.run([SERVER, "stop"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([SERVER, "start"], check=True)
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> float:
