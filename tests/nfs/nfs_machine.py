@@ -33,9 +33,9 @@ def cut_off(client: str) -> Iterator[None]:
 
 
 @contextmanager
-def unanswered(client: str) -> Iterator[None]:
-    """What the client asks arrives and is done; no answer reaches it."""
-    subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "loss", "100%"], check=True)
+def slow_answers(client: str, seconds: int) -> Iterator[None]:
+    """What the client asks arrives and is done at once; the answers come so many seconds later."""
+    subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"], check=True)
     try:
         yield
     finally:

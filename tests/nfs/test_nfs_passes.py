@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from nfs_machine import SERVER, Volume, unanswered, until
+from nfs_machine import SERVER, Volume, cut_off, slow_answers, until
 from paddle_node import durable, passes
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
@@ -44,19 +44,20 @@ def test_nfs_of_records_created_exclusively_through_three_clients_one_is_made_an
 
 
 def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The one fault at one line: the server does what `os.link` asks for, and restarts before the client has got the answer.
+    # The one fault at one line: the server does what `os.link` asks for, and restarts before its answer has come.
     link = os.link
 
     def unanswered_link(draft: Path, path: Path) -> None:
         with ThreadPoolExecutor() as pool:
-            with unanswered("a"):
+            with slow_answers("a", 3):
                 asked = pool.submit(link, draft, path)
                 until((volume.served / "record").exists)
-                subprocess.run([SERVER, "stop"], check=True)
+                with cut_off("a"):
+                    subprocess.run([SERVER, "stop"], check=True)
             subprocess.run([SERVER, "start"], check=True)
             fault = asked.exception()
-            assert isinstance(fault, FileExistsError)
-            raise fault
+        assert isinstance(fault, FileExistsError)
+        raise fault
 
     monkeypatch.setattr(os, "link", unanswered_link)
     assert durable.create(volume.a / "record", "mine")
