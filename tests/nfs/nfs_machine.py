@@ -33,7 +33,7 @@ def cut_off(client: str) -> Iterator[None]:
 
 
 @contextmanager
-def slow_answers(client: str, seconds: int) -> Iterator[None]:
+def slow_answers(client: str, seconds: float) -> Iterator[None]:
     """What the client asks arrives and is done at once; the answers come so many seconds later."""
     subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"], check=True)
     try:

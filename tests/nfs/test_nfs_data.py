@@ -6,16 +6,19 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import paddle_node
-from nfs_machine import Volume, cut_off, server_down, until
+from nfs_machine import Volume, cut_off, server_down, slow_answers, until
 from paddle_node import data_manifest, program_copy, staging
 from paddle_node.contract import JobFolder
 
 IMAGE = Path(paddle_node.__file__).parents[1]
+SLOW = 0.5
+"""Seconds that the server takes for each answer, where a pod must not end before it is disturbed."""
+MOUNT = "/run/pod"
+"""Where every pod finds the volume."""
 
 
 def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
@@ -28,18 +31,19 @@ def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
 
 
 def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "") -> subprocess.Popen[str]:
-    """A data job's pod, whose volume is mounted at `place`."""
+    """A data job's pod on the node that has the volume at `place`."""
     environ = {
-        "OUT_DIR": f"{place}/job",
-        "DATA_SOURCE": f"{place}/{name}",
+        "OUT_DIR": f"{MOUNT}/job",
+        "DATA_SOURCE": f"{MOUNT}/{name}",
         "SPLIT_COUNT": "2",
         "SPLIT_PODS": str(pods),
         "JOB_COMPLETION_INDEX": str(index),
         "POD_UID": uid or f"{run}-{index}",
         "PADDLE_NODE_RUN_ID": run,
     }
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", place, MOUNT]
     return subprocess.Popen(
-        [sys.executable, IMAGE / "split_data.py"],
+        [*mounted, sys.executable, IMAGE / "split_data.py"],
         env=os.environ | {"PYTHONPATH": str(IMAGE)} | environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -54,13 +58,19 @@ def ended(pod: subprocess.Popen[str]) -> int:
 
 
 def read(place: Path) -> list[bytes]:
-    """All records that two trainers find, every file checked against the manifest."""
+    """All records that trainers find, every file checked against the manifest."""
     folder = JobFolder(place / "job")
+    manifest = data_manifest.read(folder.data_manifest)
+    assert manifest is not None
     records: list[bytes] = []
-    for trainer in range(2):
-        shard = staging.stage(folder, trainer, 2)
-        records += (line for path in sorted(shard.rglob("*")) if path.is_file() for line in path.read_bytes().splitlines(True))
+    for file in manifest.files():
+        staging.verify_file(folder.root / file.name, file)
+        records += (folder.root / file.name).read_bytes().splitlines(True)
     return records
+
+
+def parts(volume: Volume) -> list[Path]:
+    return list((volume.served / "job" / "splits").glob("*/*/*/part-*"))
 
 
 def exactly(records: list[bytes], wanted: set[bytes]) -> bool:
@@ -93,41 +103,37 @@ def test_nfs_two_different_splits_at_once_leave_one_of_them_whole(volume: Volume
 
 def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volume: Volume) -> None:
     wanted = source(volume, "source")
-    assert ended(pod(volume.b, "source", "run", 1, 2)) == 0
-    mine = volume.b / "job" / "splits" / "run" / "0.json"
-    ending = pod(volume.a, "source", "run", 0, 2, "first")
-    again = threading.Event()
-
-    def look() -> None:
-        while not again.wait(0.01):  # The node's other pods look, too: it remembers that there is nothing.
-            mine.exists()
-
-    with ThreadPoolExecutor() as pool:
-        pool.submit(look)
-        assert ended(ending) == 0
-        again.set()
+    splits = volume.b / "job" / "splits"
+    splits.mkdir(parents=True)
+    first = pod(volume.a, "source", "run", 0, 2, "first")
+    while first.poll() is None:  # The node's other pods look, too: it remembers that there is nothing.
+        (splits / "run" / "0.json").exists()
+    assert ended(first) == 0
     assert ended(pod(volume.b, "source", "run", 0, 2, "second")) == 0
+    assert ended(pod(volume.b, "source", "run", 1, 2)) == 0
     assert exactly(read(volume.c), wanted)
+    assert [folder.name for folder in (volume.served / "job" / "splits" / "run").glob("0.*/")] == ["0.first"]
 
 
 def test_nfs_a_server_that_restarts_while_a_pod_splits_costs_time_and_no_record(volume: Volume) -> None:
-    wanted = source(volume, "source", 200_000)
-    splitting = pod(volume.b, "source", "run")
-    until(lambda: list((volume.served / "job").glob("splits/*/*/*/*")))
-    with server_down():
-        time.sleep(1)
-        assert splitting.poll() is None
+    wanted = source(volume, "source", 20_000)
+    with slow_answers("b", SLOW):
+        splitting = pod(volume.b, "source", "run")
+        until(lambda: parts(volume))
+        with server_down():
+            assert splitting.poll() is None
     assert ended(splitting) == 0
     assert exactly(read(volume.c), wanted)
 
 
 def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_nothing_when_it_is_back(volume: Volume) -> None:
-    wanted = source(volume, "source", 200_000)
-    lost = pod(volume.a, "source", "run", 0, 1, "lost")
-    until(lambda: list((volume.served / "job").glob("splits/*/*/*/*")))
-    with cut_off("a"):
-        assert ended(pod(volume.b, "source", "run", 0, 1, "replacement")) == 0
-        assert lost.poll() is None
+    wanted = source(volume, "source", 20_000)
+    with slow_answers("a", SLOW):
+        lost = pod(volume.a, "source", "run", uid="lost")
+        until(lambda: parts(volume))
+        with cut_off("a"):
+            assert ended(pod(volume.b, "source", "run", uid="replacement")) == 0
+            assert lost.poll() is None
     ended(lost)
     for place in (volume.a, volume.b, volume.c):
         assert exactly(read(place), wanted)
