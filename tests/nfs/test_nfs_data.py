@@ -15,7 +15,7 @@ from paddle_node import data_manifest, program_copy, staging
 from paddle_node.contract import JobFolder
 
 IMAGE = Path(paddle_node.__file__).parents[1]
-SLOW = 0.5
+SLOW = 0.2
 """Seconds that the server takes for each answer, where a pod must not end before it is disturbed."""
 MOUNT = "/run/pod"
 """Where every pod finds the volume."""
