@@ -33,7 +33,7 @@ from typing import ClassVar
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "tests/node"))
 
-from paddle_node import environment, protocol  # noqa: E402
+from paddle_node import environment, protocol, resumption  # noqa: E402
 from paddle_node.attempts import Record  # noqa: E402
 from paddle_node.hub import Hub  # noqa: E402
 
@@ -106,7 +106,8 @@ def serve(pods: int, parent) -> None:
         with tempfile.TemporaryDirectory() as place:
             node = node_of(0, pods, place)
             record = Record(node.folder, node.run_id)
-            hub = Hub(node, record, "index", str, lambda: None, lambda: None, lambda text: None, lambda fault: None)
+            passes = resumption.of(node, lambda text: None)
+            hub = Hub(node, record, "index", str, passes, lambda text: None, lambda fault: None)
             await hub.serve()
             parent.send("serving")
             while not parent.poll():

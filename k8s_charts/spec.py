@@ -41,6 +41,7 @@ SHARED_NAMESPACES = ("paddle", "default")
 OUR_SUPERVISORS = (
     "runtime",
     "keep_passes",
+    "resume_from",
     "network_device",
     "ports",
     "data.stage",
@@ -94,6 +95,10 @@ class TrainingJob(Settings):
     passes: int = Field(default=10, ge=1, le=99_999, description="Passes over the data.")
     keep_passes: int = Field(
         default=0, ge=0, le=99_999, description="How many of the newest passes stay on the volume; 0 keeps all."
+    )
+    resume_from: Literal["same", "any"] = Field(
+        default="same",
+        description="same: go on only from passes of this very data and program; any: from the newest pass, whatever made it.",
     )
     threads: int = Field(default=1, ge=1, le=1024, description="Threads in one trainer.")
     seed: int = Field(default=0, ge=0, lt=2**31, description="Seed of initial parameters and of the order of batches.")

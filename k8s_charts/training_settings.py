@@ -32,6 +32,8 @@ def values(job: TrainingJob) -> dict[str, str]:
         Variable.STALL: job.limits.stall_seconds,
         Variable.SEED: job.seed,
     }
+    if job.resume_from != "same":
+        found[Variable.RESUME_FROM] = job.resume_from
     if job.data is not None and job.data.stage != "never":
         found[Variable.STAGE_TO] = STAGE
         found[Variable.STAGE] = job.data.stage

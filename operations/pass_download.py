@@ -27,8 +27,8 @@ def download(
         if not place.resolve().is_relative_to(target.resolve()):
             raise Failed(f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept")
         place.parent.mkdir(parents=True, exist_ok=True)
-        # The list of checksums is always the volume's: one that lies here may be of another run, and right for its files.
-        if name not in (saved.FILES, saved.DONE) and place.is_file() and place.stat().st_size == size:
+        # The record is always the volume's: one that lies here may be of another run, and right for its files.
+        if name != saved.DONE and place.is_file() and place.stat().st_size == size:
             progress(size)
             continue
         _file(volume, f"{folder}/{name}", place, size, progress)

@@ -66,22 +66,30 @@ def results(
 
 
 def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each pass folder on the volume: its number, whether it is complete, its files and bytes."""
+    """Each pass folder on the volume: its number, whether it is complete, its files and bytes, its place below output/.
+
+    By number; where several attempts saved the same, those that are complete come last, and the newest of them last of all.
+    """
     import json
 
-    found: dict[int, list[dict[str, Any]]] = {}
+    found: dict[str, dict[str, int]] = {}
     for entry in files:
-        if match := re.fullmatch(r"pass-(\d{5})/(.+)", entry["name"]):
-            found.setdefault(int(match[1]), []).append({"name": match[2], "bytes": entry["bytes"]})
+        if match := re.fullmatch(r"((?:attempts/[^/]+/)?pass-\d{5})/(.+)", entry["name"]):
+            found.setdefault(match[1], {})[match[2]] = entry["bytes"]
     rows = []
-    for number, entries in sorted(found.items()):
-        sizes = {entry["name"]: entry["bytes"] for entry in entries}
-        complete = "done" in sizes
-        if complete and "files.json" in sizes:
-            listed = json.loads(volume.read(f"output/pass-{number:05d}/files.json"))
-            complete = all(sizes.get(file["name"]) == file["bytes"] for file in listed)
-        rows.append({"pass": number, "complete": complete, "files": len(entries), "bytes": sum(sizes.values())})
-    return rows
+    for folder, sizes in found.items():
+        # Paddle 0.x writes an empty record.
+        record = json.loads(volume.read(f"output/{folder}/done") or b"{}") if "done" in sizes else None
+        name = folder.rpartition("/")[2]
+        home = f"attempts/{record['run']}-{record['attempt']}/{name}" if record and "run" in record else folder
+        if (record and "discarded" in record) or (home != folder and home in found):
+            continue  # Left half saved, and swept away; or a link to what is listed where it lies.
+        listed = record.get("files", ()) if record is not None else ()
+        complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)
+        attempt = int(record.get("attempt", 0)) if record is not None else 0
+        facts = {"files": len(sizes), "bytes": sum(sizes.values()), "folder": folder, "attempt": attempt}
+        rows.append({"pass": int(name[-5:]), "complete": complete, **facts})
+    return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
 
 
 def _metrics(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[Pass]:
@@ -152,10 +160,11 @@ def _download(
     from operations.pass_download import download
     from operations.transfer import bar, upload_files
 
-    number = chosen_pass(rows, which)
+    row = chosen_pass(rows, which)
+    number, home = row["pass"], row["folder"]
     folder = f"pass-{number:05d}"
-    its = [entry for entry in files if entry["name"].startswith(f"{folder}/")]
-    wanted = [{"name": entry["name"].removeprefix(f"{folder}/"), "bytes": entry["bytes"]} for entry in its]
+    its = [entry for entry in files if entry["name"].startswith(f"{home}/")]
+    wanted = [{"name": entry["name"].removeprefix(f"{home}/"), "bytes": entry["bytes"]} for entry in its]
     size = sum(entry["bytes"] for entry in wanted)
     on_the_way = to.startswith("s3://")
     # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's pass of that number is another.
@@ -164,7 +173,7 @@ def _download(
     if fresh:
         shutil.rmtree(target, ignore_errors=True)
     with bar(folder, size) as progress:
-        download(volume, f"output/{folder}", wanted, target, progress)
+        download(volume, f"output/{home}", wanted, target, progress)
     if on_the_way:
         from operations.aws import client
 
@@ -174,14 +183,15 @@ def _download(
         say(f"pass {number} is in {target}: {len(wanted)} files, every checksum right")
 
 
-def chosen_pass(rows: list[dict[str, Any]], which: str) -> int:
-    """`last` or a number, of the complete passes. Raises BadInput."""
-    complete = [row["pass"] for row in rows if row["complete"]]
-    shown = ", ".join(map(str, complete)) or "none"
+def chosen_pass(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
+    """`last`, which is the one that was saved last, or a number; of the complete passes. Raises BadInput."""
+    complete = [row for row in rows if row["complete"]]
+    shown = ", ".join(map(str, sorted({row["pass"] for row in complete}))) or "none"
     if which == "last":
         if not complete:
             raise BadInput("no pass is complete yet: there is nothing to take")
-        return int(complete[-1])
-    if not which.isdigit() or int(which) not in complete:
+        return max(complete, key=lambda row: (row["attempt"], row["pass"]))
+    named = [row for row in complete if which.isdigit() and row["pass"] == int(which)]
+    if not named:
         raise BadInput(f"pass {which} is not complete on the volume: complete are {shown}")
-    return int(which)
+    return named[-1]

@@ -80,8 +80,9 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
     with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
-        later = [row["pass"] for row in rows if row["pass"] > from_pass]
-        for number in sorted(later, reverse=True):
+        for row in reversed(rows):
             # The newest first: an interruption never leaves a gap that would be taken for progress.
-            name = volume.set_aside(f"output/pass-{number:05d}")
-            say(f"pass {number} is set aside as {job.name}/output/{name}")
+            if row["pass"] > from_pass:
+                name = volume.set_aside(f"output/{row['folder']}")
+                place = "/".join([*row["folder"].split("/")[:-1], name])
+                say(f"pass {row['pass']} is set aside as {job.name}/output/{place}")

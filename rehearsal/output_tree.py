@@ -25,6 +25,9 @@ def output_tree(folder: JobFolder, program: str, trainers: int, title: str) -> T
         node = folder.node(trainer)
         names = " ".join(sorted(file.name for file in node.glob("*") if file.is_file()))
         output.add(f"[bold]{node.name}/[/] {escape(names)}")
+    if attempts := sorted(folder.output.glob("attempts/*")):
+        count = f"{len(attempts)} attempt{'s' if len(attempts) != 1 else ''}"
+        output.add(f"[bold]attempts/[/] [dim]{count}:[/] where the passes lie, each in its attempt's folder")
     passes = sorted(entry for entry in folder.output.glob("pass-*") if entry.is_dir())
     for one in passes:
         complete = "complete" if (one / "done").exists() else "[red]incomplete[/]"

@@ -13,7 +13,7 @@ from rehearsal.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
 """Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
-_NOT_FOR_PEOPLE = " is process "
+_NOT_FOR_PEOPLE = (" is process ", " has read ")
 """Of the supervisor's words, those that only a debugger's hand needs."""
 
 
@@ -82,7 +82,11 @@ class TrainingScreen(PodScreen):
             whole = text[: text.rfind(b"\n") + 1]
             self._read_to[log] = self._read_to.get(log, 0) + len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                if line.startswith("[supervisor") and _NOT_FOR_PEOPLE not in line and line != self._last_words:
+                if (
+                    line.startswith("[supervisor")
+                    and not any(words in line for words in _NOT_FOR_PEOPLE)
+                    and line != self._last_words
+                ):
                     self._last_words = line
                     words.append(line)
         return words

@@ -13,8 +13,8 @@ import runpy
 import sys
 import zlib  # noqa: F401  Before Paddle: see paddle_node.program.
 
-from paddle_node import environment, passes
-from paddle_node.contract import ExitCode
+from paddle_node import data_manifest, environment, passes
+from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure
 from paddle_node.fleet import EVALUATED_PASS, Evaluated
 
@@ -26,15 +26,21 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         node = environment.parse(os.environ)
-        last = max((number for number in passes.numbers(node.folder) if node.folder.done(number).is_file()), default=None)
-        if last is None:
+        saved = passes.find(node.folder)
+        if not saved:
             raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
-        directory = node.folder.pass_dir(last)
+        directory = saved[-1].folder
         passes.verify(directory)
         program = directory / (directory / "path.txt").read_text().strip()
-        os.environ.update({"TRAINING_ROLE": "EVALUATOR", EVALUATED_PASS: str(last)})
+        manifest = data_manifest.find(node.folder, saved[-1].identity.data)
+        if manifest is None and saved[-1].identity.data:
+            print(
+                f"the data of {saved[-1].name} was split anew meanwhile: the newest held-out records are asked", file=sys.stderr
+            )
+        os.environ.update({"TRAINING_ROLE": "EVALUATOR", EVALUATED_PASS: str(directory)})
+        os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
         sys.argv = [str(program), *sys.argv[1:]]
-        sys.path.insert(0, str(directory))
+        sys.path.insert(0, str(program.parent))
         # A look at the volume must leave nothing on it.
         sys.dont_write_bytecode = True
         runpy.run_path(str(program), run_name="__main__")

@@ -70,6 +70,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**PADDLEJOB, "discovery": "pod-list"}, "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"),
     ({**PADDLEJOB, "gang": {"kind": "kueue", "queue": "q"}}, "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"),
     ({**PADDLEJOB, "keep_passes": 0}, "keep_passes is given: with engine paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "resume_from": "any"}, "resume_from is given: with engine paddlejob nothing in the pods reads it, leave it out"),
     ({**PADDLEJOB, "limits": {"attempts": 3}}, "limits.attempts is given: with engine paddlejob nothing in the pods reads it, leave it out"),
     ({**PADDLEJOB, "data": {"source": "a", "stage": "auto"}}, "data.stage is given: with engine paddlejob nothing in the pods reads it, leave it out"),
     ({"image": "demo:v1", "gpus": {"count": 1, "parameter_servers": True}}, "gpus.parameter_servers is given: with engine job a parameter server is in each trainer's pod, which has the GPUs; leave it out"),

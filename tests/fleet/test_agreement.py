@@ -1,6 +1,5 @@
 """One value for all. The session is a stand-in: threads of one process meet at a barrier, nothing is sent."""
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 from paddle_node.agreement import Agreement
 from paddle_node.contract import JobFolder
+from paddle_node.passes import Identity
 
 
 class Sessions:
@@ -39,16 +39,10 @@ class Sessions:
 
 @pytest.fixture
 def job(tmp_path: Path):
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "train.py").write_text("first")
-    folder = JobFolder(tmp_path / "job")
-    folder.root.mkdir()
-    folder.data_manifest.write_text("{}")
-    return folder, program
+    return JobFolder(tmp_path / "job"), Identity("data", "program")
 
 
-def reach(folder, program, shards: list[list[str]], attempt: int = 1) -> tuple[list, list[int]]:
+def reach(folder, identity, shards: list[list[str]], attempt: int = 1) -> tuple[list, list[int]]:
     sessions, counted = Sessions(len(shards)), []
 
     def trainer(number: int):
@@ -56,7 +50,7 @@ def reach(folder, program, shards: list[list[str]], attempt: int = 1) -> tuple[l
             counted.append(number)
             return shards[number]
 
-        return Agreement(folder, program, folder.root / f"pod-{number}", attempt, "words").reach(
+        return Agreement(folder, identity, folder.root / f"pod-{number}", attempt, "words").reach(
             sessions.of(number), count, lambda all_counts: sorted(w for c in all_counts for w in c)
         )
 
@@ -65,10 +59,10 @@ def reach(folder, program, shards: list[list[str]], attempt: int = 1) -> tuple[l
 
 
 def test_all_trainers_and_a_pserver_get_the_merged_value(job):
-    folder, program = job
+    folder, identity = job
     with ThreadPoolExecutor(1) as pserver:
-        waiting = pserver.submit(Agreement(folder, program, folder.root / "pod-1", 1, "words").wait)
-        values, counted = reach(folder, program, [["b"], ["c"], ["a"]])
+        waiting = pserver.submit(Agreement(folder, identity, folder.root / "pod-1", 1, "words").wait)
+        values, counted = reach(folder, identity, [["b"], ["c"], ["a"]])
         assert values == [["a", "b", "c"]] * 3 and sorted(counted) == [0, 1, 2]
         assert waiting.result(10) == ["a", "b", "c"]
     left = [file.name for file in (folder.output / "agreed").iterdir()]
@@ -80,23 +74,19 @@ def test_what_was_agreed_before_is_read_and_nobody_counts_again(job):
     assert reach(*job, [["x"], ["y"]]) == ([["a", "b"]] * 2, [])
 
 
-@pytest.mark.parametrize("changed", ["data", "program"])
-def test_other_data_or_another_program_is_counted_anew(job, changed: str):
-    folder, program = job
-    reach(folder, program, [["b"], ["a"]])
-    if changed == "data":
-        folder.data_manifest.write_text(json.dumps({"version": 2}))
-    else:
-        (program / "train.py").write_text("second")
-    assert reach(folder, program, [["x"], ["y"]])[0] == [["x", "y"]] * 2
+@pytest.mark.parametrize("other", [Identity("other", "program"), Identity("data", "other")])
+def test_other_data_or_another_program_is_counted_anew(job, other: Identity):
+    folder, identity = job
+    reach(folder, identity, [["b"], ["a"]])
+    assert reach(folder, other, [["x"], ["y"]])[0] == [["x", "y"]] * 2
 
 
 def test_a_pserver_waits_for_the_trainer_of_its_own_attempt(job):
-    folder, program = job
-    reach(folder, program, [["b"], ["a"]])
+    folder, identity = job
+    reach(folder, identity, [["b"], ["a"]])
     with ThreadPoolExecutor(1) as pserver:
-        waiting = pserver.submit(Agreement(folder, program, folder.root / "pod-0", 2, "words").wait)
+        waiting = pserver.submit(Agreement(folder, identity, folder.root / "pod-0", 2, "words").wait)
         with pytest.raises(TimeoutError):
             waiting.result(0.05)
-        reach(folder, program, [["x"], ["y"]], attempt=2)
+        reach(folder, identity, [["x"], ["y"]], attempt=2)
         assert waiting.result(10) == ["a", "b"]

@@ -36,7 +36,8 @@ def test_every_pass_has_each_pservers_part_the_program_and_done(trained: Trainin
     for number in range(PASSES):
         directory = trained.folder.pass_dir(number)
         names = {file.relative_to(directory).as_posix() for file in directory.rglob("*")}
-        assert {"done", "files.json", "path.txt", "train.py", "vocabulary.json"} <= names
+        assert {"done", "path.txt", "program/train.py", "vocabulary.json"} <= names
+        assert trained.folder.pass_dir(number).readlink().as_posix() == f"attempts/run-1/pass-{number:05d}"
         assert {f"001/part-{server:03d}.gz" for server in range(3)} <= names
         assert trained.folder.done(number).stat().st_mtime_ns == max(
             file.stat().st_mtime_ns for file in directory.rglob("*") if file.is_file()

@@ -57,12 +57,12 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
         process.send_signal(signal.SIGTERM)
     assert job.wait() == [143, 143, 143], job.said()
     assert not job.folder.done(4).exists()
-    position = json.loads((job.folder.output / "interrupted/position.json").read_text())
+    position = json.loads((job.folder.output / "interrupted/done").read_text())
     job.start(RUN_ID="the-next")
     assert job.wait() == [0, 0, 0], job.said()
     assert_nothing_lost(job, 5)
     assert not (job.folder.output / "interrupted").exists()
-    assert position["pass_number"] in range(1, 5) and any(each["read"] for each in position["positions"])
+    assert position["pass"] in range(1, 5) and any(each["read"] for each in position["trainers"])
 
 
 def test_a_killed_pserver_costs_the_pass_it_was_in_and_nothing_else(job):

@@ -1,5 +1,6 @@
 """A pod's real entry with the stand-in runtime (stand_in_process.py says what is not real)."""
 
+import errno
 import json
 import os
 import sys
@@ -36,6 +37,20 @@ class StandIn:
         )
 
 
+def blind(flag):
+    """As soon as there is this file, the holder's own looks at its lease fail: the one line at which the fault is forced."""
+    from paddle_node import lease
+
+    look = lease._newest
+
+    def newest(folder):
+        if flag.exists():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return look(folder)
+
+    lease._newest = newest
+
+
 def late(seconds):
     """What the API server has to say reaches this pod late, but for its first answer."""
     from paddle_node import pod_list
@@ -60,6 +75,8 @@ def late(seconds):
 if __name__ == "__main__":
     if seconds := json.loads(os.environ["STAND_IN"]).get("late", {}).get(os.environ["POD_NAME"]):
         late(seconds)
+    if flag := json.loads(os.environ["STAND_IN"]).get("blind"):
+        blind(Path(flag))
     code = main(runtime_by_name=lambda name: StandIn())
     sys.stdout.flush()
     os._exit(code)

@@ -48,14 +48,21 @@ def tell(endpoint: str, command: str) -> int:
 
 
 def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> None:
+    if settings.get("absent"):
+        return
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     session = coordination.join(os.environ)
     session.servers()
     resume = os.environ["PADDLE_NODE_RESUME_PASS"]
+    saved = folder.output / os.environ["PADDLE_NODE_RESUME_FOLDER"]
+    own = folder.attempt(os.environ["PADDLE_NODE_RUN_ID"], session.attempt)
+    identity = {"data": os.environ["PADDLE_NODE_DATA_DIGEST"], "program": os.environ["PADDLE_NODE_PROGRAM_DIGEST"]}
     first = int(resume) + 1 if resume else 0
+    if index == 0 and resume and (saved / "poisoned").exists():
+        sys.exit("this pass cannot be loaded")
     if index == 0 and resume:
-        for server, value in zip(servers, json.loads((folder.pass_dir(int(resume)) / "values").read_text()), strict=True):
+        for server, value in zip(servers, json.loads((saved / "values").read_text()), strict=True):
             tell(server, f"set {value}")
     session.barrier("loaded")
     attempt = session.attempt
@@ -75,18 +82,23 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
                 time.sleep(3600)
             for server in servers:
                 tell(server, f"add {index + 1}")
-            session.progress(number, step)
+            session.progress(number, step + 1)
             time.sleep(settings["seconds"] * (10 if lingers else 1))
             if any(session.gather("step", bool(stop))):
                 print("told to stop", flush=True)
                 sys.exit(143)
         print(f"pass {number}", flush=True)
         if index == 0 and settings.get("forget_done") != number:
-            directory = folder.pass_dir(number)
-            directory.mkdir(parents=True, exist_ok=True)
+            directory = own / f"pass-{number:05d}"
+            directory.mkdir(parents=True)
             (directory / "values").write_text(json.dumps([tell(server, "get") for server in servers]))
+            if [attempt, number] == settings.get("poisons"):
+                (directory / "poisoned").touch()
             time.sleep(10 if lingers else settings.get("save_seconds", 0))
-            passes.seal(folder, number, {})
+            facts = {"run": os.environ["PADDLE_NODE_RUN_ID"], "attempt": attempt, **identity}
+            passes.seal(directory, {"pass": number, **facts, "trainers": []})
+            passes.lead(folder, directory.name)
+            passes.keep_newest(folder, passes.Identity(**identity), settings.get("keep", 0), set())
         session.barrier("saved")
     session.leave()
     if index == 0 and settings.get("stop_servers", True):

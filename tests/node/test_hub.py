@@ -7,6 +7,7 @@ import pytest
 from paddle_node import environment, protocol
 from paddle_node.attempts import Record
 from paddle_node.hub import Hub, State
+from paddle_node.resumption import Resumption
 
 
 class Peer:
@@ -42,13 +43,26 @@ def hub_of_two(tmp_path, worker_address):
         }
     )
 
+    class Passes:
+        """On the volume, as far as the hub asks."""
+
+        trainers_join = True
+        complete = None
+
+        def begin(self, identity, unloadable, first):
+            return Resumption()
+
+        def made(self, attempt):
+            return self.complete
+
+        def newest(self, identity, passed_over):
+            return self.complete
+
     class Scene:
-        done = None
+        passes = Passes()
 
         async def __aenter__(self):
-            self.hub = Hub(
-                node, Record(node.folder, "run"), "v", lambda i: f"job-{i}", lambda: self.done, lambda: None, print, print
-            )
+            self.hub = Hub(node, Record(node.folder, "run"), "v", lambda i: f"job-{i}", self.passes, print, print)
             await self.hub.serve()
             return self
 
@@ -250,13 +264,73 @@ def test_success_needs_the_last_pass_on_the_volume(hub_of_two, tmp_path):
     async def scene():
         async with hub_of_two as scene:
             both = await scene.started()
-            scene.done = 0
-            for peer in both:
+            scene.passes.complete = 0
+            trainers = [await scene.trainer(index) for index in range(2)]
+            for peer, trainer in zip(both, trainers, strict=True):
+                await trainer.hear("answer")
                 peer.say(trained=1, attempt=1)
             assert (await both[1].hear("finish"))["finish"] == 0
             # It was on the volume before anybody heard of it.
             document = json.loads((tmp_path / "job/output/run/attempts.json").read_text())
             assert document["outcomes"]["run"]["code"] == 0
+
+    asyncio.run(scene())
+
+
+def test_no_success_where_a_trainer_never_joined_though_the_last_pass_is_there(hub_of_two):
+    """`train.py` = `sys.exit(0)` in the folder of an earlier run."""
+
+    async def scene():
+        async with hub_of_two as scene:
+            both = await scene.started()
+            scene.passes.complete = 0
+            await (await scene.trainer(0)).hear("answer")
+            for peer in both:
+                peer.say(trained=1, attempt=1)
+            ended = await both[1].hear("end")
+            assert ended["cause"] == "trainers 1 ended with 0 and had never joined the others: they have trained nothing"
+
+    asyncio.run(scene())
+
+
+def test_an_attempt_begins_only_when_all_have_read_the_same_data_and_program(hub_of_two, capsys):
+    """Shards were exchanged under waiting pods: two trainers trained old records, one new ones."""
+
+    async def scene():
+        async with hub_of_two as scene:
+            both = [await scene.supervisor(0), await scene.supervisor(1)]
+            both[0].say(ready=0, data="old", program="p")
+            both[1].say(ready=0, data="new", program="p")
+            for peer in both:
+                await peer.hear("again")
+                peer.say(ready=0, data="new", program="p")
+            for peer in both:
+                assert (await peer.hear("start"))["start"] == 1
+            said = "trainers 1 read data new and program p; trainers 0 read data old and program p: no attempt begins"
+            assert said in capsys.readouterr().out
+            # Who comes later reads what the run began with, and is the only one that prepares again.
+            late = await scene.supervisor(1, boot="later")
+            await both[0].hear("end")
+            both[0].say(ready=1, data="new", program="p")
+            late.say(ready=0, data="newest", program="p")
+            await late.hear("again")
+            assert "the run began with data new and program p" in capsys.readouterr().out
+            late.say(ready=0, data="new", program="p")
+            assert (await both[0].hear("start"))["start"] == (await late.hear("start"))["start"] == 2
+
+    asyncio.run(scene())
+
+
+def test_pods_that_never_read_the_same_end_with_one_sentence(hub_of_two, monkeypatch):
+    async def scene():
+        async with hub_of_two as scene:
+            object.__setattr__(scene.hub._node, "peer_deadline", 0.5)
+            both = [await scene.supervisor(0), await scene.supervisor(1)]
+            for peer, data in zip(both, ("one", "other"), strict=True):
+                peer.say(ready=0, data=data, program="p")
+            finish = await both[0].hear("finish")
+            assert finish["finish"] == 65
+            assert "trainers 0 read data one and program p; trainers 1 read data other and program p, for " in finish["sentence"]
 
     asyncio.run(scene())
 

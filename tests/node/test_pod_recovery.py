@@ -87,13 +87,14 @@ def test_kill_9_during_a_save_loads_the_pass_before(job):
     pods = job(stand_in={"passes": 2, "steps": 3, "seconds": 0.01, "lingers": [1, 1]})
     pods.start()
     deadline = time.monotonic() + 20
-    while not (pods.folder.pass_dir(1) / "values").exists():
+    half = pods.folder.attempt("run-1", 1) / "pass-00001"
+    while not (half / "values").exists():
         assert time.monotonic() < deadline, pods.logs()
         time.sleep(0.02)
-    assert not pods.folder.done(1).exists()
+    assert not (half / "done").exists()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
     assert pods.codes() == [0, 0, 0], pods.logs()
-    assert "pass 1 was not complete and is removed" in pods.log(0)
+    assert "pass 1 was not complete and is removed" in pods.log(0) and not (half / "values").exists()
     assert pods.values(1) == pods.undisturbed
 
 

@@ -27,8 +27,8 @@ from commands import Run
 from conftest import JOB, OUTPUTS
 from job_controller import JobController
 from kubernetes_api import Fault, KubernetesApi
-from paddle_node import passes
 from paddle_node.contract import JobFolder
+from saved_pass import save_pass
 from typer.testing import CliRunner
 
 from operations.main import app
@@ -93,9 +93,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
         (folder / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
         job = JobFolder(folder / "volume" / "words")
         for number in range(2):
-            job.pass_dir(number).mkdir(parents=True)
-            (job.pass_dir(number) / "parameters").write_bytes(bytes(1000))
-            passes.seal(job, number, {"attempt": 1})
+            save_pass(job, number, {"parameters": bytes(1000)})
         job.node(0).mkdir(parents=True)
         job.train_log(0).write_text("a line\n")
         assert CliRunner().invoke(app, ["submit", "--wait"]).exit_code == 0

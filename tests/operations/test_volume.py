@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
 import pytest
 from commands import Run
@@ -14,6 +19,9 @@ from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
 from paddle_node import passes
 from paddle_node.contract import JobFolder
+from saved_pass import save_pass
+
+from operations import volume_server
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +32,10 @@ def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, t
     made = JobFolder(tmp_path / "volume" / "words")
     controller.volume = tmp_path / "volume"
     for number in range(3):
-        directory = made.pass_dir(number)
-        (directory / "000").mkdir(parents=True)
-        (directory / "000" / "part-0").write_bytes(bytes([number]) * 100_000)
-        (directory / "train.py").write_text("print('hello')\n")
-        passes.seal(made, number, {"attempt": 1})
-    made.pass_dir(3).mkdir()
-    (made.pass_dir(3) / "half").write_text("x")
+        save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
+    half = made.attempt("run", 1) / "pass-00003"
+    half.mkdir()
+    (half / "half").write_text("x")
     for trainer in range(2):
         made.node(trainer).mkdir(parents=True)
         lines = [
@@ -44,6 +49,25 @@ def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, t
     return made
 
 
+@contextmanager
+def serving(root: Path) -> Iterator[Callable[[str], bytes]]:
+    """The helper pod's program on `root`; what is yielded asks it."""
+    program = [sys.executable, volume_server.__file__, str(root), "token", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = server.stdout.readline().split()[-1]
+
+            def ask(what: str) -> bytes:
+                with urlopen(f"http://127.0.0.1:{port}/token/{what}") as answer:
+                    found: bytes = answer.read()
+                    return found
+
+            yield ask
+        finally:
+            server.terminate()
+
+
 def helpers(api: KubernetesApi) -> list[str]:
     """Helper pods that are still there."""
     return [p["metadata"]["name"] for p in api.all("pods") if "-volume-" in p["metadata"]["name"]]
@@ -55,9 +79,9 @@ def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_pa
     rows = [line.split() for line in done.out.splitlines()]
     assert rows[0] == ["PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME"]
     assert [row[:6] for row in rows[1:5]] == [
-        ["0", "complete", "100.3", "kB", "3.0000", "200"],
-        ["1", "complete", "100.3", "kB", "2.0000", "200"],
-        ["2", "complete", "100.3", "kB", "1.0000", "200"],
+        ["0", "complete", "100.4", "kB", "3.0000", "200"],
+        ["1", "complete", "100.4", "kB", "2.0000", "200"],
+        ["2", "complete", "100.4", "kB", "1.0000", "200"],
         ["3", "incomplete", "1", "byte"],
     ]
     # Below the table the loss, by pass and by minute.
@@ -117,11 +141,8 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
 
 def test_another_runs_pass_of_the_same_size_is_not_taken_for_this_ones(run: Run, job: JobFolder, tmp_path: Path) -> None:
     other = JobFolder(tmp_path / "other")
-    (other.pass_dir(2) / "000").mkdir(parents=True)
-    (other.pass_dir(2) / "000" / "part-0").write_bytes(b"?" * 100_000)
-    passes.seal(other, 2, {"attempt": 1})
     (tmp_path / "home").mkdir()
-    other.pass_dir(2).rename(tmp_path / "home" / "pass-00002")
+    save_pass(other, 2, {"000/part-0": b"?" * 100_000}).rename(tmp_path / "home" / "pass-00002")
     done = run("results", "--download", "last", "--to", "home")
     assert done.code == 1 and "000/part-0 was changed after it was saved" in done.err and "--fresh" in done.err
     assert run("results", "--download", "last", "--to", "home", "--fresh").code == 0
@@ -134,6 +155,39 @@ def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> Non
     assert not (tmp_path / "home" / "pass-00001" / "done").exists()
     done = run("results", "--download", "3")
     assert (done.code, done.err.splitlines()[-1]) == (2, "pass 3 is not complete on the volume: complete are 0, 1, 2")
+
+
+def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_higher_numbers(
+    run: Run, job: JobFolder, tmp_path: Path
+) -> None:
+    """Passes 0 to 2 are another run's; the newest attempt has saved passes 0 and 1, and the second of them is damaged."""
+    save_pass(job, 0, {"000/part-0": b"newest"}, attempt=2)
+    (save_pass(job, 1, {"000/part-0": b"damaged"}, attempt=2) / "000" / "part-0").unlink()
+    assert run("results", "--download", "last", "--to", "home").code == 0
+    assert (tmp_path / "home" / "pass-00000" / "000" / "part-0").read_bytes() == b"newest"
+    # Of pass 1 the whole one is shown and fetched; people's links are listed, and are no passes of their own.
+    rows = json.loads(run("results", "--json").out)["passes"]
+    assert [row["folder"] for row in rows[:3]] == [
+        "attempts/run-2/pass-00000",
+        "attempts/run-1/pass-00001",
+        "attempts/run-1/pass-00002",
+    ]
+
+
+def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in_circles(tmp_path: Path) -> None:
+    job = JobFolder(tmp_path / "job")
+    save_pass(job, 0, {"part": b"x"})
+    (job.root / "circle").symlink_to(".")
+    (job.root / "out").symlink_to(tmp_path)
+    with serving(job.root) as ask:
+        names = [entry["name"] for entry in json.loads(ask("list?path="))["files"]]
+        assert names == [
+            "output/attempts/run-1/pass-00000/done",
+            "output/attempts/run-1/pass-00000/part",
+            "output/pass-00000/done",
+            "output/pass-00000/part",
+        ]
+        assert ask("file?path=output/pass-00000/part") == b"x"
 
 
 def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
@@ -150,8 +204,8 @@ def test_resume_from_an_earlier_pass(run: Run, api: KubernetesApi, controller: J
     before = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
     done = run("resume", "--from", "1", "--wait")
     assert done.code == 0, done.err
-    assert passes.numbers(job) == [0, 1]
-    assert (job.output / "pass-00002.set-aside-1" / "done").exists()
+    assert [one.number for one in passes.find(job)] == [0, 1]
+    assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
     after = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
     assert before != after
     assert run("resume", "--from", "2").code == 2

@@ -1,8 +1,9 @@
 """A value that all processes of a job must have alike: a vocabulary, a list of labels, a mean.
 
 Promises: each trainer looks at its own shard only; trainer 0 merges what the shards gave and publishes the
-result by one rename; later attempts read the published file. Its name carries a digest of the data manifest and
-of the program, so that a value never serves other data or other code. A pserver gets the value from the trainer of
+result by one rename; later attempts read the published file. Its name carries the digests of the data manifest and
+of the program, so that a value never serves other data or other code. An attempt that goes on from a pass has the value that
+was kept with it: the parameters mean nothing beside another one. A pserver gets the value from the trainer of
 its own pod, by a file in the pod's scratch: to ask the volume again and again whether a name is there costs every
 pod requests, and an NFS client may answer from memory, for up to a minute, that it is not.
 """
@@ -16,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paddle_node import data_manifest, durable
+from paddle_node import durable
 from paddle_node.contract import JobFolder
 from paddle_node.coordination import Session
+from paddle_node.passes import Identity
 
 LOOK = 0.01
 """Seconds between a pserver's two looks into the pod's own scratch."""
@@ -27,13 +29,11 @@ LOOK = 0.01
 class Agreement:
     """One value of one job, in one attempt; `scratch` is a folder that pserver and trainer of a pod share."""
 
-    def __init__(self, folder: JobFolder, program: Path, scratch: Path, attempt: int, name: str) -> None:
-        key = hashlib.sha256(data_manifest.content(folder.data_manifest))
-        for file in sorted(program.glob("*.py")):
-            key.update(file.read_bytes() if file.is_file() else b"")
+    def __init__(self, folder: JobFolder, identity: Identity, scratch: Path, attempt: int, name: str) -> None:
+        key = hashlib.sha256(f"{identity.data} {identity.program}".encode()).hexdigest()
         self.name = name
         self._place = folder.output / "agreed"
-        self.file = self._place / f"{name}-{key.hexdigest()[:16]}.json"
+        self.file = self._place / f"{name}-{key[:16]}.json"
         self._handed_on = scratch / "agreed" / f"attempt-{attempt}" / self.file.name
 
     def reach(self, session: Session, own: Callable[[], Any], merge: Callable[[list[Any]], Any]) -> Any:

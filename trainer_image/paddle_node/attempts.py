@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from paddle_node import durable
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
+from paddle_node.passes import Identity
+from paddle_node.resumption import Resumption
 
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
+UNLOADABLE = 2
+"""Attempts that end before their first step, until what they began with is passed over."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,23 @@ class Ended:
     code: int = 0
     """The exit code of the trainer that ended it; 0: it was no trainer."""
     newest_pass: int | None = None
-    """Newest complete pass when it ended."""
+    """The newest pass that it saved."""
     counts: bool = True
     """False: it was told to stop, which is nobody's fault."""
+    resume_folder: str = ""
+    """Where the pass lay that it went on from, below output/."""
+    interrupted: str = ""
+    """Where the part of the next pass lay that it went on in the middle of, below output/; empty: none."""
+    passed_over: Sequence[str] = ()
+    """Newer ones that were damaged, or that earlier attempts could not load."""
+    data: str = ""
+    """Digest of the data manifest."""
+    program: str = ""
+    """Digest of the program folder."""
+    stepped: bool = False
+    """A trainer made a step."""
+    failed: bool = False
+    """A pserver or a trainer ended it by itself, not for want of memory or of its pod."""
 
     @property
     def fruitless(self) -> bool:
@@ -69,10 +89,36 @@ class Record:
     def outcome(self) -> Outcome | None:
         return self._outcomes.get(self._run_id)
 
-    def begin(self, resume_pass: int | None) -> int:
+    @property
+    def identity(self) -> Identity | None:
+        """The data and the program of this run; None before its first attempt."""
+        return _identity(self._attempts, self._run_id)
+
+    def unloadable(self) -> set[str]:
+        """What two attempts began with that ended by themselves before their first step, and none that made one."""
+        found: Counter[str] = Counter()
+        stepped = {attempt.interrupted or attempt.resume_folder for attempt in self._attempts if attempt.stepped}
+        found.update(
+            attempt.interrupted or attempt.resume_folder for attempt in self._attempts if attempt.failed and not attempt.stepped
+        )
+        return {folder for folder, times in found.items() if times >= UNLOADABLE} - stepped - {""}
+
+    def begin(self, resumption: Resumption, identity: Identity) -> int:
         """The number of the attempt that starts now."""
         number = self._attempts[-1].number + 1 if self._attempts else 1
-        self._attempts.append(Ended(number, self._run_id, time.time(), resume_pass))
+        self._attempts.append(
+            Ended(
+                number,
+                self._run_id,
+                time.time(),
+                resumption.number,
+                resume_folder=resumption.folder,
+                interrupted=resumption.interrupted,
+                passed_over=resumption.passed_over,
+                data=identity.data,
+                program=identity.program,
+            )
+        )
         self._write()
         return number
 
@@ -80,9 +126,14 @@ class Record:
         """Whether this run's last attempt never ended: its recorder died with it."""
         return bool(self._attempts) and self._attempts[-1].run == self._run_id and self._attempts[-1].cause is None
 
-    def end(self, cause: str, code: int, newest_pass: int | None, counts: bool = True) -> None:
-        """The present attempt ended."""
-        self._attempts[-1] = replace(self._attempts[-1], cause=cause, code=code, newest_pass=newest_pass, counts=counts)
+    @property
+    def last(self) -> Ended:
+        """The present attempt."""
+        return self._attempts[-1]
+
+    def end(self, **outcome: Any) -> None:
+        """The present attempt ended: its `cause`, and other fields of `Ended` that are known by now."""
+        self._attempts[-1] = replace(self._attempts[-1], **outcome)
         self._write()
 
     def fruitless(self) -> list[Ended]:
@@ -115,9 +166,18 @@ def begun(folder: JobFolder, run_id: str) -> bool:
     return run_id not in outcomes and any(attempt.run == run_id for attempt in recorded)
 
 
+def identity(folder: JobFolder, run_id: str) -> Identity | None:
+    """The data and the program that all pods of the run read; None before its first attempt. Blocking."""
+    return _identity(_read(_path(folder))[0], run_id)
+
+
 def outcome(folder: JobFolder, run_id: str) -> Outcome | None:
     """How the run ended, for a pod that cannot ask trainer 0 any more. Blocking."""
     return _read(_path(folder))[1].get(run_id)
+
+
+def _identity(recorded: Sequence[Ended], run_id: str) -> Identity | None:
+    return next((Identity(one.data, one.program) for one in recorded if one.run == run_id), None)
 
 
 def _path(folder: JobFolder) -> Path:

@@ -60,6 +60,7 @@ class Variable(StrEnum):
     # Kubernetes' own, by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
     POD_NAME = "POD_NAME"
+    POD_UID = "POD_UID"
     POD_IP = "POD_IP"
 
     # Ours.
@@ -76,7 +77,9 @@ class Variable(StrEnum):
     PASSES = "PADDLE_NODE_PASSES"
     """Number of passes over the data (0.x: --num_passes)."""
     KEEP_PASSES = "PADDLE_NODE_KEEP_PASSES"
-    """How many of the newest complete passes stay on the volume; 0 keeps all."""
+    """How many of the newest good passes of this data and program stay on the volume; 0 keeps all."""
+    RESUME_FROM = "PADDLE_NODE_RESUME_FROM"
+    """same (default): only passes of this very data and program are gone on from | any: the newest pass, whatever made it."""
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many attempts may end without a new complete pass before the job fails."""
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
@@ -101,7 +104,17 @@ class Variable(StrEnum):
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
     """Number of this attempt, from 1, kept on the volume."""
     RESUME_PASS = "PADDLE_NODE_RESUME_PASS"
-    """Newest complete pass, to resume behind; empty: start from nothing."""
+    """Number of the pass to resume behind; empty: start from nothing."""
+    RESUME_FOLDER = "PADDLE_NODE_RESUME_FOLDER"
+    """Where that pass lies, below output/: all processes of an attempt load the same one."""
+    RESUME_INTERRUPTED = "PADDLE_NODE_RESUME_INTERRUPTED"
+    """Where the part of the next pass lies that SIGTERM cut short, below output/; empty: it is begun anew."""
+    MANIFEST = "PADDLE_NODE_MANIFEST"
+    """The run's data manifest, below the job's folder; empty: data-manifest.json."""
+    DATA_DIGEST = "PADDLE_NODE_DATA_DIGEST"
+    """What that manifest says of the data, as one digest; empty: no manifest."""
+    PROGRAM_DIGEST = "PADDLE_NODE_PROGRAM_DIGEST"
+    """Digest of the whole program folder."""
     TRAINER_ID = "PADDLE_NODE_TRAINER_ID"
     """This pod's trainer id, as discovery found it."""
 
@@ -213,6 +226,8 @@ class JobFolder:
     """`<volume>/<job name>/`, the layout that all jobs, tools and people read (seeds 000, 003, 004)."""
 
     root: Path
+    manifest: Path | None = None
+    """The data manifest of the run, once it is known; None: the newest one of the job's folder."""
 
     def shard(self, index: int) -> Path:
         """Shard `<i>/data`; 0-based, one for each trainer id."""
@@ -230,7 +245,17 @@ class JobFolder:
     @property
     def data_manifest(self) -> Path:
         """Written last by the split: its presence means complete (ours)."""
-        return self.root / "data-manifest.json"
+        return self.manifest or self.root / "data-manifest.json"
+
+    @property
+    def splits(self) -> Path:
+        """One folder a split; each is complete by its own `manifest.json`, created exclusively (ours)."""
+        return self.root / "splits"
+
+    @property
+    def programs(self) -> Path:
+        """Copies of training programs, each valid by a record that was created exclusively (ours)."""
+        return self.root / "programs"
 
     def program(self, train_config_dir: str) -> Path:
         return self.root / train_config_dir
@@ -258,7 +283,12 @@ class JobFolder:
         """One JSON object a line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""
         return self.node(trainer_id) / "metrics.jsonl"
 
+    def attempt(self, run: str, number: int) -> Path:
+        """What one attempt saves, and nobody else: its passes, what SIGTERM cut short, its model for inference (ours)."""
+        return self.output / "attempts" / f"{run}-{number}"
+
     def pass_dir(self, number: int) -> Path:
+        """Paddle 0.x writes here; otherwise a link for people, to the folder of the attempt that saved the pass."""
         return self.output / f"pass-{number:05d}"
 
     def done(self, number: int) -> Path:

@@ -7,6 +7,7 @@ The layout is the contract's: {version, source, format, seed, hold_out, shards, 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from paddle_node import durable
-from paddle_node.contract import ExitCode
+from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.patience import naming
 
@@ -145,18 +146,41 @@ def read(path: Path) -> DataManifest | None:
 
 
 def content(path: Path) -> bytes:
-    """What the manifest at `path` says of the data, whoever made sure of it and when; empty where there is none."""
+    """What the manifest at `path` says of the data, whoever made sure of it, when and where; empty where there is none.
+
+    Two splits of the same bytes into the same shards say the same: the folder that a file lies in is left out.
+    """
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return b""
     try:
         document = json.loads(text)
-    except ValueError:
+        for files in (*(shard["files"] for shard in document["shards"]), document["held_out"]["files"]):
+            for file in files:
+                file["name"] = below(file["name"])
+    except (ValueError, LookupError, TypeError, AttributeError):
         return text
-    if isinstance(document, dict):
-        document = {name: value for name, value in document.items() if name not in ("job", "created")}
-    return json.dumps(document, sort_keys=True).encode()
+    return json.dumps(
+        {name: value for name, value in document.items() if name not in ("job", "created")}, sort_keys=True
+    ).encode()
+
+
+def digest(path: Path) -> str:
+    """Names what `content` says; empty where there is no manifest."""
+    found = content(path)
+    return hashlib.sha256(found).hexdigest() if found else ""
+
+
+def find(folder: JobFolder, wanted: str) -> Path | None:
+    """The manifest of that digest: a split's own, which stays as it is, rather than the job's, which the next split replaces."""
+    places = (*sorted(folder.splits.glob("*/manifest.json")), folder.data_manifest)
+    return next((place for place in places if digest(place) == wanted), None)
+
+
+def below(name: str) -> str:
+    """A file's name in its shard, without the folder of the split, of its index and of the shard."""
+    return "/".join(name.split("/")[4:]) if name.startswith("splits/") else name
 
 
 def parse(document: object) -> DataManifest:

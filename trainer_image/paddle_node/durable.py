@@ -1,26 +1,64 @@
-"""A small file on the volume that a reader sees whole or not at all, even after a loss of power."""
+"""A small file on the volume that a reader sees whole or not at all, even after a loss of power.
+
+Promises: `write` replaces what was there; of any number of `create`, exactly one makes the file, and it stays as it was made.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
     """Temporary file, fsync, rename, fsync of the folder, which is made if missing. Raises OSError (a full volume, for one)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not by process number: pods that share a volume have equal ones.
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    with _draft(path, content) as draft:
+        draft.replace(path)
+    sync(path.parent)
+
+
+def create(path: Path, content: str | bytes) -> bool:
+    """Makes the file where there is none; False where there is one, which is left as it is. Its folder must be there."""
+    with _draft(path, content) as draft:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            # An NFS server whose answer got lost is asked again, and then finds the name that it has made itself.
+            if draft.stat().st_nlink != 2:
+                return False
+    sync(path.parent)
+    return True
+
+
+def link(path: Path, target: Path) -> bool:
+    """Makes `path` a relative link to `target`, whatever link was there; False where anything else is, which stays."""
+    if os.path.lexists(path) and not path.is_symlink():
+        return False
+    temporary = _temporary(path)
+    temporary.symlink_to(os.path.relpath(target, path.parent))
+    temporary.replace(path)
+    sync(path.parent)
+    return True
+
+
+@contextlib.contextmanager
+def _draft(path: Path, content: str | bytes) -> Iterator[Path]:
+    draft = _temporary(path)
     try:
-        with temporary.open("wb") as stream:
+        with draft.open("wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    # Not by process number: pods that share a volume have equal ones.
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
 
 
 def sync(path: Path) -> None:

@@ -17,9 +17,11 @@ from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 from paddle_node.local_disk import CHOICES, NEVER, LocalDisk
+from paddle_node.passes import Identity
 
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
+RESUME_FROM = ("same", "any")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,11 @@ class Attempt:
     number: int
     """From 1, kept on the volume; a folder never sees a number twice."""
     resume_pass: int | None
-    """Newest complete pass, to load before training goes on with the next; None: from the beginning."""
+    """The pass to load before training goes on with the next; None: from the beginning."""
+    resume_folder: str = ""
+    """Where it lies, below output/."""
+    interrupted: str = ""
+    """Where the part of the next pass lies that SIGTERM cut short, below output/; empty: it is begun anew."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,9 @@ class NodeEnvironment:
     """Threads in one trainer."""
     passes: int
     keep_passes: int
-    """Newest complete passes to keep; 0 keeps all."""
+    """Newest good passes of this data and program to keep; 0 keeps all."""
+    resume_from: str
+    """One of `RESUME_FROM`."""
     attempts: int
     """How many attempts may end without a new complete pass."""
     seed: int
@@ -98,6 +106,8 @@ class NodeEnvironment:
     """The entry point's own arguments, for the trainer, untouched."""
     environ: Mapping[str, str]
     """The container's whole environment, to build the children's from; nobody reads settings from it."""
+    identity: Identity
+    """Which data and program this pod has read; in its processes: which the run reads."""
 
     @property
     def trainer_id(self) -> int:
@@ -126,7 +136,9 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
     read = _Reader(environ)
     job_name = read.folder_name(Variable.JOB_NAME)
     volume = read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT)
-    folder = JobFolder(contract.path(volume, dict(environ)) / job_name)
+    root = contract.path(volume, dict(environ)) / job_name
+    manifest = read.text(Variable.MANIFEST, "")
+    folder = JobFolder(root, root / manifest if manifest else None)
     if contract.NOT_IN_PATHS.intersection(str(folder.root)):
         raise SettingError(
             f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {str(folder.root)!r}: parameter servers save through a shell, "
@@ -137,6 +149,8 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
     discovery = read.choice(Variable.DISCOVERY, DISCOVERIES)
     index: int | None = None
     run_id = read.text(Variable.RUN_ID, "")
+    if "/" in run_id or contract.NOT_IN_PATHS.intersection(run_id):
+        raise SettingError(f"{Variable.RUN_ID} is {run_id!r}: a part of folders' names is needed, such as the Job's UID")
     service = read.text(Variable.SERVICE, "")
     if discovery == "index":
         if not read.text(Variable.COMPLETION_INDEX, ""):
@@ -179,6 +193,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         threads=read.whole(Variable.THREADS, 1, 1, 1024),
         passes=passes,
         keep_passes=read.whole(Variable.KEEP_PASSES, 0, 0, 99_999),
+        resume_from=read.choice(Variable.RESUME_FROM, RESUME_FROM),
         attempts=read.whole(Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000),
         seed=read.whole(Variable.SEED, 0, 0, 2**31 - 1),
         runtime=read.text(Variable.RUNTIME, DEFAULT_RUNTIME),
@@ -201,6 +216,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
         lease=read.seconds(Variable.LEASE, contract.LEASE),
         arguments=tuple(arguments),
         environ=dict(environ),
+        identity=Identity(read.text(Variable.DATA_DIGEST, ""), read.text(Variable.PROGRAM_DIGEST, "")),
     )
 
 

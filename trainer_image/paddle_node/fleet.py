@@ -18,11 +18,12 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import contract, coordination, environment, full_disk, interruption, shard
+from paddle_node import contract, coordination, data_manifest, environment, full_disk, passes, shard
 from paddle_node.agreement import Agreement
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
@@ -30,6 +31,7 @@ from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.network import Model, embedding, ids, label, number, pooled
+from paddle_node.program_copy import LEFT_BEHIND
 from paddle_node.shard import Parser, Reader, Record, lines
 from paddle_node.timeline import Timeline
 
@@ -42,7 +44,7 @@ Sampler = Callable[[Any], Sample]
 """From what a record says to {input: value}."""
 
 EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
-"""Set by evaluate_pass.py alone: the pass that an evaluator loads."""
+"""Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
 
 
 class Evaluated(BaseException):
@@ -80,14 +82,18 @@ class Job:
             )
         resume = environ.get(Variable.RESUME_PASS, "")
         self.resume_pass = int(resume) if resume else None
-        order = interruption.order(self.folder, self.node.seed, self.node.trainers)
-        self.interrupted = interruption.read(self.folder, self.resume_pass, order)
+        self.resume_folder = self._below_output(environ, Variable.RESUME_FOLDER)
+        """The pass behind which this attempt goes on."""
+        self.interrupted = self._below_output(environ, Variable.RESUME_INTERRUPTED)
+        """What SIGTERM left of the pass behind that one."""
         self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))
         self.attempt = int(environ.get(Variable.ATTEMPT, "1"))
-        self.evaluated_pass = int(environ.get(EVALUATED_PASS, "-1"))
+        self.place = self.folder.attempt(self.node.run_id, self.attempt)
+        """Where this attempt saves, and nobody else."""
+        self._evaluated = Path(environ.get(EVALUATED_PASS, ""))
         self._program = Path(sys.argv[0]).resolve().parent
         self._session = coordination.join(environ) if self.role == "TRAINER" else None
-        self._agreed: list[Agreement] = []
+        self._agreed: dict[str, Path] = {}
 
     def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
         """A JSON value that every process has alike: `merge` of what `count` finds in each trainer's shard.
@@ -95,10 +101,12 @@ class Job:
         `count` gets what `parse` made of the records. `merge` must not depend on the shards' order or number; what
         it returns is kept with each pass.
         """
-        if self.role == "EVALUATOR":
-            return json.loads((self.folder.pass_dir(self.evaluated_pass) / f"{name}.json").read_text())
-        agreement = Agreement(self.folder, self._program, self.node.home, self.attempt, name)
-        self._agreed.append(agreement)
+        kept = self._evaluated if self.role == "EVALUATOR" else self.resume_from
+        if kept is not None and (kept / f"{name}.json").is_file():
+            self._agreed[name] = kept / f"{name}.json"
+            return json.loads(self._agreed[name].read_text())
+        agreement = Agreement(self.folder, self.node.identity, self.node.home, self.attempt, name)
+        self._agreed[name] = agreement.file
         if self._session is None:
             return agreement.wait()
         value = agreement.reach(self._session, lambda: count(self._checked()), merge)
@@ -138,7 +146,7 @@ class Job:
         if self.role == "EVALUATOR":
             from paddle_node.local_model import LocalModel
 
-            directory = self.folder.pass_dir(self.evaluated_pass)
+            directory = self._evaluated
             self._evaluate(lambda samples: LocalModel(directory, network).evaluate(samples), sample)
         from paddle_node.parameter_servers import ParameterServers
 
@@ -177,7 +185,7 @@ class Job:
         paddle.seed(self.node.seed)
         made = layer()
         if self.role == "EVALUATOR":
-            directory = self.folder.pass_dir(self.evaluated_pass)
+            directory = self._evaluated
             self._evaluate(lambda samples: collective_engine.evaluate(directory, made, forward, samples), sample)
         parameters = made.parameters()
         chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
@@ -186,9 +194,7 @@ class Job:
     @property
     def resume_from(self) -> Path | None:
         """The folder whose parameters this attempt begins with; None: new ones."""
-        if self.interrupted is not None:
-            return interruption.directory(self.folder)
-        return None if self.resume_pass is None else self.folder.pass_dir(self.resume_pass)
+        return self.interrupted or self.resume_folder
 
     @property
     def session(self) -> coordination.Session:
@@ -196,6 +202,18 @@ class Job:
         if self._session is None:
             raise RuntimeError(f"a {self.role} has no session")
         return self._session
+
+    def facts(self) -> dict[str, Any]:
+        """For the record of what this attempt saves: whose it is."""
+        return {
+            "attempt": self.attempt,
+            "run": self.node.run_id,
+            **asdict(self.node.identity),
+            "agreed": {name: passes.checksum(file) for name, file in self._agreed.items()},
+        }
+
+    def _below_output(self, environ: Mapping[str, str], variable: Variable) -> Path | None:
+        return self.folder.output / environ[variable] if environ.get(variable) else None
 
     def _shard(self) -> shard.Shard:
         to = self.node.environ.get(Variable.STAGE_TO, "")
@@ -233,6 +251,12 @@ class Job:
         from paddle_node.training import Training
 
         self.timeline.mark("the network was built")
+        if data_manifest.digest(self.folder.data_manifest) != self.node.identity.data:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{self.folder.data_manifest} is not the one that this run began with: the data was split anew meanwhile; "
+                "start another run",
+            )
         Training(self, engine, sample, batch, self._shard()).run()
         leave(ExitCode.DONE)
 
@@ -241,15 +265,14 @@ class Job:
         found = judge(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
         if not found:
             raise Failure(ExitCode.BAD_DATA, f"{held_out.name} has no records: hold some out when the data is split")
-        raise Evaluated({"pass": self.evaluated_pass, **found})
+        raise Evaluated({"pass": passes.record(self._evaluated)["pass"], **found})
 
     def keep_beside(self, directory: Path) -> None:
-        """What a pass needs to be understood later: the program, its path, and the agreed values."""
-        for file in sorted(self._program.glob("*.py")):
-            shutil.copy(file, directory)
-        (directory / "path.txt").write_text(f"{Path(sys.argv[0]).name}\n")
-        for agreement in self._agreed:
-            shutil.copy(agreement.file, directory / f"{agreement.name}.json")
+        """What a pass needs to be understood later: the whole program folder, its path, and the agreed values."""
+        shutil.copytree(self._program, directory / "program", ignore=LEFT_BEHIND, copy_function=shutil.copyfile)
+        (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
+        for name, file in self._agreed.items():
+            shutil.copyfile(file, directory / f"{name}.json")
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,7 +1,7 @@
 """The supervisor of trainer 0 serves the others: it counts them in, starts attempts, ends them, and ends the job.
 
-Promises: an attempt starts only when all N supervisors of this run are here, have their data and have no process
-left of an earlier attempt; the loss of any of them, or of any process that one reports, ends the attempt for all;
+Promises: an attempt starts only when all N supervisors of this run are here, have read the same data and the same program and
+have no process left of an earlier attempt; the loss of any of them, or of any process that one reports, ends the attempt for all;
 every wait has a deadline, and its message names who was missing; the outcome is on the volume before a peer
 hears of it.
 
@@ -26,7 +26,9 @@ from paddle_node.attempts import Outcome, Record
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
+from paddle_node.passes import Identity
 from paddle_node.protocol import Message
+from paddle_node.resumption import Passes, Resumption
 
 T = TypeVar("T")
 
@@ -61,6 +63,8 @@ class _Member:
     heard: float
     runs: bool = False
     """It was in an attempt, and has not yet said that no process of it is left."""
+    read: Identity | None = None
+    """The data and the program that it has read."""
 
 
 @dataclass(eq=False)
@@ -77,7 +81,7 @@ class _Session:
 
 
 class Hub:
-    """Lives in one event loop; `newest_complete` and `clean` are blocking calls about the passes on the volume."""
+    """Lives in one event loop; what `passes` and `record` do blocks."""
 
     def __init__(
         self,
@@ -85,8 +89,7 @@ class Hub:
         record: Record,
         view: str,
         name_of: Callable[[int], str],
-        newest_complete: Callable[[], int | None],
-        clean: Callable[[], None],
+        passes: Passes,
         say: Callable[[str], None],
         on_fault: Callable[[BaseException], None],
     ) -> None:
@@ -95,8 +98,7 @@ class Hub:
         self._record = record
         self._view = view
         self._name_of = name_of
-        self._newest_complete = newest_complete
-        self._clean = clean
+        self._passes = passes
         self._say = say
         self._on_fault = on_fault
         self._newest_boot: dict[int, tuple[float, str]] = {}
@@ -104,6 +106,12 @@ class Hub:
         self._members: dict[int, _Member] = {}
         self._ready: set[int] = set()
         """Who has its data, and no process of an earlier attempt."""
+        self._differ: tuple[str, float] | None = None
+        """Who read what, where it was not the same, and since when."""
+        self._joined: set[int] = set()
+        """Whose trainer said in this attempt that it is there."""
+        self._stepped = False
+        """A trainer made a step in this attempt."""
         self._serving: set[int] = set()
         self._silent: dict[int, float] = {}
         """Pservers that answer nothing, and since when."""
@@ -259,6 +267,7 @@ class Hub:
         if kind == "ready":
             if message["ready"] in (0, self._attempt):
                 member.runs = False
+                member.read = Identity(str(message.get("data", "")), str(message.get("program", "")))
                 self._ready.add(member.index)
                 self._advance()
             return
@@ -282,7 +291,7 @@ class Hub:
         elif kind == "stopped":
             self._stopped.add(member.index)
         elif kind == "lost":
-            self._lost_process(member, str(message["lost"]), int(message["code"]))
+            self._lost_process(member, str(message["lost"]), int(message["code"]), bool(message.get("failed")))
         self._advance()
 
     # The job's way.
@@ -313,9 +322,15 @@ class Hub:
     async def _begin(self) -> None:
         if self._beginning or self.state is not State.GATHERING:
             return
+        identity = self._same_reading()
+        if identity is None:
+            return
         self._beginning = True
         try:
-            number, resume = await self._on_volume(self._prepare)
+            number, resume = await self._on_volume(lambda: self._prepare(identity))
+        except Failure as failure:
+            await self._finish(Outcome(failure.code, failure.sentence))
+            return
         except OSError as error:
             code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1
             await self._finish(Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"))
@@ -331,23 +346,44 @@ class Hub:
         self._sessions.clear()
         self._gathers.clear()
         self._stop_cause = self._crashed = None
-        for marks in (self._ready, self._serving, self._trained, self._stopped):
+        self._stepped = False
+        self._differ = None
+        for marks in (self._ready, self._serving, self._joined, self._trained, self._stopped):
             marks.clear()
         self._silent.clear()
         for member in self._members.values():
             member.runs = True
         self._enter(State.STARTING)
-        resumes = "from the beginning" if resume is None else f"behind pass {resume}"
+        resumes = "from the beginning" if resume.number is None else f"behind pass {resume.number}"
         self._say(f"attempt {number}: all {self._node.trainers} pods are here, training starts {resumes}")
         addresses = protocol.pack([self._members[i].address for i in range(self._node.trainers)])
-        self._broadcast({"start": number, "resume": resume, "addresses": addresses})
+        names = {"resume": resume.number, "folder": resume.folder, "interrupted": resume.interrupted}
+        self._broadcast({"start": number, **names, "addresses": addresses})
 
-    def _prepare(self) -> tuple[int, int | None]:
-        self._clean()
-        resume = self._newest_complete()
-        return self._record.begin(resume), resume
+    def _same_reading(self) -> Identity | None:
+        """The data and the program of the run; None where not all have read them, who are asked to prepare again."""
+        members = sorted(self._members.values(), key=lambda member: member.index)
+        known = self._record.identity
+        read = {member.read for member in members if member.read is not None}
+        if read == {known} or (known is None and len(read) == 1):
+            return read.pop()
+        readers = {one: _numbers(member.index for member in members if member.read == one) for one in sorted(read, key=str)}
+        parts = [f"trainers {who} read {one}" for one, who in readers.items()]
+        sentence = "; ".join([*parts, *([f"the run began with {known}"] if known else [])])
+        if self._differ is None or self._differ[0] != sentence:
+            self._say(f"{sentence}: no attempt begins, they prepare again")
+        self._differ = (sentence, self._differ[1] if self._differ else time.monotonic())
+        for member in members:
+            if member.read != known:
+                self._ready.discard(member.index)
+                _send(member.writer, {"again": 1})
+        return None
 
-    def _lost_process(self, member: _Member, what: str, code: int) -> None:
+    def _prepare(self, identity: Identity) -> tuple[int, Resumption]:
+        resume = self._passes.begin(identity, self._record.unloadable(), first=self._record.identity is None)
+        return self._record.begin(resume, identity), resume
+
+    def _lost_process(self, member: _Member, what: str, code: int, failed: bool) -> None:
         cause = f"{what} of {member.name}"
         if self.state is State.STOPPING:
             self._stopped.add(member.index)
@@ -357,10 +393,10 @@ class Hub:
             return
         if self.state in (State.STARTING, State.TRAINING) and code:
             self._crashed = (member.index, code)
-        self._lose(cause, code)
+        self._lose(cause, code, failed=failed)
 
-    def _lose(self, cause: str, code: int, counts: bool = True) -> None:
-        """Ends the attempt everywhere."""
+    def _lose(self, cause: str, code: int, counts: bool = True, failed: bool = False) -> None:
+        """Ends the attempt everywhere. `failed`: a process of it ended by itself."""
         if self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
             return
         self._enter(State.ENDING)
@@ -368,10 +404,10 @@ class Hub:
         self._broadcast({"end": self._attempt, "cause": cause})
         for session in self._sessions.values():
             _send(session.writer, {"ended": cause})
-        self._later(self._after_loss(cause, code, counts))
+        self._later(self._after_loss(cause, code, counts, failed))
 
-    async def _after_loss(self, cause: str, code: int, counts: bool) -> None:
-        await self._close_attempt(cause, code, counts)
+    async def _after_loss(self, cause: str, code: int, counts: bool, failed: bool) -> None:
+        await self._close_attempt(cause, code, counts, failed)
         exhausted = self.exhausted()
         if exhausted is not None:
             await self._finish(exhausted)
@@ -386,10 +422,13 @@ class Hub:
         causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in fruitless)
         return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{len(fruitless)} attempts ended without a new complete pass: {causes}")
 
-    async def _close_attempt(self, cause: str, code: int, counts: bool) -> None:
+    async def _close_attempt(self, cause: str, code: int, counts: bool, failed: bool = False) -> None:
+        stepped = self._stepped
+
         def close() -> None:
             if self._record.unfinished():
-                self._record.end(cause, code, self._newest_complete(), counts)
+                made = self._passes.made(self._record.last.number)
+                self._record.end(cause=cause, code=code, newest_pass=made, counts=counts, failed=failed, stepped=stepped)
 
         try:
             await self._on_volume(close)
@@ -399,15 +438,23 @@ class Hub:
     def close_unfinished(self) -> None:
         """For a new pod of trainer 0: the attempt that its predecessor left open ended with it. Blocking."""
         if self._record.unfinished():
-            self._record.end("the pod of trainer 0 was lost", 0, self._newest_complete())
+            made = self._passes.made(self._record.last.number)
+            self._record.end(cause="the pod of trainer 0 was lost", newest_pass=made)
 
     async def _conclude(self) -> None:
-        """Every trainer ended with 0: that is the job's success only when the last pass is complete on the volume."""
+        """Every trainer ended with 0: that is the job's success only when the last pass is complete on the volume.
+
+        Of this very data and program; and where it was there before, only when every trainer was.
+        """
         attempt, last = self._attempt, self._node.passes - 1
-        newest = await self._on_volume(self._newest_complete)
+        began = self._record.last
+        newest = await self._on_volume(lambda: self._passes.newest(Identity(began.data, began.program), began.passed_over))
         if self._attempt != attempt or self.state not in (State.STARTING, State.TRAINING, State.STOPPING):
             return
-        if newest is not None and newest >= last:
+        absent = set(range(self._node.trainers)) - self._joined if self._passes.trainers_join else set()
+        if absent and self.state is not State.STOPPING:
+            self._lose(f"trainers {_numbers(absent)} ended with 0 and had never joined the others: they have trained nothing", 0)
+        elif newest is not None and newest >= last:
             await self._finish(Outcome(ExitCode.DONE, f"pass {last} is complete: the job is done"), "done", 0)
         elif self.state is State.STOPPING:
             self._lose(self._stop_cause or "the job was told to stop", 0, counts=False)
@@ -459,6 +506,7 @@ class Hub:
             _send(writer, {"ended": f"attempt {hello.get('attempt')} of run {hello.get('run')} is over"})
             return
         session = self._sessions[index] = _Session(index, writer)
+        self._joined.add(index)
         _send(writer, {"answer": "welcome"})
         while (message := await protocol.receive(reader)) is not None:
             if self._sessions.get(index) is not session:
@@ -472,6 +520,7 @@ class Hub:
                 session.waits_in = None
             elif message.get("tell") == "progress":
                 session.at = (int(message["pass"]), int(message["step"]))
+                self._stepped = self._stepped or session.at[1] > 0
             elif message.get("ask") == "servers":
                 session.waits_in = "servers"
                 if self.state is not State.STARTING:
@@ -566,7 +615,10 @@ class Hub:
             self._check_volume(now)
         elif self.state is State.GATHERING:
             missing = self._missing()
-            if missing and waited > self._node.peer_deadline:
+            if self._differ and now - self._differ[1] > self._node.peer_deadline:
+                sentence = f"{self._differ[0]}, for {now - self._differ[1]:.0f} s: all pods of a run must read the same"
+                self._later(self._finish(Outcome(ExitCode.BAD_DATA, sentence)))
+            elif missing and waited > self._node.peer_deadline:
                 sentence = f"{missing} after {waited:.0f} s (PADDLE_NODE_PEER_DEADLINE is {self._node.peer_deadline:g})"
                 self._later(self._finish(Outcome(ExitCode.PEERS_MISSING, sentence)))
             elif missing and now - self._reminded > REMIND:

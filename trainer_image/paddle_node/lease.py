@@ -2,7 +2,7 @@
 
 Promises: of any number of runs that try, exactly one holds the lease; a holder that is replaced finds out at its
 next heartbeat; a lease whose holder died expires, judged by the waiter's own clock alone (clocks of two machines
-are never compared).
+are never compared); a holder that cannot renew it knows by its own clock, before another may take it, that it must stop.
 
 How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder.
 Making the next number by a hard link is the only way to take it over: only one can, and its file says from the first
@@ -28,6 +28,8 @@ from paddle_node.patience import passing
 
 BEATS = 9
 """Heartbeats in the time that a silent lease takes to expire."""
+SAFE = 2 / 3
+"""Share of that time after its last heartbeat in which a holder may go on."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +58,54 @@ class Lease:
         self._boot_id = boot_id
         self._number = number
         self._beats = 0
+        self._safe = expiry * SAFE
+        self._renewed = time.monotonic()
+        """When the last heartbeat began that looked, and wrote."""
+
+    @property
+    def left(self) -> float:
+        """Seconds in which the holder may go on without another heartbeat."""
+        return self._renewed + self._safe - time.monotonic()
+
+    def overdue(self) -> Failure:
+        """Why a holder that has no time left must end: another try may find the volume well."""
+        return Failure(
+            ExitCode.CANNOT_END,
+            f"the lease on {self._folder.parent.parent} could not be renewed for {self._safe:.0f} s, and another run may take it "
+            "over soon: this pod ends, and its run's attempt with it",
+        )
 
     def check(self) -> None:
-        """Raises `TakenOver` when somebody else holds the lease now: whoever writes the run's state asks first."""
+        """Raises `TakenOver` when somebody else holds the lease now: whoever writes the run's state asks first.
+
+        Raises `Failure` where the holder has been unable to renew it for too long.
+        """
+        if self.left <= 0:
+            raise self.overdue()
+        self._look()
+
+    def _look(self) -> _Seen | None:
         newest = _newest(self._folder)
         if newest is not None and (newest.number, newest.record.get("boot", self._boot_id)) != (self._number, self._boot_id):
             run = str(newest.record.get("run", "?"))
             raise TakenOver(self._folder, run, run == self._run_id)
+        return newest
 
     def beat(self) -> None:
         """Says that the holder lives. Raises `TakenOver`.
 
-        A volume that takes no write is not a lost lease: the next beat tries again.
+        A volume that takes no write is not a lost lease yet: the next beat tries again, while there is time left.
         """
-        self.check()
+        began = time.monotonic()
+        seen = self._look()
         self._beats += 1
         try:
             self._write({"beats": self._beats})
         except OSError:
             self._beats -= 1
+        else:
+            if seen is not None and seen.record:
+                self._renewed = began
 
     def release(self) -> None:
         """Lets the next run in at once."""

@@ -1,17 +1,21 @@
-"""A saved pass on the volume: complete, or as if it were not there.
+"""A saved pass on the volume: valid by one record, or as if it were not there.
 
-Promises: `done` is written last, after every file of the pass and its folder were flushed to the volume, so a
-pass with `done` has all its bytes; a pass that lacks it, or a file that its list names, is never loaded and is
-swept away before the next attempt; `verify` finds a single changed byte. Standard library only (xxhash where a
-checksum is really computed), because the supervisor asks it too.
+Promises: a pass lies in the folder of the attempt that saved it, `output/attempts/<run>-<n>/pass-00003/`, where nobody else
+writes; its record `done` is created exclusively, after every file and folder was flushed, and says which files there are, with
+their checksums, and whose it is: data, program, agreed values, run, attempt. Nothing valid is renamed, replaced or written
+again; only `keep_newest` removes it. A process that was frozen for however long can seal its own attempt's folder and no other.
+`interrupted` and `inference` beside the passes follow the same rule. Standard library only (xxhash where a checksum is really
+computed), because the supervisor asks it too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,13 @@ from paddle_node import durable
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 
-FILES = "files.json"
-"""The pass's list of files: [{name, bytes, checksum}], in order of name."""
 DONE = "done"
+"""The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes, checksum}], checksum: its own}."""
+PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", "interrupted", "inference"
+"""Kinds of folders that an attempt seals, as patterns of their names."""
 ALGORITHM = "xxh3_128"
+_DISCARDED = "discarded"
+"""In the record of a folder that an attempt left half saved: whoever still writes there can never seal it."""
 
 
 class DamagedPass(Failure):
@@ -32,86 +39,151 @@ class DamagedPass(Failure):
         super().__init__(ExitCode.BAD_DATA, sentence)
 
 
-def newest_complete(folder: JobFolder) -> int | None:
-    """The number of the newest pass that has all its files in their full size; None where there is none.
+@dataclass(frozen=True)
+class Identity:
+    """Whose a pass is: passes of another data manifest or program folder are not gone on from unawares."""
 
-    Checksums are left to `verify`: a supervisor asks this at each start of an attempt.
+    data: str = ""
+    """`data_manifest.digest`."""
+    program: str = ""
+    """`program_copy.digest`."""
+
+    def __str__(self) -> str:
+        """As people tell them apart."""
+        return f"data {self.data[:12] or 'without a manifest'} and program {self.program[:12] or 'without a digest'}"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A sealed folder and what its record says."""
+
+    folder: Path
+    record: Mapping[str, Any]
+
+    @property
+    def number(self) -> int:
+        return int(self.record["pass"])
+
+    @property
+    def attempt(self) -> int:
+        return int(self.record["attempt"])
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.record["data"], self.record["program"])
+
+    @property
+    def name(self) -> str:
+        """Below output/."""
+        return "/".join(self.folder.parts[-3:])
+
+
+def find(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> list[Saved]:
+    """What any attempt has sealed, the newest last; a record that cannot be read is reported and left out."""
+    found = []
+    for directory in _folders(folder, kind):
+        try:
+            record = _read(directory)
+        except DamagedPass as damaged:
+            report(f"{damaged.sentence}: it is passed over")
+        else:
+            if record is not None and _DISCARDED not in record:
+                found.append(Saved(directory, record))
+    return sorted(found, key=lambda one: (one.attempt, one.number, one.name))
+
+
+def discard_incomplete(folder: JobFolder) -> list[Path]:
+    """Removes what ended attempts left half saved; returns the folders. Their names stay taken.
+
+    A process that was frozen in a save finds the record of its folder written when it is back, and so cannot seal what is left.
     """
-    return max((number for number in numbers(folder) if fault(folder.pass_dir(number)) is None), default=None)
-
-
-def numbers(folder: JobFolder) -> list[int]:
-    """Every pass folder, complete or not, oldest first."""
-    if not folder.output.is_dir():
-        return []
-    found = (re.fullmatch(r"pass-(\d{5})", entry.name) for entry in folder.output.iterdir())
-    return sorted(int(match[1]) for match in found if match)
-
-
-def discard_incomplete(folder: JobFolder) -> list[int]:
-    """Removes what an ended attempt left half saved; returns the numbers. Call it while no process saves."""
-    broken = [number for number in numbers(folder) if not folder.done(number).is_file()]
-    for number in broken:
-        shutil.rmtree(folder.pass_dir(number))
+    broken = [
+        directory
+        for kind in (PASS, INTERRUPTED, INFERENCE)
+        for directory in _folders(folder, kind)
+        if not (directory / DONE).exists() and durable.create(directory / DONE, json.dumps({_DISCARDED: True}) + "\n")
+    ]
+    for directory in broken:
+        for entry in directory.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != DONE:
+                entry.unlink(missing_ok=True)
     return broken
 
 
-def keep_newest(folder: JobFolder, count: int) -> list[int]:
-    """Removes all complete passes but the `count` newest (0 keeps all); returns the numbers removed.
+def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS) -> list[Saved]:
+    """Removes all good folders of this identity but the `count` newest (0 keeps all); returns those removed.
 
-    `done` goes first: a pass half removed must not look complete.
+    What is damaged, or of other data or another program, is neither counted nor removed. `good` are the folders whose bytes
+    were read or written by this process already; it grows by those that this call reads.
     """
-    complete = [number for number in numbers(folder) if folder.done(number).is_file()]
-    surplus = complete[:-count] if count else []
-    for number in surplus:
-        folder.done(number).unlink()
-        shutil.rmtree(folder.pass_dir(number))
-    return surplus
+    if not count:
+        return []
+    sound = [one for one in find(folder, kind) if one.identity == identity and _is_good(one.folder, good)]
+    for one in sound[:-count]:
+        remove(folder, one)
+    return sound[:-count]
 
 
-def seal(folder: JobFolder, number: int, facts: dict[str, Any]) -> None:
-    """Makes what lies in the pass's folder a complete pass; `facts` (attempt, run, ...) are kept in `done`."""
-    seal_directory(folder.pass_dir(number), {"pass": number, **facts})
+def remove(folder: JobFolder, saved: Saved) -> None:
+    """The record goes first: what is half removed must not look complete. A link that led to it goes last."""
+    (saved.folder / DONE).unlink(missing_ok=True)
+    shutil.rmtree(saved.folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        saved.folder.parent.rmdir()
+    link = folder.output / saved.folder.name
+    if link.is_symlink() and not link.exists():
+        link.unlink(missing_ok=True)
 
 
-def seal_directory(directory: Path, facts: dict[str, Any]) -> None:
-    """Flush, list with checksums, flush, `done`, flush."""
+def seal(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Flush, list with checksums, create the record. Raises `Failure` where a later attempt has given the folder up."""
+    given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
+    if (directory / DONE).exists():
+        raise given_up
     files = []
     for file in _files(directory):
         durable.sync(file)
         files.append({"name": _name(directory, file), "bytes": file.stat().st_size, "checksum": checksum(file)})
-    durable.write(directory / FILES, json.dumps(files, indent=1) + "\n")
-    for child in sorted({file.parent for file in _files(directory)}, reverse=True):
-        durable.sync(child)
-    durable.write(directory / DONE, json.dumps({**facts, "files": checksum(directory / FILES)}) + "\n")
-    durable.sync(directory.parent)
+    if not files:
+        raise Failure(1, f"{directory} was not saved: it holds no files")
+    for folder in sorted((entry for entry in directory.rglob("*") if entry.is_dir()), reverse=True):
+        durable.sync(folder)
+    for folder in (directory, *directory.parents[:3]):
+        durable.sync(folder)
+    record = {**facts, "files": files}
+    if not durable.create(directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"):
+        raise given_up
+
+
+def lead(folder: JobFolder, name: str) -> None:
+    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout."""
+    if newest := find(folder, re.escape(name)):
+        durable.link(folder.output / name, newest[-1].folder)
 
 
 def verify(directory: Path) -> None:
-    """Reads every byte of a pass against its list. Raises `DamagedPass` with a sentence."""
+    """Reads every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
     found = fault(directory)
-    if found is None and _ours(directory):
-        if json.loads((directory / DONE).read_text())["files"] != checksum(directory / FILES):
-            found = f"its list {FILES} was changed after it was saved"
-        else:
-            changed = (f["name"] for f in _listed(directory) if checksum(directory / f["name"]) != f["checksum"])
-            name = next(changed, None)
-            found = f"{name} was changed after it was saved" if name else None
+    if found is None:
+        record = _read(directory) or {}
+        changed = (f["name"] for f in record.get("files", ()) if checksum(directory / f["name"]) != f["checksum"])
+        name = next(changed, None)
+        found = f"{name} was changed after it was saved" if name else None
     if found is not None:
         raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
 
 
 def fault(directory: Path) -> str | None:
-    """Why a pass is not complete as far as names and sizes tell; None: it is."""
-    if not (directory / DONE).is_file():
-        return f"it has no {DONE}: it was not saved to the end"
-    if not _ours(directory):
-        return None
+    """Why a folder is not complete as far as its record, names and sizes tell; None: it is."""
     try:
-        listed = _listed(directory)
-    except (OSError, ValueError):
-        return f"its list {FILES} is missing or cannot be read"
-    for entry in listed:
+        record = _read(directory)
+    except DamagedPass as damaged:
+        return damaged.sentence
+    if record is None or _DISCARDED in record:
+        return f"it has no {DONE}: it was not saved to the end"
+    for entry in record.get("files", ()):
         try:
             size = (directory / entry["name"]).stat().st_size
         except OSError:
@@ -132,18 +204,53 @@ def checksum(file: Path) -> str:
     return f"{ALGORITHM}:{state.hexdigest()}"
 
 
-def _ours(directory: Path) -> bool:
-    """Whether `done` is of this module. Paddle 0.x writes an empty one, last of all, and no list."""
-    return (directory / DONE).stat().st_size > 0
+def record(directory: Path) -> Mapping[str, Any]:
+    """What the record of a sealed folder says. Raises `DamagedPass`."""
+    found = _read(directory)
+    if not found or _DISCARDED in found:
+        raise DamagedPass(f"{directory} has no record {DONE}: it was not saved to the end")
+    return found
 
 
-def _listed(directory: Path) -> list[dict[str, Any]]:
-    files: list[dict[str, Any]] = json.loads((directory / FILES).read_text())
-    return files
+def _read(directory: Path) -> dict[str, Any] | None:
+    """None: there is no record. Empty: it is Paddle 0.x's, which writes an empty one, last of all."""
+    try:
+        text = (directory / DONE).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(text) if text else {}
+        if found and _DISCARDED not in found and found["checksum"] != _own_checksum(found):
+            raise ValueError
+    except (ValueError, LookupError, TypeError):
+        raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
+    return dict(found)
+
+
+def _own_checksum(record: Mapping[str, Any]) -> str:
+    import xxhash
+
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    return f"{ALGORITHM}:{xxhash.xxh3_128(json.dumps(rest, sort_keys=True).encode()).hexdigest()}"
+
+
+def _is_good(directory: Path, good: set[Path]) -> bool:
+    if directory in good:
+        return fault(directory) is None
+    try:
+        verify(directory)
+    except (DamagedPass, OSError):
+        return False
+    good.add(directory)
+    return True
+
+
+def _folders(folder: JobFolder, kind: str) -> Sequence[Path]:
+    return [directory for directory in sorted(folder.output.glob("attempts/*/*")) if re.fullmatch(kind, directory.name)]
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    return (file for file in sorted(directory.rglob("*")) if file.is_file() and file.name not in (FILES, DONE))
+    return (file for file in sorted(directory.rglob("*")) if file.is_file() and file != directory / DONE)
 
 
 def _name(directory: Path, file: Path) -> str:

@@ -1,38 +1,81 @@
 """What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
 
-Promises: a data job that was submitted together with this one, and has not ended, is waited for until the peers'
-deadline; nothing half split is ever read, nor what an earlier data job left where this job names its own; what is missing
-or damaged is one sentence, before any training; a fault of the volume that passes is waited for.
+Promises: what a pod has read is told by digests; one that comes later in a run reads what the run began with, wherever
+the newest manifest and the program's link lead by then; a data job that was submitted together with this one, and has not
+ended, is waited for until the peers' deadline; nothing half split is ever read, nor what an earlier data job left where this
+job names its own; what is missing or damaged is one sentence, before any training; a fault of the volume that passes is waited
+for.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from paddle_node import data_manifest
-from paddle_node.contract import ExitCode, Variable
+from paddle_node import attempts, data_manifest, program_copy
+from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
+from paddle_node.passes import Identity
 from paddle_node.patience import patiently
 
 POLL = 1.0
 """Seconds between two looks for the data; the data job takes minutes."""
 
 
-def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class Reading:
+    """What this pod's processes work on."""
+
+    folder: JobFolder
+    """The job's folder, with the manifest that was read."""
+    program: Path
+    """The program's real folder."""
+    identity: Identity
+
+
+def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
     """Returns when the shard is verified (and copied, where that is asked for or faster). Blocking.
 
     Raises `Failure`, and OSError where the volume does not recover.
     """
     from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
 
-    _wait_for_data(node, report)
+    run = patiently(lambda: attempts.identity(node.folder, node.run_id), report)
+    if run is None:
+        _wait_for_data(node, report)
+    data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)
+    folder = patiently(lambda: _of_digest(node.folder, data), report)
     # What a try has copied is kept by the next.
-    patiently(lambda: staging.stage(node.folder, node.trainer_id, node.trainers, report, node.local_disk), report)
-    if not node.program.is_dir():
+    patiently(lambda: staging.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
+    program, digest = patiently(lambda: _program(node, None if run is None else run.program), report)
+    return Reading(folder, program, Identity(data, digest))
+
+
+def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
+    """The job's folder with the manifest of that digest."""
+    manifest = data_manifest.find(folder, digest)
+    if manifest is None and digest:
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{folder.root} has no data manifest of digest {digest[:12]} any more, which this run reads: "
+            "the data was split anew meanwhile; start another run",
+        )
+    return folder if manifest in (None, folder.data_manifest) else replace(folder, manifest=manifest)
+
+
+def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
+    """The program's folder, behind its link, and its digest: the run's, where it has one."""
+    if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
+        return copied, wanted
+    folder = node.program.resolve() if node.program.is_symlink() else node.program
+    if not folder.is_dir():
         raise SettingError(f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no {node.program} on the volume")
+    # Paddle 0.x works in its program's folder, and may write there.
+    return folder, "" if node.runtime == "paddle-0.x" else program_copy.digest(folder)
 
 
 def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import errno
 import filecmp
+import hashlib
+import json
 import os
 import shutil
 import uuid
 from pathlib import Path
 
 from paddle_node import durable
-from paddle_node.contract import Variable
+from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", "*.pyc", "*.tmp", "..*")
@@ -83,6 +85,24 @@ def equal(source: Path, destination: Path) -> bool:
     """Whether the files that count are the same, byte for byte."""
     names = _files(source)
     return names == _files(destination) and not any(filecmp.cmpfiles(source, destination, names, shallow=False)[1:])
+
+
+def digest(folder: Path) -> str:
+    """Names the whole program: every file that counts, by its name and its bytes. Raises OSError."""
+    whole = hashlib.sha256()
+    for name in _files(folder):
+        content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        whole.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
+    return whole.hexdigest()
+
+
+def find(folder: JobFolder, wanted: str) -> Path | None:
+    """The copied program of that digest."""
+    try:
+        named = json.loads((folder.programs / f"{wanted}.json").read_text())["folder"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return folder.programs / str(named)
 
 
 def _files(folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
 
-from paddle_node import attempts, background, children, health, lease, passes, protocol
+from paddle_node import attempts, background, children, health, lease, protocol, resumption
 from paddle_node.attempts import Record
 from paddle_node.children import Child, Children
 from paddle_node.contract import FAIL_JOB, ExitCode, Variable
@@ -29,7 +29,9 @@ from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import Failure
 from paddle_node.hub import REMIND, Hub
 from paddle_node.link import Link
+from paddle_node.passes import Identity
 from paddle_node.patience import patiently
+from paddle_node.preparation import POLL, Reading
 from paddle_node.protocol import BEAT, Message
 from paddle_node.runtimes import Process, Runtime
 
@@ -67,7 +69,7 @@ class Supervisor:
     """One pod's life. `run` is called once."""
 
     def __init__(
-        self, node: NodeEnvironment, runtime: Runtime, discovery: Discovery, stage: Callable[[NodeEnvironment], None]
+        self, node: NodeEnvironment, runtime: Runtime, discovery: Discovery, stage: Callable[[NodeEnvironment], Reading]
     ) -> None:
         self._node = node
         self._runtime = runtime
@@ -89,6 +91,8 @@ class Supervisor:
         self._lease: lease.Lease | None = None
         self._link: Link | None = None
         self._staging = self._staged = False
+        self._reading: Reading | None = None
+        """The data and the program that this pod has prepared."""
         self._beating: asyncio.Task[None] | None = None
         self._moved = False
         """The ids that this pod knows are no longer true."""
@@ -190,8 +194,7 @@ class Supervisor:
             record,
             self._discovery.view,
             self._discovery.name_of,
-            lambda: passes.newest_complete(node.folder),
-            lambda: self._clean(passes.discard_incomplete(node.folder)),
+            resumption.of(node, self._say),
             self._say,
             self._on_fault,
         )
@@ -241,15 +244,14 @@ class Supervisor:
         finally:
             answer.cancel()
 
-    def _clean(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self._say(f"pass {number} was not complete and is removed")
-
     async def _keep_lease(self, held: lease.Lease) -> None:
         while True:
-            await asyncio.sleep(held.interval)
+            await asyncio.sleep(min(held.interval, max(0.0, held.left)))
             try:
-                await background.call(held.beat)
+                # A volume that hangs must not hold up the look at the clock; a pod that was frozen may hear who replaced it.
+                await asyncio.wait_for(background.call(held.beat), max(1.0, held.left))
+            except TimeoutError:
+                pass
             except lease.TakenOver as failure:
                 self._lease = None
                 if failure.same_run and self._discovery.moved():
@@ -258,12 +260,17 @@ class Supervisor:
                 return
             except OSError as error:
                 self._say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
+            if held.left <= 0:
+                self._lease = None  # Not released: it expires when everything of this run has stopped.
+                self._on_fault(held.overdue())
+                return
 
-    async def _stage_data(self) -> None:
+    async def _stage_data(self, pause: float = 0.0) -> None:
+        await asyncio.sleep(pause)
         node = self._node
         try:
-            await background.call(lambda: self._stage(node))
-            self._events.put_nowait(("staged", node.index))
+            reading = await background.call(lambda: self._stage(node))
+            self._events.put_nowait(("staged", (node.index, reading)))
         except Failure as failure:
             self._events.put_nowait(("failure", failure))
 
@@ -329,7 +336,7 @@ class Supervisor:
         """Carries out what the coordinator says. The exit code; None when the coordinator was lost."""
         self._drop_stale_events()
         if self._staged:
-            link.send({"ready": 0})
+            self._send_ready(link, 0)
         if self._terminated.is_set():
             raise _Terminated
         while True:
@@ -341,9 +348,11 @@ class Supervisor:
                     return None
                 continue
             if kind == "staged":
-                if value == self._node.index:
-                    self._staged = True
-                    link.send({"ready": 0})
+                index, reading = value
+                if index == self._node.index:
+                    self._staged, self._reading = True, reading
+                    self._say(f"has read {reading.identity}")
+                    self._send_ready(link, 0)
             elif kind == "fault":
                 raise value
             elif kind == "failure":
@@ -388,6 +397,10 @@ class Supervisor:
                 if code is not None:
                     return code
 
+    def _send_ready(self, link: Link, attempt: int) -> None:
+        read = self._reading.identity if self._reading is not None else Identity()
+        link.send({"ready": attempt, "data": read.data, "program": read.program})
+
     def _drop_stale_events(self) -> None:
         """What an earlier link or attempt left in the queue means nothing to a new link; the rest does."""
         kept: list[tuple[str, Any]] = []
@@ -405,7 +418,10 @@ class Supervisor:
         if kind == "start":
             addresses = protocol.unpack(message["addresses"])
             peers = [Peer(index, self._discovery.name_of(index), address) for index, address in enumerate(addresses)]
-            self._start(link, Attempt(int(message["start"]), message["resume"]), peers)
+            self._start(link, Attempt(int(message["start"]), message["resume"], message["folder"], message["interrupted"]), peers)
+        elif kind == "again":
+            self._staged = False
+            self._spawn(self._stage_data(pause=POLL))
         elif kind == "train":
             # It may cross a SIGTERM on its way.
             for process in self._processes if self._state is State.RUNNING else ():
@@ -424,7 +440,7 @@ class Supervisor:
             if self._terminated.is_set():
                 return ExitCode.TERMINATED
             self._start_standby()
-            link.send({"ready": message["end"]})
+            self._send_ready(link, message["end"])
         elif kind == "finish":
             code, crashed = int(message["finish"]), message.get("crashed")
             # Where this pod's own trainer crashed, the trainer's own code.
@@ -441,7 +457,9 @@ class Supervisor:
         self._left = False
         self._state = State.RUNNING
         self._running = []
-        own = [self._complete(process) for process in self._runtime.processes(self._node, peers, attempt)]
+        assert self._reading is not None
+        node = replace(self._node, folder=self._reading.folder, program=self._reading.program)
+        own = [self._complete(process, self._reading) for process in self._runtime.processes(node, peers, attempt)]
         self._processes = own
         for process in own:
             if not process.waits_for_servers:
@@ -450,10 +468,11 @@ class Supervisor:
         asked = [(process.ports[0], process.health) for process in own if process.health]
         self._spawn(self._await_servers(attempt.number, ports, asked))
 
-    def _complete(self, process: Process) -> Process:
+    def _complete(self, process: Process, reading: Reading) -> Process:
         """Adds what only the supervisor knows."""
         assert self._attempt is not None
         resume = self._attempt.resume_pass
+        manifest = reading.folder.manifest
         return replace(
             process,
             environ={
@@ -461,6 +480,11 @@ class Supervisor:
                 Variable.COORDINATOR.value: self._coordinator,
                 Variable.ATTEMPT.value: str(self._attempt.number),
                 Variable.RESUME_PASS.value: "" if resume is None else str(resume),
+                Variable.RESUME_FOLDER.value: self._attempt.resume_folder,
+                Variable.RESUME_INTERRUPTED.value: self._attempt.interrupted,
+                Variable.MANIFEST.value: "" if manifest is None else str(manifest.relative_to(reading.folder.root)),
+                Variable.DATA_DIGEST.value: reading.identity.data,
+                Variable.PROGRAM_DIGEST.value: reading.identity.program,
                 Variable.TRAINER_ID.value: str(self._node.trainer_id),
                 Variable.TRAINERS.value: str(self._node.trainers),
                 Variable.RUN_ID.value: self._node.run_id,
@@ -560,7 +584,9 @@ class Supervisor:
         what = f"{role} {self._node.trainer_id} ended with {_code(child.code)}"
         # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
         code = child.code if role == "trainer" or child.code in FAIL_JOB else 0
-        link.send({"lost": what, "code": code, "attempt": self._attempt.number})
+        # One that was killed, for want of memory or by hand, says nothing of what it had loaded.
+        failed = child.code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED)
+        link.send({"lost": what, "code": code, "failed": int(failed), "attempt": self._attempt.number})
 
     async def _end_processes(self) -> None:
         """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""

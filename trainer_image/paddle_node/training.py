@@ -1,7 +1,7 @@
 """A trainer's way through the passes.
 
 Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has
-arrived; `done` of the last pass exists before any trainer leaves; SIGTERM ends training at the next step with all
+arrived; the record of the last pass exists before any trainer leaves; SIGTERM ends training at the next step with all
 that was trained so far on the volume. Where trainers go in lockstep, all make the same number of steps, however
 the records fall: one with a step more would wait for the others for ever.
 """
@@ -9,12 +9,11 @@ the records fall: one with a step more would wait for the others for ever.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -25,7 +24,7 @@ from paddle_node.contract import ExitCode
 from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
-from paddle_node.interruption import Interruption, Position
+from paddle_node.interruption import Position
 from paddle_node.patience import naming
 from paddle_node.shard import Parser, Record, Shard
 
@@ -47,33 +46,33 @@ class Training:
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
         self._stepped = False
+        self._newest = job.resume_folder
+        """The folder of the newest pass that this process knows of."""
+        self._good: set[Path] = set()
+        """Folders whose bytes this process wrote, or read against their records."""
 
     def run(self) -> None:
-        """From the newest complete pass, or the interrupted one behind it, to the last."""
+        """From the pass that the attempt goes on from, or the interrupted one behind it, to the last."""
         signal.signal(signal.SIGTERM, self._stop)
         self._engine.connect(self._session)
         self._job.timeline.mark("all pods were connected")
         if self._job.resume_from is not None:
-            if self._first:
-                passes.verify(self._job.resume_from)
-            self._session.barrier("verified")
             self._engine.load(self._job.resume_from)
-        if self._job.resume_pass is not None:
-            self._record_what_a_crash_left_out(self._job.resume_pass)
+        if self._job.resume_folder is not None:
+            self._record_what_a_crash_left_out(self._job.resume_folder)
         last = self._job.node.passes - 1
         begin = 0 if self._job.resume_pass is None else self._job.resume_pass + 1
         if begin > last:
             print(f"{begin} passes are complete and {last + 1} were asked for: nothing is left to train", flush=True)
         position = Position()
         if self._job.interrupted is not None:
-            position = self._job.interrupted.positions[self._session.trainer_id]
+            position = Position(**passes.record(self._job.interrupted)["trainers"][self._session.trainer_id])
         for number in range(begin, last + 1):
             position, steps = self._train(number, position)
             self._finish(number, position, steps)
             position = Position()
         if self._first:
-            # A job that is asked for fewer passes than it has made already: the newest is the one that is sure to be there.
-            self._export(max(last, begin - 1))
+            self._export()
         self._session.leave()
         self._engine.close()
 
@@ -99,7 +98,8 @@ class Training:
                     print(self._job.timeline.said(), flush=True)
                 steps += 1
             read, trained = read + len(records), trained + len(samples)
-            self._session.progress(number, read // self._batch)
+            # A pass of less than a batch has made a step, too.
+            self._session.progress(number, max(1, read // self._batch))
         parser.check(read - begin.read, self._shard.name)
         seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
         return Position(read, trained, total, begin.seconds + seconds, begin.cpu_seconds + cpu_seconds), steps
@@ -139,44 +139,47 @@ class Training:
         self._record(number, position, self._session.attempt, self._session.trainers)
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
-        """`done` exists when this returns, on every trainer."""
-        node = self._job.node
+        """The pass is sealed when this returns, on every trainer."""
         if self._first:
-            directory = self._folder.pass_dir(number)
-            shutil.rmtree(directory, ignore_errors=True)
-            with _whole_or_gone(directory):
-                directory.mkdir(parents=True)
-                self._engine.save(directory)
-                self._job.keep_beside(directory)
-                facts = {"attempt": self._session.attempt, "run": node.run_id, "trainers": [asdict(each) for each in positions]}
-                passes.seal(self._folder, number, facts)
-            interruption.discard(self._folder)
-            passes.keep_newest(self._folder, node.keep_passes)
+            self._newest = self._job.place / f"pass-{number:05d}"
+            facts = {"pass": number, "trainers": [asdict(each) for each in positions]}
+            self._seal(self._newest, facts, self._engine.save)
+            identity = self._job.node.identity
+            for half in passes.find(self._folder, passes.INTERRUPTED):
+                if half.identity == identity and half.number <= number:
+                    passes.remove(self._folder, half)
+            passes.keep_newest(self._folder, identity, self._job.node.keep_passes, self._good)
         self._session.barrier(f"pass {number} saved")
+
+    def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
+        """Makes `directory`, a folder of this attempt, has it filled and sealed, and leads people there by a link."""
+        with _whole_or_gone(directory):
+            directory.mkdir(parents=True)
+            fill(directory)
+            self._job.keep_beside(directory)
+            passes.seal(directory, {**facts, **self._job.facts()})
+        self._good.add(directory)
+        passes.lead(self._folder, directory.name)
 
     def _interrupt(self, number: int, positions: tuple[Position, ...]) -> None:
         """SIGTERM: keeps the pass as far as it is, and ends the process. All trainers come here together."""
         if self._first and any(position.read for position in positions):
-            interruption.discard(self._folder)
-            directory = interruption.directory(self._folder)
-            with _whole_or_gone(directory):
-                directory.mkdir(parents=True)
-                self._engine.save(directory)
-                self._job.keep_beside(directory)
-                order = interruption.order(self._folder, self._job.node.seed, self._session.trainers)
-                interruption.write(self._folder, Interruption(number, order, positions))
+            node = self._job.node
+            order = interruption.order(node.identity.data, node.seed, self._session.trainers)
+            facts = {"pass": number, **interruption.facts(positions, order)}
+            self._seal(self._job.place / passes.INTERRUPTED, facts, self._engine.save)
         self._session.barrier(f"pass {number} interrupted")
         read = positions[self._session.trainer_id].read
         print(f"told to stop: pass {number} is kept behind {read} records of this shard", flush=True)
         leave(ExitCode.TERMINATED)
 
-    def _record_what_a_crash_left_out(self, number: int) -> None:
-        """The pass was complete, and this trainer was gone before it could say so: `done` knows its part."""
-        done = json.loads(self._folder.done(number).read_text())
-        known = (number, done["attempt"]) in pass_metrics.recorded(self._folder.metrics(self._session.trainer_id))
+    def _record_what_a_crash_left_out(self, directory: Path) -> None:
+        """The pass was complete, and this trainer was gone before it could say so: its record knows this trainer's part."""
+        done = passes.record(directory)
+        known = (done["pass"], done["attempt"]) in pass_metrics.recorded(self._folder.metrics(self._session.trainer_id))
         if not known and self._session.trainer_id < len(done["trainers"]):
             own = Position(**done["trainers"][self._session.trainer_id])
-            self._record(number, own, done["attempt"], len(done["trainers"]))
+            self._record(done["pass"], own, done["attempt"], len(done["trainers"]))
 
     def _record(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         metrics: dict[str, Any] = {
@@ -194,16 +197,18 @@ class Training:
         pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
         print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
 
-    def _export(self, number: int) -> None:
-        """A pass, the newest, as a model for inference in `output/inference`, with the program and the agreed values."""
-        part = self._folder.output / ".inference"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        self._engine.export(self._folder.pass_dir(number), part)
-        self._job.keep_beside(part)
-        final = self._folder.output / "inference"
-        shutil.rmtree(final, ignore_errors=True)
-        part.rename(final)
+    def _export(self) -> None:
+        """The newest pass as a model for inference, with the program and the agreed values."""
+        assert self._newest is not None  # There is no job without a pass.
+        newest = self._newest
+        done = passes.record(newest)
+        facts = {"pass": done["pass"], "saved": f"{newest.parent.name}/{newest.name}"}
+        identity = self._job.node.identity
+        for made in passes.find(self._folder, passes.INFERENCE):
+            if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
+                return
+        self._seal(self._job.place / passes.INFERENCE, facts, lambda directory: self._engine.export(newest, directory))
+        passes.keep_newest(self._folder, identity, 1, self._good, passes.INFERENCE)
 
 
 @contextlib.contextmanager
@@ -213,5 +218,6 @@ def _whole_or_gone(directory: Path) -> Iterator[None]:
         with naming(directory):
             yield
     except (OSError, Failure):
-        shutil.rmtree(directory, ignore_errors=True)
+        if passes.fault(directory) is not None:
+            shutil.rmtree(directory, ignore_errors=True)
         raise

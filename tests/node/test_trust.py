@@ -1,0 +1,170 @@
+"""What an earlier run, another pod or an old process left behind spoils nothing, and is no success of this run."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from node_pods import Pods
+from paddle_node import passes, program_copy
+
+pytestmark = pytest.mark.slow
+
+
+def until(what, pods: Pods, seconds: float = 30):
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, pods.logs()
+        time.sleep(0.02)
+    return found
+
+
+def program(pods: Pods, text: str) -> None:
+    (pods.folder.program("quick_start") / "text").mkdir(exist_ok=True)
+    (pods.folder.program("quick_start") / "text/words.py").write_text(text)
+
+
+def copied_program(pods: Pods, text: str) -> str:
+    """As the data job leaves it: a folder of its own, a record by its digest, and the link that leads to the newest."""
+    folder = pods.folder.programs / f"copy of {text}"
+    folder.mkdir(parents=True)
+    (folder / "train.py").write_text(text)
+    digest = program_copy.digest(folder)
+    (pods.folder.programs / f"{digest}.json").write_text(json.dumps({"folder": folder.name}))
+    link = pods.folder.program("quick_start")
+    if link.is_dir() and not link.is_symlink():
+        link.rmdir()
+    link.unlink(missing_ok=True)
+    link.symlink_to(f"programs/{folder.name}")
+    return digest
+
+
+def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
+    pods = job(stand_in={"passes": 4, "steps": 4, "lingers": [1, 1], "keep": 2})
+    pods.start()
+    half = pods.folder.attempt("run-1", 1) / "pass-00001"
+    until((half / "values").exists, pods)
+    old, trainer = pods.pods[0], pods.child(0, "trainer")
+    frozen = [old.pid, trainer, pods.child(0, "server")]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    pods._replaced[0] += 1  # Another pod, another address.
+    pods.start(0)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    kept = [one.name for one in passes.find(pods.folder)]
+    assert kept == ["attempts/run-1-2/pass-00002", "attempts/run-1-2/pass-00003"]
+    # The trainer first, so that it comes to the end of its save before anybody ends it.
+    os.kill(trainer, signal.SIGCONT)
+    until(lambda: Path(f"/proc/{trainer}/stat").read_text().rpartition(")")[2].split()[0] == "Z", pods)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    assert old.wait(30) != 0
+    assert "pass-00001 was given up by a later attempt while it was saved" in (old.life / "log").read_text()
+    assert [one.name for one in passes.find(pods.folder)] == kept
+    for one in passes.find(pods.folder):
+        passes.verify(one.folder)
+    assert pods.values(3) == pods.undisturbed
+
+
+def test_a_holder_whose_looks_at_the_lease_fail_stops_before_another_run_trains(job, tmp_path):
+    """† EIO on its own looks, forced in stand_in_pod.blind: two runs trained side by side, and both ended with 0."""
+    flag = tmp_path / "blind"
+    first = job(count=2, stand_in={"passes": 1000, "blind": str(flag)}, LEASE="9")
+    second = job(count=2, run="run-2", stand_in={"passes": 1002, "seconds": 0.01, "steps": 1}, LEASE="9")
+    first.start()
+    first.wait_for_pass(0)
+    pids = [first.child(index, role) for index in range(2) for role in ("trainer", "server")]
+    flag.touch()
+    second.start()
+    assert first.pods[0].wait(30) == 75, first.logs()
+    assert "the lease on" in first.log(0) and "could not be renewed for 6 s" in first.log(0)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), first, 8)
+    assert "attempt" not in second.log(0), second.log(0)
+    second.wait_for(0, r"attempt \d+: all 2 pods are here")
+    # What was trained before is of the same data and program: it goes on behind it.
+    second.wait_for(0, r"passes found: \d+ of this data and program; training goes on behind attempts/run-1-1/")
+
+
+def test_a_program_that_does_nothing_is_no_success_in_an_old_folder(job):
+    pods = job(count=2)
+    program(pods, "one")
+    pods.start()
+    assert pods.codes() == [0, 0], pods.logs()
+    again = job(count=2, run="run-2", stand_in={"absent": True, "server_code": 0}, ATTEMPTS="1")
+    again.start()
+    assert again.codes() == [70, 70], again.logs()
+    assert "trainers 0, 1 ended with 0 and had never joined the others: they have trained nothing" in again.log(1)
+    program(pods, "sys.exit(0)")
+    changed = job(count=2, run="run-3", stand_in={"absent": True}, ATTEMPTS="1")
+    changed.start()
+    assert changed.codes() == [70, 70], changed.logs()
+    assert "not used; set resume_from: any to continue from pass 1" in changed.log(0)
+
+
+def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from_the_beginning(job):
+    pods = job(count=2)
+    program(pods, "one")
+    pods.start()
+    assert pods.codes() == [0, 0], pods.logs()
+    program(pods, "another vocabulary")
+    again = job(count=2, run="run-2")
+    again.start()
+    assert again.codes() == [0, 0], again.logs()
+    assert (
+        "passes found: 2 of other data or another program, not used; set resume_from: any to continue from pass 1" in again.log(0)
+    )
+    assert [attempt["resume_pass"] for attempt in again.attempts()] == [None, None]
+    # The other program's passes stay, and people's links lead to the new ones.
+    assert len(passes.find(pods.folder)) == 4
+    assert again.folder.pass_dir(1).readlink().as_posix() == "attempts/run-2-2/pass-00001"
+    asked = job(count=2, run="run-3", stand_in={"passes": 3}, RESUME_FROM="any")
+    program(pods, "a third one")
+    asked.start()
+    assert asked.codes() == [0, 0], asked.logs()
+    assert asked.attempts()[-1]["resume_folder"] == "attempts/run-2-2/pass-00001"
+
+
+def test_a_program_exchanged_under_waiting_pods_is_read_again_by_those_that_have_the_old_one(job):
+    pods = job()
+    program(pods, "old")
+    pods.start(0, 1)
+    for index in (0, 1):
+        pods.wait_for(index, "has read data")
+    program(pods, "new")
+    pods.start(2)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert "no attempt begins, they prepare again" in pods.log(0)
+    assert [attempt["program"] for attempt in pods.attempts()] == [program_copy.digest(pods.folder.program("quick_start"))]
+
+
+def test_a_pod_that_comes_later_in_a_run_reads_the_runs_program_though_the_link_has_moved_on(job):
+    pods = job(stand_in={"passes": 3, "steps": 10, "lingers": [1, 1]})
+    digest = copied_program(pods, "the run's")
+    pods.start()
+    pods.wait_for_pass(0)
+    copied_program(pods, "the next run's")
+    pods.kill(1)
+    pods.start(1)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert {attempt["program"] for attempt in pods.attempts()} == {digest}
+    assert f"has read data without a manifest and program {digest[:12]}" in pods.log(1)
+    assert pods.values(2) == pods.undisturbed
+
+
+def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
+    pods = job(count=2, stand_in={"passes": 3, "poisons": [1, 1], "fails": [[1, 1, 2, 1]]})
+    pods.start()
+    assert pods.codes() == [0, 0], pods.logs()
+    bad = "attempts/run-1-1/pass-00001"
+    assert f"{bad} is passed over: two attempts that began with it ended before their first step" in pods.log(0)
+    assert [attempt["resume_pass"] for attempt in pods.attempts()] == [None, 1, 1, 0]
+    assert pods.attempts()[-1]["passed_over"] == [bad]
+    assert pods.values(2) == pods.undisturbed
+    # The bad one stays where it is; the next run does not try it again.
+    assert (pods.folder.output / bad / "done").exists()
+    again = job(count=2, run="run-2", stand_in={"passes": 4})
+    again.start()
+    assert again.codes() == [0, 0], again.logs()
+    assert again.attempts()[-1]["resume_folder"] == "attempts/run-1-4/pass-00002"

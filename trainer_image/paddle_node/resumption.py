@@ -1,0 +1,181 @@
+"""What an attempt begins with: the pass that all its processes load, and what SIGTERM left of the next one.
+
+Promises: a pass is chosen only after every byte of it was read against its record; a damaged one, and one that attempts could
+not load, is passed over for the one before, with a sentence; passes of other data or another program are looked at only where
+PADDLE_NODE_RESUME_FROM says so. Everything here blocks: it is called beside the event loop, by the holder of the lease.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from paddle_node import interruption, passes
+from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.passes import Identity, Saved
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Folders are named below output/."""
+
+    number: int | None = None
+    """The pass to go on behind; None: from the beginning."""
+    folder: str = ""
+    interrupted: str = ""
+    passed_over: tuple[str, ...] = ()
+    """What was damaged, or could not be loaded."""
+
+
+class Passes(Protocol):
+    """The passes of one job, as its runtime saves them."""
+
+    trainers_join: bool
+    """Every trainer says by a session that it is there: an end without one is no training."""
+
+    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
+        """Sweeps up what ended attempts left half saved, and chooses. `first`: of the run, which is told what was found."""
+
+    def made(self, attempt: int) -> int | None:
+        """The newest pass that this attempt saved."""
+
+    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
+        """The number of the newest complete pass of this data and program."""
+
+
+class RecordedPasses:
+    """Passes that lie in their attempts' folders (paddle_node.passes)."""
+
+    trainers_join = True
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        self._node = node
+        self._folder = node.folder
+        self._say = say
+
+    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
+        for half in passes.discard_incomplete(self._folder):
+            what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
+            self._say(f"{what} was not complete and is removed ({half.parent.name})")
+        _remove_broken_links(self._folder)
+        saved = passes.find(self._folder, report=self._say)
+        own = [one for one in saved if one.identity == identity]
+        any_identity = self._node.resume_from == "any"
+        passed_over: list[str] = []
+        chosen = self._newest_good(saved if any_identity else own, unloadable, passed_over)
+        if first:
+            self._tell(saved, own, chosen)
+        begin = 0 if chosen is None else chosen.number + 1
+        if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{chosen.name} is of other data or another program, and with {Variable.PASSES}={self._node.passes} no pass is "
+                f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same",
+            )
+        order = interruption.order(identity.data, self._node.seed, self._node.trainers)
+        halves = [
+            one
+            for one in passes.find(self._folder, passes.INTERRUPTED)
+            if (one.identity, one.number, one.record.get("order")) == (identity, begin, order)
+        ]
+        interrupted = self._newest_good(halves, unloadable, passed_over)
+        return Resumption(
+            number=None if chosen is None else chosen.number,
+            folder="" if chosen is None else chosen.name,
+            interrupted="" if interrupted is None else interrupted.name,
+            passed_over=tuple(passed_over),
+        )
+
+    def made(self, attempt: int) -> int | None:
+        own = self._folder.attempt(self._node.run_id, attempt)
+        found = [one for one in passes.find(self._folder) if one.folder.parent == own and passes.fault(one.folder) is None]
+        return found[-1].number if found else None
+
+    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
+        good = [
+            one.number
+            for one in passes.find(self._folder)
+            if one.identity == identity and one.name not in passed_over and passes.fault(one.folder) is None
+        ]
+        return max(good, default=None)
+
+    def _newest_good(self, saved: list[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
+        for one in reversed(saved):
+            if one.name in unloadable:
+                self._say(f"{one.name} is passed over: two attempts that began with it ended before their first step")
+            else:
+                try:
+                    passes.verify(one.folder)
+                except passes.DamagedPass as damaged:
+                    self._say(f"{damaged.sentence}: it is passed over")
+                else:
+                    return one
+            passed_over.append(one.name)
+        return None
+
+    def _tell(self, saved: list[Saved], own: list[Saved], chosen: Saved | None) -> None:
+        others = [one for one in saved if one not in own]
+        found = [f"{len(own)} of this data and program"] if own else []
+        found += [f"{len(others)} of other data or another program"] if others else []
+        if chosen is not None:
+            self._say(f"passes found: {', '.join(found)}; training goes on behind {chosen.name}")
+        elif own:
+            self._say(f"passes found: {', '.join(found)}; none of this data and program can be loaded")
+        elif others:
+            number = others[-1].number
+            self._say(f"passes found: {found[0]}, not used; set resume_from: any to continue from pass {number}")
+        if old := _plain_folders(self._folder):
+            names = ", ".join(folder.name for folder in old[:3]) + (" and more" if len(old) > 3 else "")
+            self._say(f"{names} in {self._folder.output}: folders without a record of this version, they are left alone")
+
+
+class OldPasses:
+    """Passes that Paddle 0.x writes itself: a folder output/pass-00003 with an empty `done` is all there is to check."""
+
+    trainers_join = False
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        self._folder = node.folder
+        self._say = say
+
+    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
+        for folder in _plain_folders(self._folder):
+            if not (folder / passes.DONE).is_file():
+                shutil.rmtree(folder)
+                self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
+        number = self._newest()
+        return Resumption(number, "" if number is None else self._folder.pass_dir(number).name)
+
+    def made(self, attempt: int) -> int | None:
+        return self._newest()
+
+    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
+        return self._newest()
+
+    def _newest(self) -> int | None:
+        complete = (folder for folder in _plain_folders(self._folder) if (folder / passes.DONE).is_file())
+        return max((int(folder.name[-5:]) for folder in complete), default=None)
+
+
+def of(node: NodeEnvironment, say: Callable[[str], None]) -> Passes:
+    """The passes of the node's runtime."""
+    return OldPasses(node, say) if node.runtime == "paddle-0.x" else RecordedPasses(node, say)
+
+
+def _plain_folders(folder: JobFolder) -> list[Path]:
+    """What lies at the passes' names and is no link."""
+    found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
+    return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]
+
+
+def _remove_broken_links(folder: JobFolder) -> None:
+    """What a pass that was set aside leaves behind."""
+    for link in folder.output.glob("*"):
+        if link.is_symlink() and not link.exists():
+            link.unlink(missing_ok=True)
