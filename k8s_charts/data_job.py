@@ -40,6 +40,7 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
         raise ValueError("a job without data has no data job")
     return [
         *variables.identity(job_name=job.name, namespace=job.namespace),
+        variables.field(Variable.POD_UID, "metadata.uid"),
         variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
         variables.plain(Variable.OUT_DIR, variables.literal(f"{job.volume.mount_path}/{job.name}")),
         variables.plain(Variable.SPLIT_COUNT, data.shards or job.trainers),
@@ -120,7 +121,7 @@ class DataChart(Chart):
         return k8s.JobSpec(
             template=template,
             pod_failure_policy=pod.failure_policy("data"),
-            # A replacement starts when its predecessor is gone: never two pods that write one shard.
+            # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),

@@ -19,7 +19,9 @@ def output_tree(folder: JobFolder, program: str, trainers: int, title: str) -> T
         _folder(tree, folder.shard(trainer), f"shard {trainer}", name=f"{trainer}/data")
     if folder.held_out.exists():
         _folder(tree, folder.held_out, "kept from training", name="held-out/data")
-    _file(tree, folder.data_manifest, "written last by the split")
+    if folder.splits.exists():
+        _folder(tree, folder.splits, "where the shards lie; the folders above are links to them")
+    _file(tree, folder.data_manifest, "the newest complete split")
     output = tree.add("[bold]output/[/]")
     for trainer in range(trainers):
         node = folder.node(trainer)

@@ -2,7 +2,7 @@
 
 import sys
 
-from paddle_node.split import main
+from paddle_node.data.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,22 +20,13 @@ def job(tmp_path: Path) -> Job:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every limit so low that a few hundred bytes cross all borders: blocks, marks, segments, units, parts, leaves."""
-    from paddle_node.splitting import counting, framing, one_pass, part_file, shares, shuffle, units
+    """Every limit so low that a few hundred bytes cross all borders: blocks, chunks, parts, lanes."""
+    from paddle_node.data import deal, lanes, parts, records
 
-    monkeypatch.setattr(framing, "BATCH", 16)
-    monkeypatch.setattr(units, "BLOCK", 8)
-    monkeypatch.setattr(units, "NEAR", 8)
-    monkeypatch.setattr(units, "MARK", 32)
-    monkeypatch.setattr(units, "TOGETHER", 24)
-    monkeypatch.setattr(counting, "BLOCK", 8)
-    monkeypatch.setattr(counting, "MARK", 32)
-    monkeypatch.setattr(counting, "SEGMENT", 64)
-    monkeypatch.setattr(one_pass, "LEAST", 6)
-    monkeypatch.setattr(one_pass, "PIECES", 2)
-    monkeypatch.setattr(one_pass, "PART", 40)
-    monkeypatch.setattr(part_file, "BLOCK", 8)
-    monkeypatch.setattr(shares, "PART", 40)
-    monkeypatch.setattr(shuffle, "LEAF", 400)
-    monkeypatch.setattr(shuffle, "MOST_BUCKETS", 4)
-    monkeypatch.setattr(shuffle, "TOGETHER", 2)
+    monkeypatch.setattr(records, "BLOCK", 16)
+    monkeypatch.setattr(deal, "CHUNK", 8)
+    monkeypatch.setattr(deal, "TOGETHER", 1)
+    monkeypatch.setattr(parts, "PART", 40)
+    monkeypatch.setattr(parts, "AIM", 20)
+    monkeypatch.setattr(parts, "BUFFER", 32)
+    monkeypatch.setattr(lanes, "WORTH", 100)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddle_node import environment, split
+from paddle_node import data_manifest, environment
 from paddle_node.contract import JobFolder
-from paddle_node.data_manifest import DataManifest
-from paddle_node.splitting.settings import SplitSettings
+from paddle_node.data import job
+from paddle_node.data.settings import SplitSettings
+from paddle_node.data_manifest import DataManifest, below
+from paddle_node.staging import verify_file
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
 
@@ -28,7 +30,9 @@ class Job:
     def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest:
         """In this process; raises what the data job would end with."""
         environ = self.environment(source, shards, **more)
-        return split.split(SplitSettings.from_environment(environ), environ)
+        manifest = job.split(SplitSettings.from_environment(environ), environ)
+        assert manifest is not None
+        return manifest
 
     def command(self, source: Path | str, shards: int = 3, **more: object) -> tuple[list[str], dict[str, str]]:
         """The data job as a process of its own."""
@@ -61,10 +65,20 @@ class Job:
     def held_out(self) -> bytes:
         return b"".join(path.read_bytes() for path in sorted(self.folder.held_out.iterdir()))
 
-    def everything(self) -> dict[str, bytes]:
-        """Every file of the job's folder but the manifest's own, by name."""
-        return {
-            str(path.relative_to(self.folder.root)): path.read_bytes()
-            for path in sorted(self.folder.root.rglob("*"))
-            if path.is_file() and path != self.folder.data_manifest
-        }
+    def data(self, linked: bool = True) -> dict[str, bytes]:
+        """Every file that the manifest lists, checked against it, by its name in its shard; `linked`: as the links lead to it."""
+        manifest = data_manifest.read(self.folder.data_manifest)
+        assert manifest is not None
+        found = {}
+        shards = {f"{shard.index}/data": shard.files for shard in manifest.shards} | {"held-out/data": manifest.held_out}
+        for place, files in shards.items():
+            for file in files:
+                verify_file(self.folder.root / file.name, file)
+                content = (self.folder.root / file.name).read_bytes()
+                found[f"{place}/{below(file.name)}"] = content
+                assert not linked or (self.folder.root / place / below(file.name)).samefile(self.folder.root / file.name)
+        return found
+
+    def records(self, linked: bool = True) -> list[bytes]:
+        """All lines, sorted, with those held out."""
+        return sorted(line for content in self.data(linked).values() for line in content.splitlines(keepends=True))

@@ -2,7 +2,7 @@
 
 Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong; what is
 written appears at once and complete (temporary file, fsync, rename), also on a file system that loses power.
-The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, created, job}.
+The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, indexes, created, job}.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.patience import naming
 
-VERSION = 1
+VERSION = 2
+"""1 named files below their shard's folder; 2 names them below the job's."""
 CHECKSUM = "xxh3_128"
 """The checksums that this version writes; each names its algorithm, so that a later one can differ."""
 
@@ -48,7 +49,7 @@ class DataFile:
     """One file of a shard."""
 
     name: str
-    """Below the shard's folder; `/` separates folders."""
+    """Below the job's folder: `splits/<split>/<index>.<pod>/<shard>/...`."""
     records: int
     bytes: int
     checksum: str
@@ -88,6 +89,8 @@ class DataManifest:
     """Of all shards, without the held-out ones."""
     job: str = ""
     """The data job that made sure of it last, by its template's hash: trainers know by it whose data it is; empty: unknown."""
+    indexes: int = 1
+    """Pods that shared the split: each deals for itself, so counts of two shards may differ by as many."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -98,8 +101,29 @@ class DataManifest:
             raise ManifestError(f"its shards are numbered {[shard.index for shard in self.shards]}, not 0 to {len(counts) - 1}")
         if sum(counts) != self.records:
             raise ManifestError(f"its shards hold {sum(counts)} records together, but it says {self.records}")
-        if max(counts) - min(counts) > 1:
-            raise ManifestError(f"its shards hold between {min(counts)} and {max(counts)} records: they may differ by 1 at most")
+        if max(counts) - min(counts) > self.indexes:
+            raise ManifestError(
+                f"its shards hold between {min(counts)} and {max(counts)} records: they may differ by {self.indexes} at most"
+            )
+
+    def files(self) -> list[DataFile]:
+        """All of them, the held-out ones last."""
+        return [*(file for shard in self.shards for file in shard.files), *self.held_out]
+
+    @property
+    def split(self) -> str:
+        """The folder below `splits/` that the files lie in."""
+        return next((file.name.split("/")[1] for file in self.files() if file.name.startswith("splits/")), "")
+
+    def same(self, other: DataManifest) -> bool:
+        """Whether both are splits of the same source by the same settings."""
+        return (self.source, self.format, self.seed, self.hold_out, len(self.shards)) == (
+            other.source,
+            other.format,
+            other.seed,
+            other.hold_out,
+            len(other.shards),
+        )
 
     def as_json(self) -> str:
         document = {
@@ -111,6 +135,7 @@ class DataManifest:
             "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
             "held_out": {"files": [vars(file) for file in self.held_out]},
             "records": self.records,
+            "indexes": self.indexes,
             "created": self.created,
             **({"job": self.job} if self.job else {}),
         }
@@ -161,9 +186,8 @@ def content(path: Path) -> bytes:
                 file["name"] = below(file["name"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return text
-    return json.dumps(
-        {name: value for name, value in document.items() if name not in ("job", "created")}, sort_keys=True
-    ).encode()
+    told = {name: value for name, value in document.items() if name not in ("job", "created")}
+    return json.dumps(told, sort_keys=True).encode()
 
 
 def digest(path: Path) -> str:
@@ -204,6 +228,7 @@ def parse(document: object) -> DataManifest:
         records=_count(top, "records"),
         created=_text(top, "created"),
         job=_text(top, "job") if "job" in top else "",
+        indexes=_count(top, "indexes"),
     )
 
 

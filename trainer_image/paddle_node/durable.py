@@ -32,15 +32,18 @@ def create(path: Path, content: str | bytes) -> bool:
     return True
 
 
-def link(path: Path, target: Path) -> bool:
-    """Makes `path` a relative link to `target`, whatever link was there; False where anything else is, which stays."""
-    if os.path.lexists(path) and not path.is_symlink():
-        return False
+def link(path: Path, target: str) -> None:
+    """Makes `path` a symbolic link to `target`, at once where it was another one. Raises OSError where it is a folder."""
+    if path.is_symlink() and str(path.readlink()) == target:
+        return
     temporary = _temporary(path)
-    temporary.symlink_to(os.path.relpath(target, path.parent))
-    temporary.replace(path)
+    temporary.symlink_to(target)
+    try:
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync(path.parent)
-    return True
 
 
 @contextlib.contextmanager

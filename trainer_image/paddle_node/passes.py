@@ -159,8 +159,10 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
 
 def lead(folder: JobFolder, name: str) -> None:
     """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout."""
-    if newest := find(folder, re.escape(name)):
-        durable.link(folder.output / name, newest[-1].folder)
+    link = folder.output / name
+    newest = find(folder, re.escape(name))
+    if newest and (link.is_symlink() or not link.exists()):
+        durable.link(link, newest[-1].name)
 
 
 def verify(directory: Path) -> None:

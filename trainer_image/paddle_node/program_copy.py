@@ -1,19 +1,19 @@
 """The training program on its way from the image to the job's folder on the volume.
 
-Promises: the folder on the volume is the whole program or the one that was there before, never a mixture; a copy
-that is equal already is left alone; compiled leftovers (`__pycache__`) stay behind, and so do the `..` folders to which
-the links of a mounted ConfigMap lead (the files are copied, not the links).
+Promises: a copy is a folder of its own below `programs/`, whole by a record that is created once, and never written again; the
+program's name in the job's folder is a link to it. A folder of that name is a person's and stays: one that differs is refused.
+Compiled leftovers (`__pycache__`) stay behind, and so do the `..` folders to which the links of a mounted ConfigMap lead
+(the files are copied, not the links).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import filecmp
 import hashlib
 import json
 import os
 import shutil
-import uuid
 from pathlib import Path
 
 from paddle_node import durable
@@ -21,48 +21,78 @@ from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", "*.pyc", "*.tmp", "..*")
-TRIES = 3
 
 
-def copy_program(source: Path, destination: Path) -> bool:
-    """Makes `destination` equal to `source`; False when it was. Raises OSError from the volume.
+def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
+    """Makes the job's program `name` equal to `source`; False when it was. Raises OSError from the volume.
 
-    Raises `SettingError` when there is no such program in the image.
+    Raises `SettingError` when there is no such program in the image, or a person's own of that name on the volume.
     """
     if not source.is_dir():
         there = ", ".join(sorted(path.name for path in source.parent.glob("*/"))) if source.parent.is_dir() else ""
         raise SettingError(
             f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: {there or 'none'})"
         )
-    for _ in range(TRIES):
-        if equal(source, destination):
-            return False
+    link, wanted = folder.program(name), digest(source)
+    if link.is_dir() and digest(link) == wanted:
+        return False
+    if not link.is_symlink() and link.exists():
+        raise SettingError(
+            f"{link} differs from the image's program {name}, and no data job has put it there: move it away, "
+            "or let the job use the volume's program"
+        )
+    copy = find(folder, wanted)
+    if copy is None:
+        copy = folder.programs / f"{wanted[:32]}.{os.urandom(8).hex()}"
+        draft = copy.with_name(f".{copy.name}.json")
         try:
-            _exchange(source, destination)
-        except FileNotFoundError:
-            continue  # Another pod of the same data job does the same in this moment.
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-            continue
-        return True
-    return not equal(source, destination)
+            _copy(source, copy)
+            if digest(copy) != wanted:
+                raise SettingError(f"{source} changed while it was copied: run the data job again")
+            durable.write(draft, json.dumps({"folder": copy.name}))
+            record = folder.programs / f"{wanted[:32]}.json"
+            try:
+                os.link(draft, record)
+            except FileExistsError:
+                if find(folder, wanted) is None:
+                    draft.replace(record)  # What it names is damaged, or gone.
+            durable.sync(folder.programs)
+            copy = find(folder, wanted) or copy
+        except BaseException:
+            shutil.rmtree(copy, ignore_errors=True)
+            raise
+        finally:
+            draft.unlink(missing_ok=True)
+    durable.link(link, os.path.relpath(copy, link.parent))
+    return True
 
 
-def _exchange(source: Path, destination: Path) -> None:
-    fresh = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.tmp")
-    stale = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.old")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        _copy(source, fresh)
-        # A folder cannot be replaced by rename while it holds files: the old one steps aside for that moment.
-        if destination.exists():
-            destination.rename(stale)
-        fresh.rename(destination)
-        durable.sync(destination.parent)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(stale, ignore_errors=True)
+def sweep(folder: JobFolder, name: str) -> None:
+    """Removes the copies that the program's name does not lead to. To be called while no run uses them."""
+    current = os.path.realpath(folder.program(name))
+    for path in folder.programs.glob("*/"):
+        if os.path.realpath(path) != current:
+            with contextlib.suppress(FileNotFoundError):
+                (folder.programs / f"{path.name.partition('.')[0]}.json").unlink()
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def digest(folder: Path) -> str:
+    """Names the whole program: every file that counts, by its name and its bytes. Raises OSError."""
+    whole = hashlib.sha256()
+    for name in _files(folder):
+        content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        whole.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
+    return whole.hexdigest()
+
+
+def find(folder: JobFolder, wanted: str) -> Path | None:
+    """The whole copy of that digest, if there is one."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        copy = folder.programs / str(json.loads((folder.programs / f"{wanted[:32]}.json").read_text())["folder"])
+        if copy.parent == folder.programs and digest(copy) == wanted:
+            return copy
+    return None
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -81,34 +111,10 @@ def _copy_durably(source: str, target: str) -> None:
     durable.sync(Path(target))
 
 
-def equal(source: Path, destination: Path) -> bool:
-    """Whether the files that count are the same, byte for byte."""
-    names = _files(source)
-    return names == _files(destination) and not any(filecmp.cmpfiles(source, destination, names, shallow=False)[1:])
-
-
-def digest(folder: Path) -> str:
-    """Names the whole program: every file that counts, by its name and its bytes. Raises OSError."""
-    whole = hashlib.sha256()
-    for name in _files(folder):
-        content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        whole.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
-    return whole.hexdigest()
-
-
-def find(folder: JobFolder, wanted: str) -> Path | None:
-    """The copied program of that digest."""
-    try:
-        named = json.loads((folder.programs / f"{wanted}.json").read_text())["folder"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return folder.programs / str(named)
-
-
 def _files(folder: Path) -> list[str]:
     found = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
+    for path in sorted(folder.resolve().rglob("*")):
+        name = path.relative_to(folder.resolve())
         hidden = any(part == "__pycache__" or part.startswith("..") for part in name.parts)
         if path.is_file() and not hidden and path.suffix not in (".pyc", ".tmp"):
             found.append(str(name))

@@ -1,25 +1,28 @@
 """The records of one trainer's shard, in an order that seed, pass and trainer alone decide.
 
-Promises: every record of the shard comes once a pass and none of another shard's; memory holds at most
-`WINDOW` records; a shard without records, or with another count than the data manifest tells, raises a
-`Failure` before a pass of it can count as trained; so does one in which more than `ODD` of the records cannot be
-read, naming the first by file and number. Fewer odd records are left out and counted.
+Promises: every record of the shard comes once a pass and none of another shard's; a pass takes stretches of the files, of at
+most `STRETCH` bytes, in random order, and shuffles `WINDOW` records at a time, which is all that memory holds; a shard without
+records, or with another count than the data manifest tells, raises a `Failure` before a pass of it can count as trained; so does
+one in which more than `ODD` of the records cannot be read, naming the first by file and number. Fewer odd records are left out
+and counted.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from paddle_node import data_manifest
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 
 WINDOW = 65_536
 """Records that are shuffled together: a smaller shard is shuffled as a whole."""
+STRETCH = 1 << 18
+"""Bytes of a file of lines that are read one after the other: a window has records from many places of the shard."""
 
 ODD = 0.01
 """Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
@@ -34,15 +37,22 @@ class Record(NamedTuple):
     text: str
     file: Path
     number: int
-    """From 1, within the file."""
+    """From 1, within the file, or within the stretch of it that begins behind byte `begin`."""
+    begin: int = 0
 
 
-def lines(file: Path) -> Iterator[str]:
-    """One record a line, without its line end: data.format `lines`. Bytes that are no UTF-8 become U+FFFD."""
-    # newline="\n": a lone carriage return inside of a record is no line end for the splitter either.
-    with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
-        for line in stream:
-            yield line.rstrip("\r\n")
+def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
+    """One record a line, without its line end: data.format `lines`. Bytes that are no UTF-8 become U+FFFD.
+
+    Of a stretch those that begin in it.
+    """
+    with file.open("rb") as stream:
+        if begin:
+            stream.seek(begin - 1)
+            stream.readline()
+        # Only at a newline: a lone carriage return inside of a record is no line end for the splitter either.
+        while (end is None or stream.tell() < end) and (line := stream.readline()):
+            yield line.decode(errors="replace").rstrip("\r\n")
 
 
 class Shard:
@@ -68,23 +78,36 @@ class Shard:
     def shuffled(self, *order: int) -> Iterator[Record]:
         """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
         randomness = random.Random("/".join(map(str, order)))
-        for window in self._windows():
+        for window in self._windows(randomness):
             shuffled = list(window)
             randomness.shuffle(shuffled)
             yield from shuffled
 
-    def _windows(self) -> Iterator[list[Record]]:
+    def _windows(self, randomness: random.Random) -> Iterator[list[Record]]:
         """A shard that fits into one window is read once, and kept."""
         if self._kept is not None:
             yield self._kept
             return
-        records = iter(self)
+        records = iter(self) if self.expected is not None and self.expected < WINDOW else self._scattered(randomness)
         window = list(islice(records, WINDOW))
         if len(window) < WINDOW:
             self._kept = window
         while window:
             yield window
             window = list(islice(records, WINDOW))
+
+    def _scattered(self, randomness: random.Random) -> Iterator[Record]:
+        """Stretch by stretch, in random order; a reader of the program's own reads whole files."""
+        stretches = [
+            (file, begin)
+            for file in self.files
+            for begin in (range(0, max(file.stat().st_size, 1), STRETCH) if self._reader is lines else (0,))
+        ]
+        randomness.shuffle(stretches)
+        for file, begin in stretches:
+            texts = lines(file, begin, begin + STRETCH) if self._reader is lines else self._reader(file)
+            for number, text in enumerate(texts, start=1):
+                yield Record(text, file, number, begin)
 
     def check(self, read: int, used: int) -> None:
         """Raises `Failure` where a pass has not read what the shard must have, or could use none of it."""
@@ -140,28 +163,40 @@ class Parser:
         except (ValueError, KeyError, IndexError) as error:
             if self._first is None:
                 shown = record.text if len(record.text) <= 80 else f"{record.text[:80]}..."
-                self._first = f"record {record.number} of {record.file.name} ({error}): {shown!r}"
+                behind = f" behind byte {record.begin}" if record.begin else ""
+                self._first = f"record {record.number}{behind} of {record.file.name} ({error}): {shown!r}"
             self.odd += 1
             return None
 
 
-def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
-    """Shard `<trainer>/data`, or `data/<trainer>` where that is absent; the copy below `staged` where one was made."""
-    place = (staged or folder).shard(trainer)
-    if staged is not None and not place.is_dir():
-        place = folder.shard(trainer)
+def of_trainer(
+    folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None, manifest: Path | None = None
+) -> Shard:
+    """The shard as the manifest lists it, the job's own or that at `manifest`; the copy below `staged` where one is.
+
+    Without a manifest what was put by hand into `<trainer>/data`, or into `data/<trainer>` where that is absent.
+    """
+    place = folder.shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)
     expected = None
-    if folder.data_manifest.is_file():
-        shards = json.loads(folder.data_manifest.read_text())["shards"]
-        expected = sum(file["records"] for file in shards[trainer]["files"]) if trainer < len(shards) else 0
-    return _of_folder(place, expected, reader)
+    files = None
+    stated = data_manifest.read(manifest or folder.data_manifest)
+    if stated is not None:
+        listed = stated.shards[trainer].files if trainer < len(stated.shards) else ()
+        expected = sum(file.records for file in listed)
+        files = [folder.root / file.name for file in listed]
+    if staged is not None and (copy := staged.shard(trainer)).is_dir():
+        return _of_folder(copy, expected, reader)
+    return _of_folder(place, expected, reader) if files is None else Shard(str(place), files, expected, reader)
 
 
-def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
+def held_out(folder: JobFolder, reader: Reader = lines, manifest: Path | None = None) -> Shard:
     """What the split kept from training."""
-    return _of_folder(folder.held_out, None, reader)
+    stated = data_manifest.read(manifest or folder.data_manifest)
+    if stated is None:
+        return _of_folder(folder.held_out, None, reader)
+    return Shard(str(folder.held_out), [folder.root / file.name for file in stated.held_out], None, reader)
 
 
 def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:

@@ -1,7 +1,7 @@
 """A trainer's shard, made sure of before a single record is trained on.
 
 Promises: `stage` returns the folder to read only when the number of shards is this job's number of trainers and every
-file has the bytes and the checksum that the manifest states; else a `Failure` (BAD_DATA) says in one sentence
+file that the manifest names has the bytes and the checksum that it states; else a `Failure` (BAD_DATA) says in one sentence
 what is wrong. A copy to local disk is made where it was asked for, or where `local_disk` finds that it pays: in
 parallel, checked while it passes; what an earlier try has copied is checked and kept. A volume without a manifest,
 filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
 
@@ -31,31 +32,49 @@ WORKERS = 4
 
 
 def stage(
-    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
+    folder: JobFolder,
+    trainer_id: int,
+    trainers: int,
+    report: Callable[[str], None] = print,
+    local: LocalDisk | None = None,
+    manifest: Path | None = None,
 ) -> Path:
     """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
 
+    `manifest` is that of the split to read; None: the job's own, which is the newest.
     Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
     with VOLUME_FULL when a copy that was asked for does not fit; OSError when the volume fails. May be called again.
     """
-    manifest = data_manifest.read(folder.data_manifest)
-    if manifest is None:
+    stated = data_manifest.read(manifest or folder.data_manifest)
+    path = folder.shard(trainer_id)
+    if stated is None:
         path = _by_hand(folder, trainer_id, report)
-        files: Sequence[DataFile | None] = [None] * len(names := sorted(_names(path)))
+        files = [_File(path / name, name, None) for name in sorted(_names(path))]
     else:
-        path = folder.shard(trainer_id)
-        files = _own_files(folder, manifest, trainer_id, trainers)
-        names = [file.name for file in files if file]
-        _refuse_extra(path, names)
+        files = [
+            _File(folder.root / file.name, data_manifest.below(file.name), file)
+            for file in _own_files(manifest or folder.data_manifest, stated, trainer_id, trainers)
+        ]
+        _refuse_extra(files)
     if local is not None:
         copy = JobFolder(local.folder).shard(trainer_id)
-        if _wanted(local, path, copy, names, files, report) and _copied(local, path, copy, names, files, report):
+        if _wanted(local, path, copy, files, report) and _copied(local, path, copy, files, report):
             return copy
         # A trainer reads a copy wherever one is.
         shutil.rmtree(copy, ignore_errors=True)
     with _workers() as pool:
-        list(pool.map(lambda file: verify_file(path / file.name, file) if file else None, files))
+        list(pool.map(lambda file: verify_file(file.path, file.stated) if file.stated else None, files))
     return path
+
+
+class _File(NamedTuple):
+    """One file of the shard."""
+
+    path: Path
+    name: str
+    """In the shard, and in a copy of it."""
+    stated: DataFile | None
+    """What the manifest says; None where there is none."""
 
 
 def verify_file(path: Path, file: DataFile) -> None:
@@ -72,14 +91,13 @@ def _wanted(
     local: LocalDisk,
     path: Path,
     copy: Path,
-    names: Sequence[str],
-    files: Sequence[DataFile | None],
+    files: Sequence[_File],
     report: Callable[[str], None],
 ) -> bool:
     """Whether to copy, and why not."""
     if local.when == local_disk.NEVER:
         return False
-    size = sum(file.bytes if file else (path / name).stat().st_size for name, file in zip(names, files, strict=True))
+    size = sum(file.stated.bytes if file.stated else file.path.stat().st_size for file in files)
     if local.when == local_disk.ALWAYS:
         if local.room is not None and size > local.room:
             raise Failure(
@@ -91,12 +109,12 @@ def _wanted(
     if size < local_disk.SAMPLE:
         return False  # The kernel keeps it in memory.
     try:
-        if any((copy / name).exists() for name in names):
+        if any((copy / file.name).exists() for file in files):
             return True  # This pod has begun to copy before.
         if size > local.free() * local_disk.LEFT_FREE:
             report(f"{path} is read where it lies: its {size} bytes are more than half of the {local.free()} of local disk")
             return False
-        saved, measured = local.saves([path / name for name in names], size)
+        saved, measured = local.saves([file.path for file in files], size)
     except OSError as error:
         report(f"{path} is read where it lies: trying both disks failed, {error.strerror}")
         return False
@@ -111,15 +129,14 @@ def _copied(
     local: LocalDisk,
     path: Path,
     copy: Path,
-    names: Sequence[str],
-    files: Sequence[DataFile | None],
+    files: Sequence[_File],
     report: Callable[[str], None],
 ) -> bool:
     """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
     try:
-        _make_room(copy, names)
+        _make_room(copy, [file.name for file in files])
         with _workers() as pool:
-            copied = sum(pool.map(lambda name, file: _copy(path / name, copy / name, file), names, files))
+            copied = sum(pool.map(lambda file: _copy(file.path, copy / file.name, file.stated), files))
     except OSError as error:
         if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
             raise  # It is the volume that failed.
@@ -133,16 +150,17 @@ def _copied(
             f"{'give the pod more local storage, or ' if full else ''}set {Variable.STAGE}={local_disk.NEVER}",
         ) from None
     report(
-        f"copied {copied} of {len(names)} files of {path} to {copy}" + (", the others were there" if copied < len(names) else "")
+        f"copied {copied} of {len(files)} files of {path} to {copy}" + (", the others were there" if copied < len(files) else "")
     )
     return True
 
 
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
-    if _splitting(folder):
+    if folder.shard(trainer_id).is_symlink():
+        # A data job's: its manifest is what was there last, and is gone.
         raise Failure(
             ExitCode.BAD_DATA,
-            f"{folder.data_manifest} is missing: the data job has not ended, or was interrupted; let it end first",
+            f"{folder.data_manifest} is missing, though a data job has split here: run the data job again",
         )
     for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
         if path.is_dir() and any(path.iterdir()):
@@ -155,16 +173,11 @@ def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) 
     )
 
 
-def _splitting(folder: JobFolder) -> bool:
-    """Shards without a manifest are the data job's, half way, as long as its folder of work is there."""
-    return any((folder.root / ".split").glob("*"))
-
-
-def _own_files(folder: JobFolder, manifest: DataManifest, trainer_id: int, trainers: int) -> tuple[DataFile, ...]:
+def _own_files(path: Path, manifest: DataManifest, trainer_id: int, trainers: int) -> tuple[DataFile, ...]:
     if len(manifest.shards) != trainers:
         raise Failure(
             ExitCode.BAD_DATA,
-            f"{folder.data_manifest} lists {len(manifest.shards)} shards, but this job has {trainers} trainers: "
+            f"{path} lists {len(manifest.shards)} shards, but this job has {trainers} trainers: "
             "split the data again with as many shards as trainers",
         )
     return manifest.shards[trainer_id].files
@@ -177,10 +190,14 @@ def _names(path: Path) -> set[str]:
         raise Failure(ExitCode.BAD_DATA, f"{path} cannot be read: {error.strerror}") from None
 
 
-def _refuse_extra(path: Path, listed: Sequence[str]) -> None:
-    extra = sorted(_names(path) - set(listed))
-    if extra:
-        raise Failure(ExitCode.BAD_DATA, f"{path} holds {extra[0]}, which the manifest does not list: remove it, or split again")
+def _refuse_extra(files: Sequence[_File]) -> None:
+    listed = {file.path for file in files}
+    for folder in sorted({Path(str(file.path).removesuffix(f"/{file.name}")) for file in files}):
+        extra = sorted(name for name in _names(folder) if folder / name not in listed)
+        if extra:
+            raise Failure(
+                ExitCode.BAD_DATA, f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or split again"
+            )
 
 
 def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
@@ -188,7 +205,8 @@ def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
     if target.exists() and _same(source, target, file):
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    # A name of its own: the file's may be as long as the file system takes.
+    temporary = target.with_name(f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp")
     found = xxhash.xxh3_128()
     size = 0
     try:

@@ -14,15 +14,17 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import xxhash
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, SettingError
-from paddle_node.splitting.framing import LONGEST
 
-RecordReader = Callable[[IO[bytes], str], Iterable[bytes]]
+LONGEST = 16 << 20
+"""Bytes of one record: more would not fit the memory that a shuffle may use."""
+
+RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
 
 def load(name: str, program: Path) -> RecordReader:
@@ -33,7 +35,7 @@ def load(name: str, program: Path) -> RecordReader:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise SettingError(f"{Variable.DATA_FORMAT} is {name!r}, but {program} has no module {error.name}") from None
-    except Exception as error:
+    except BaseException as error:  # Also sys.exit(): it must not end the data job as if that were done.
         raise SettingError(f"{Variable.DATA_FORMAT} is {name!r}, and importing {module_name} fails: {_told(error)}") from None
     finally:
         sys.path.remove(str(program))
@@ -53,22 +55,34 @@ def digest(name: str, program: Path) -> str:
     return ""
 
 
-def records(reader: RecordReader, stream: IO[bytes], name: str) -> Iterator[bytes]:
-    """The reader's records, each checked. Raises `Failure` (BAD_DATA) for whatever the reader raises."""
-    try:
-        for record in reader(stream, name):
-            if not isinstance(record, bytes):
-                raise TypeError(f"it yielded a {type(record).__name__}, records are bytes")
-            if len(record) > LONGEST:
-                raise ValueError(f"it yielded a record of {len(record)} bytes, {LONGEST} are the most")
-            yield record
-    except Exception as error:
-        raise Failure(ExitCode.BAD_DATA, f"the record reader failed on {name}: {_told(error)}") from None
+def records(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The reader's records, each checked. Raises `Failure` (BAD_DATA) for whatever the reader raises, sys.exit() included."""
+    own = _records(reader, stream, name)
+    while True:
+        try:
+            record = next(own, None)
+        except (Failure, KeyboardInterrupt):
+            raise  # The source's, told already; Ctrl-C.
+        except BaseException as error:
+            raise Failure(ExitCode.BAD_DATA, f"the record reader failed on {name}: {_told(error)}") from None
+        if record is None:
+            return
+        yield record
 
 
-def _told(error: Exception) -> str:
+def _records(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]:
+    for record in reader(stream, name):
+        if not isinstance(record, bytes):
+            raise TypeError(f"it yielded a {type(record).__name__}, records are bytes")
+        if len(record) > LONGEST:
+            raise ValueError(f"it yielded a record of {len(record)} bytes, {LONGEST} are the most")
+        yield record
+
+
+def _told(error: BaseException) -> str:
     """The error and the line of the user's code that it comes from."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "paddle_node" not in frame.filename and "importlib" not in frame.filename]
+    others = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<frozen ")
+    own = [frame for frame in frames if not frame.filename.startswith(others)]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {error}{where}"

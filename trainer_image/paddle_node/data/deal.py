@@ -1,0 +1,104 @@
+"""Deals records to the shards, and keeps some out for evaluation.
+
+Promises: counts of two shards differ by 1 at most; the deal goes on from one batch to the next, held-out records apart. With a
+seed each record goes to a random shard, and to a random one of its open files; held-out ones are a random sample, spread over
+the source. Without a seed records go round, in the source's order, and held-out ones are spread evenly. The same records, seed
+and settings give the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from paddle_node.data.parts import Streams
+
+CHUNK = 2048
+"""Records that are dealt together: their bytes stay near the processor meanwhile."""
+ORDERS = 64
+"""Different orders of a chunk; each chunk gets a random one of them, which is as good as one of its own and much faster."""
+TOGETHER = 32
+"""Records of a chunk, at least, that go to the same file."""
+HELD_OUT = "held-out"
+
+
+class Deal:
+    """The deal of one lane. `taken` records came in, `held` of them are held out, `rest` are not yet dealt."""
+
+    def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, lane: int, first: int) -> None:
+        """`first` is the shard that gets the first record of the index."""
+        self.taken = self.held = self._dealt = 0
+        self._streams, self._shards, self._hold_out, self._first = streams, shards, hold_out, first
+        self._pending: list[bytes] = []
+        self._carried: list[bytes] = []
+        self._chance = random.Random(f"{seed}/{lane}") if seed is not None else None
+        self._orders: list[Any] = []
+        if seed is not None:
+            orders = random.Random(f"{seed}/orders")
+            self._orders = [itemgetter(*orders.sample(range(CHUNK), CHUNK)) for _ in range(ORDERS)]
+
+    @property
+    def rest(self) -> int:
+        return len(self._carried) + len(self._pending)
+
+    def take(self, records: list[bytes]) -> None:
+        """Deals what came in, but for the last records: those wait until the counts of all lanes are known."""
+        self.taken += len(records)
+        self._pending += records
+        at = 0
+        while len(self._pending) - at > CHUNK:
+            self._chunk(self._pending[at : at + CHUNK])
+            at += CHUNK
+        del self._pending[:at]
+
+    def finish(self, held: int, first: int) -> None:
+        """Deals the rest: `held` of it is held out, and the next record goes to shard `first`."""
+        rest = self._carried + self._pending
+        self._carried, self._pending = [], []
+        if self._chance:
+            self._chance.shuffle(rest)
+        kept = self._hold(rest, held)
+        for number in range(min(self._shards, len(kept))):
+            self._give((first + number) % self._shards, kept[number :: self._shards])
+
+    def _chunk(self, records: Sequence[bytes]) -> None:
+        self._dealt += len(records)
+        if self._chance:
+            records = self._orders[int(self._chance.random() * ORDERS)](records)
+        kept = self._hold(records, int(self._dealt * self._hold_out) - self.held)
+        if self._carried:
+            kept = [*self._carried, *kept]
+        each = len(kept) // self._shards
+        whole = each * self._shards
+        self._carried = list(kept[whole:])
+        for shard in range(self._shards):
+            # In a shuffled chunk neighbours are as good as any others.
+            mine = kept[shard * each : (shard + 1) * each] if self._chance else kept[shard : whole : self._shards]
+            self._give((self._first + shard) % self._shards, mine)
+
+    def _hold(self, records: Sequence[bytes], many: int) -> Sequence[bytes]:
+        """Holds `many` out; the others."""
+        if not many:
+            return records
+        self.held += many
+        if self._chance:
+            held, kept = records[:many], records[many:]
+        else:
+            places = {(2 * which + 1) * len(records) // (2 * many) for which in range(many)}
+            held = [record for at, record in enumerate(records) if at in places]
+            kept = [record for at, record in enumerate(records) if at not in places]
+        self._streams.add(HELD_OUT, 0, held, many)
+        return kept
+
+    def _give(self, shard: int, records: Sequence[bytes]) -> None:
+        files = self._streams.many
+        if not self._chance or files == 1:
+            self._streams.add(str(shard), 0, records, len(records))
+            return
+        groups = max(1, min(files, len(records) // TOGETHER))
+        first = int(self._chance.random() * files)
+        for group in range(groups):
+            part = records[group * len(records) // groups : (group + 1) * len(records) // groups]
+            self._streams.add(str(shard), (first + group * files // groups) % files, part, len(part))

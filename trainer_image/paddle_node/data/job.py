@@ -1,0 +1,249 @@
+"""The data job: a source becomes N shards of equal record counts, and rows held out for evaluation, on the volume.
+
+Promises: one pass over the source, of which each index of an Indexed Job reads its own slice; every record once; the same source,
+settings and number of indexes give the same bytes. What an index, and then the whole, has finished is said by a manifest that is
+created once, so a kill at any moment leaves either a complete split or none; Kubernetes repeats what failed, from the
+slice's beginning. A failure, a full volume included, ends with one sentence and leaves what was complete before as it was.
+Memory stays below 100 MB for any size.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from paddle_node import contract, full_disk, program_copy, staging
+from paddle_node.contract import ExitCode
+from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
+from paddle_node.data.deal import HELD_OUT, Deal
+from paddle_node.data.lanes import Answer, Counts, Files, Lane
+from paddle_node.data.progress import Progress
+from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
+from paddle_node.data.slices import Piece
+from paddle_node.data.sources import Object, Source
+from paddle_node.data_manifest import DataManifest, Shard
+from paddle_node.failure import Failure
+from paddle_node.patience import patiently
+
+
+def main(environ: Mapping[str, str] = os.environ) -> int:
+    """Runs the data job; returns the exit code, after one sentence on stderr when it is not 0."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        split(SplitSettings.from_environment(environ), environ)
+    except Failure as failure:
+        return _failed(failure.code, failure.sentence)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = environ.get(contract.Variable.OUT_DIR, "")
+            full = full_disk.scratch(error, contract.path(where, dict(environ))) or f"the volume of {where}"
+            return _failed(
+                ExitCode.VOLUME_FULL,
+                f"{full} is full: nothing that was complete before has changed; make room and run again",
+            )
+        return _failed(1, f"{error.filename or 'the volume'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _failed(ExitCode.TERMINATED, "interrupted; run again")
+    return ExitCode.DONE
+
+
+def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest | None:
+    """Splits this index's slice, unless a complete split of the very same is there; None while other indexes are at work.
+
+    Raises `Failure`, and OSError from the volume.
+    """
+    folder = settings.folder
+    source = sources.open_source(settings.source, environ)
+    commit.refuse_foreign(folder)
+    folder.root.mkdir(parents=True, exist_ok=True)
+    if settings.program_from:
+        program = contract.path(settings.program_from, dict(environ))
+        copied = program_copy.copy_program(program, folder, settings.program)
+        _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
+    objects = source.objects()
+    for thing in objects if "://" not in settings.source else ():
+        refuse_own(folder, source.path(thing), settings.source)  # type: ignore[attr-defined]
+    wanted = _wanted(settings, source, objects)
+    patiently(lambda: commit.sweep(folder, settings.run), _say)
+    done: DataManifest | None = None
+    while done is None:
+        found, damaged = _complete(settings, wanted)
+        if found is None:
+            if damaged or (folder.splits / settings.run / commit.MANIFEST).exists():
+                # What is there is never written again. Other indexes may have ended, content with it: this one does the whole.
+                settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
+            found = _split(settings, source, objects, wanted)
+            if found is None:
+                _say(f"index {settings.index} of {settings.pods} is done; the split is complete when all are")
+                return None
+        done = commit.put(folder, found, settings.job)
+        if done is None:
+            _say(f"another data job has removed {found.split} meanwhile: splitting anew")
+            settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
+    commit.sweep(folder, done.split)
+    if settings.program_from and commit.unused(folder):
+        program_copy.sweep(folder, settings.program)
+    return done
+
+
+def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
+    """What the manifest will say, but for the files."""
+    return DataManifest(
+        source=sources.summary(source, objects),
+        format=_format(settings),
+        seed=settings.seed,
+        hold_out=settings.hold_out,
+        shards=tuple(Shard(index, ()) for index in range(settings.shards)),
+        held_out=(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        records=0,
+        job=settings.job,
+    )
+
+
+def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManifest | None, bool]:
+    """A complete split of the very same, its files read and found whole; and whether one was there that is damaged."""
+    damaged = False
+    for manifest in commit.known(settings.folder):
+        if not manifest.same(wanted) or not (wanted.source.etag or manifest.split.partition(".")[0] == settings.run):
+            continue
+        files = manifest.files()
+        if settings.index:
+            return manifest, False  # Index 0 reads it.
+        started = time.monotonic()
+        try:
+            with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
+                list(pool.map(lambda file: staging.verify_file(settings.folder.root / file.name, file), files))
+        except Failure as failure:
+            damaged = True
+            _say(f"{failure.sentence}: splitting anew")
+            continue
+        _say(
+            f"{settings.folder.data_manifest.name} is complete already: nothing to do ({len(files)} files, "
+            f"{sum(file.bytes for file in files):,} bytes, verified in {time.monotonic() - started:.1f} s)"
+        )
+        return manifest, False
+    return None, damaged
+
+
+def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], wanted: DataManifest) -> DataManifest | None:
+    place = settings.folder.splits / settings.run
+    mine = place / f"{settings.index}.json"
+    place.mkdir(parents=True, exist_ok=True)
+    if not mine.exists():
+        for old in place.glob(f"{settings.index}.*/"):
+            commit.remove(old, lambda: not mine.exists())  # A dead pod's: this one is its replacement.
+        own = place / f"{settings.index}.{settings.pod}"
+        if own.exists():
+            own = own.with_name(f"{own.name}.{os.urandom(4).hex()}")
+        own.mkdir()
+        try:
+            started = time.monotonic()
+            files = _write(settings, source, objects, own)
+            shards = tuple(Shard(index, tuple(files.get(str(index), ()))) for index in range(settings.shards))
+            manifest = replace(
+                wanted,
+                shards=shards,
+                held_out=tuple(files.get(HELD_OUT, ())),
+                records=sum(shard.records for shard in shards),
+            )
+            parts.sync_folders(own)
+            found = commit.create(manifest, own / "index.json", mine)
+        except BaseException:
+            shutil.rmtree(own, ignore_errors=True)
+            raise
+        held = sum(file.records for file in found.held_out)
+        _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
+    return patiently(lambda: commit.complete(place, settings.pods), _say)
+
+
+def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], own: Path) -> Files:
+    def cuttable(thing: Object) -> bool:
+        return settings.format == "lines" and unpack.cuttable(source, thing)
+
+    pieces = slices.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
+    size = sum(piece.bytes for piece in pieces)
+    progress = Progress(_say)
+    progress.phase(f"splitting {source.uri}", size or None)
+
+    def advance(count: int) -> None:
+        progress.add(count)
+        progress.tick()
+
+    first = settings.index % settings.shards
+    called = f"splits/{own.parent.name}/{own.name}"
+    if settings.format == "files":
+        several = len(objects) > 1
+        lane = whole_files.write(source, pieces, own, called, settings.shards, settings.hold_out, _seed(settings), first, several)
+        return lanes.run([lane], lambda counts: [(0, 0)], advance)
+    custom = settings.format not in FORMATS
+    reader = user_reader.load(settings.format, settings.folder.program(settings.program)) if custom else None
+    many = lanes.LANES if size >= lanes.WORTH else 1
+    shares = slices.cut(pieces, many, cuttable)
+
+    def lane_of(number: int) -> Lane:
+        bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards
+        at_once = parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
+        place = settings.index * lanes.LANES + number
+        streams = parts.Streams(own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place)
+        deal = Deal(streams, settings.shards, settings.hold_out, settings.seed, place, first)
+        written = 0
+        for batch in records.batches(source, shares[number], settings.format, reader):
+            deal.take(batch)
+            if streams.written > written:
+                yield streams.written - written
+                written = streams.written
+        reply = yield Counts(deal.taken, deal.held, deal.rest)
+        deal.finish(*(reply or (0, 0)))
+        return streams.close()
+
+    def answer(counts: Sequence[Counts]) -> Sequence[Answer]:
+        """The held-out share of all records, one at least; the deal goes on from lane to lane."""
+        taken = sum(count.taken for count in counts)
+        missing = max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
+        missing -= sum(count.held for count in counts)
+        answers, next_shard = [], first
+        for count in counts:
+            held = max(0, min(missing, count.rest))
+            missing -= held
+            answers.append((held, next_shard % settings.shards))
+            next_shard += count.rest - held
+        return answers
+
+    return lanes.run([lane_of(number) for number in range(many)], answer, advance)
+
+
+def _seed(settings: SplitSettings) -> str | None:
+    """The indexes' deals differ."""
+    return None if settings.seed is None else f"{settings.seed}/{settings.index}"
+
+
+def _format(settings: SplitSettings) -> str:
+    """As the manifest names it: a user's reader with its version, as other code gives other records."""
+    if settings.format in FORMATS:
+        return settings.format
+    return f"{settings.format}@{user_reader.digest(settings.format, settings.folder.program(settings.program))}"
+
+
+def _say(text: str) -> None:
+    print(f"split: {text}", flush=True)
+
+
+def _failed(code: int, sentence: str) -> int:
+    print(f"split: {sentence}", file=sys.stderr, flush=True)
+    return code
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Failure(ExitCode.TERMINATED, "told to stop; the next run begins this slice anew")

@@ -1,0 +1,144 @@
+"""The files of the shards in the making, several of each shard open at once.
+
+Promises: a file has about `PART` bytes at most; its checksum is that of the bytes written, counted while they pass; what `close`
+names is on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import xxhash
+
+from paddle_node import data_manifest, durable
+from paddle_node.data_manifest import DataFile
+from paddle_node.patience import naming
+
+PART = 64 << 20
+"""Bytes, about, of a full file."""
+AIM = 4 << 20
+"""Bytes of a file where a shard is small: about what trainers shuffle in memory at a time."""
+MOST = 32
+"""Files of one shard that are open at once."""
+MOST_OPEN = 2048
+"""Files of all shards that are open at once, as far as there are no more shards."""
+BUFFER = 4 << 20
+"""Bytes in memory before they are written."""
+BEHIND = 8 << 20
+"""Bytes after which the kernel is told to begin to write: the fsync at the end then has little left to wait for."""
+
+
+def open_at_once(bytes_each: int, shards: int) -> int:
+    """How many files of a shard, which gets about `bytes_each`, are written side by side."""
+    return max(1, min(MOST, bytes_each // AIM, MOST_OPEN // shards))
+
+
+class PartFile:
+    """One file; `done` says what the manifest says once it is closed."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.bytes = 0
+        self._path, self._name = path, name
+        self._records = 0
+        self._handed_on = 0
+        self._hash = xxhash.xxh3_128()
+        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+
+    def write(self, content: bytes | memoryview, records: int) -> None:
+        self._hash.update(content)
+        self.bytes += len(content)
+        self._records += records
+        left = memoryview(content)
+        with naming(self._path):
+            while len(left) > 0:
+                left = left[os.write(self._file, left) :]
+        if self.bytes - self._handed_on >= BEHIND:
+            # What the advice does on Linux: begin to write, without waiting; what is not yet written stays in memory.
+            os.posix_fadvise(self._file, self._handed_on, self.bytes - self._handed_on, os.POSIX_FADV_DONTNEED)
+            self._handed_on = self.bytes
+
+    def done(self) -> DataFile:
+        """Waits for the disk."""
+        try:
+            with naming(self._path):
+                os.fsync(self._file)
+        finally:
+            os.close(self._file)
+        return DataFile(self._name, self._records, self.bytes, f"{data_manifest.CHECKSUM}:{self._hash.hexdigest()}")
+
+
+class Streams:
+    """The open files of a lane: `many` for each folder of `folders`."""
+
+    def __init__(self, root: Path, below: str, folders: Sequence[str], many: int, lane: int) -> None:
+        """`below` is what the manifest calls `root`."""
+        allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = len(folders) * many + 100
+        if allowed != resource.RLIM_INFINITY and allowed < wanted:
+            limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, limit), most))
+        self.many = many
+        self.written = 0
+        self._root, self._below, self._lane = root, below, lane
+        self._open: dict[tuple[str, int], PartFile] = {}
+        self._waiting: dict[tuple[str, int], tuple[list[bytes], list[int]]] = {}
+        self._size = 0
+        self._numbers = dict.fromkeys(folders, 0)
+        self._done: dict[str, list[Future[DataFile]]] = {folder: [] for folder in folders}
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="sync")
+
+    def add(self, folder: str, slot: int, records: Iterable[bytes], count: int) -> None:
+        """Appends records to the open file number `slot` of the folder."""
+        if not count:
+            return
+        content = b"".join(records)
+        contents, counts = self._waiting.setdefault((folder, slot), ([], []))
+        contents.append(content)
+        counts.append(count)
+        self._size += len(content)
+        if self._size >= BUFFER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is in memory."""
+        for (folder, slot), (contents, counts) in self._waiting.items():
+            part = self._open.get((folder, slot))
+            if part is None:
+                part = self._open[folder, slot] = self._next(folder)
+            part.write(b"".join(contents), sum(counts))
+            if part.bytes >= PART:
+                self._done[folder].append(self._pool.submit(self._open.pop((folder, slot)).done))
+        self._waiting.clear()
+        self.written += self._size
+        self._size = 0
+
+    def close(self) -> dict[str, list[DataFile]]:
+        """The files of each folder, by name."""
+        self.flush()
+        for (folder, _), part in self._open.items():
+            self._done[folder].append(self._pool.submit(part.done))
+        self._open.clear()
+        found = {
+            folder: sorted((file.result() for file in files), key=lambda file: file.name) for folder, files in self._done.items()
+        }
+        self._pool.shutdown()
+        return found
+
+    def _next(self, folder: str) -> PartFile:
+        # Sorted by name the files of a shard keep the order of the source, as far as it is kept at all.
+        name = f"{folder}/part-{self._lane:05d}-{self._numbers[folder]:05d}"
+        self._numbers[folder] += 1
+        path = self._root / name
+        path.parent.mkdir(exist_ok=True)
+        return PartFile(path, f"{self._below}/{name}")
+
+
+def sync_folders(root: Path) -> None:
+    """The names of the files, which are bytes like others."""
+    for path, _, _ in os.walk(root):
+        durable.sync(Path(path))
+    durable.sync(root.parent)

@@ -1,0 +1,187 @@
+"""A remote object as one stream that survives cut connections and failing servers.
+
+Promises: the bytes are the object's, in order, each once, to its stated end; every wait is bounded, and after `TRIES` tries
+without a new byte, or as many from the beginning where a server knows no ranges, a `Failure` (68) says so.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import xxhash
+
+from paddle_node.contract import ExitCode
+from paddle_node.data.sources import changed
+from paddle_node.failure import Failure
+
+TRIES = 6
+FIRST_WAIT = 0.5
+"""Seconds before the second try; doubled for each further one."""
+BLOCK = 1 << 20
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """The try ended early for a reason that another try may cure."""
+
+
+def told(error: object) -> str:
+    """An error without what it may quote: addresses, and answers of any length."""
+    return getattr(error, "strerror", None) or (error if isinstance(error, str) else type(error).__name__)
+
+
+class Answer(NamedTuple):
+    """One server's answer: bytes `begin` to `end` of the object; `end` is None where the body itself tells its end (chunks)."""
+
+    begin: int
+    end: int | None
+    body: Any
+    """Has `read` and `close`."""
+
+
+class Tries:
+    """Counts tries, and waits between them."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.count = 0
+
+    def failed(self, error: Interrupted) -> None:
+        """Waits; raises `Failure` after the last try."""
+        self.count += 1
+        if self.count >= TRIES:
+            raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self._what} cannot be read after {TRIES} tries: {error}") from None
+        time.sleep(FIRST_WAIT * 2 ** (self.count - 1))
+
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`."""
+        while True:
+            try:
+                return work()
+            except Interrupted as error:
+                self.failed(error)
+
+
+class Resumed(io.RawIOBase):
+    """Asks again from where a body broke off.
+
+    `ask(offset)` answers from `offset` on, or from before it. Without a mark of the content (`marked`) it answers from the
+    beginning, and what had been read must come again the same.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        size: int | None,
+        ask: Callable[[int], Answer],
+        *,
+        breaks: tuple[type[Exception], ...],
+        marked: bool = True,
+        ranges: bool = True,
+        begin: int = 0,
+    ) -> None:
+        self._what = what
+        self._size = size
+        self._ask = ask
+        self._breaks = breaks
+        self._ranges = ranges
+        self._position = begin
+        self._answer: Answer | None = None
+        self._ended = False
+        self._again = False
+        self._tries = Tries(what)
+        self._read = None if marked else xxhash.xxh3_128()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._ranges and self._size is not None
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if not self.seekable() or self._size is None:
+            raise io.UnsupportedOperation("seek")
+        position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if position != self._position:
+            self._drop()
+            self._position = position
+        return position
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills the buffer, but for the end."""
+        filled = 0
+        while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
+            buffer[filled : filled + len(block)] = block
+            filled += len(block)
+        return filled
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def _next(self, amount: int) -> bytes:
+        while not self._ended and (self._size is None or self._position < self._size):
+            try:
+                answer = self._answer = self._answer or self._ask_from(self._position)
+                block = self._more(answer, amount)
+                self._position += len(block)
+                if not block:
+                    self._end(answer)
+                    continue
+                if not self._again:
+                    self._tries.count = 0
+                if self._read:
+                    self._read.update(block)
+                if self._size is not None and (
+                    self._position > self._size or (self._position == self._size and answer.end is None and self._more(answer, 1))
+                ):
+                    changed(self._what)
+                return block
+            except Interrupted as error:
+                self._drop()
+                self._tries.failed(error)
+        return b""
+
+    def _ask_from(self, position: int) -> Answer:
+        answer = self._ask(position)
+        try:
+            if answer.begin > position:
+                raise Interrupted(f"it answered from byte {answer.begin} on instead of {position}")
+            self._again = answer.begin < position
+            skipped, left = xxhash.xxh3_128(), position - answer.begin
+            while left:
+                block = self._more(answer, min(BLOCK, left))
+                if not block:
+                    raise Interrupted(f"it ended before byte {position}")
+                skipped.update(block)
+                left -= len(block)
+            if self._read and self._read.digest() != skipped.digest():
+                changed(self._what)
+        except BaseException:
+            answer.body.close()
+            raise
+        return answer
+
+    def _more(self, answer: Answer, amount: int) -> bytes:
+        try:
+            return bytes(answer.body.read(amount))
+        except self._breaks as error:
+            raise Interrupted(f"the connection broke: {told(error)}") from None
+
+    def _end(self, answer: Answer) -> None:
+        """A body ended: was that the object's end?"""
+        if self._size is not None or (answer.end is not None and self._position < answer.end):
+            raise Interrupted(f"it ended after {self._position} of {self._size or answer.end} bytes")
+        self._ended = True
+
+    def _drop(self) -> None:
+        if self._answer:
+            self._answer.body.close()
+            self._answer = None

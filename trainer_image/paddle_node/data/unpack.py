@@ -1,0 +1,310 @@
+"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold.
+
+Promises: told by content, one layer; members in the archive's own order, hidden ones left out; what is damaged, cut, or cannot be
+read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can show a flipped bit in a plain file, or in the
+body of a tar's member: a tar has checksums of its headers alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn, cast
+
+from paddle_node.contract import ExitCode
+from paddle_node.data.sources import BUFFER, Object, Source, hidden, inside
+from paddle_node.failure import Failure
+
+BLOCK = 1 << 20
+LONGEST_EXTENSION = 1 << 20
+"""Bytes of a tar member's extended header: a longer one is damage."""
+_ZIP_END, _ZIP64_END = 22, 76
+"""Bytes of the records behind a zip's directory; the second one is there in large ones only."""
+_PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL)
+"""How bzip2, xz, zstd, gzip, zip and tar begin."""
+
+
+def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
+    """Name and content of each file in the object; a content is good until the next one is asked for.
+
+    `format` is DATA_FORMAT: with `files` a .gz of one file is itself, with `lines` what is packed still is refused.
+    Raises `Failure` for any damage, here or while a content is read; what is left unread of a member is checked as well.
+    """
+    with source.open(thing) as raw:
+        kind = _kind(raw, thing.name, format)
+        found = {"plain": _plain, "gz": _gz, "zip": _zip, "tar": _tar, "tar.gz": _tar_gz}[kind](raw, thing.name)
+        while True:
+            with _damage_of(thing.name):
+                member = next(found, None)
+            if member is None:
+                return
+            content = _Content(member[1], thing.name)
+            stream = io.BufferedReader(content, BUFFER)
+            if format == "lines":
+                _refuse_packed(stream, member[0])
+            yield member[0], stream
+            content.check(unread=kind != "plain")
+
+
+def cuttable(source: Source, thing: Object) -> bool:
+    """Whether the object's lines can be read from anywhere: it is plain, and a stream of it may begin anywhere.
+
+    Reads its beginning; raises `Failure` where that is packed in a way that nothing here unpacks.
+    """
+    if not source.ranges or not thing.mark or thing.size is None:
+        return False
+    with source.open(thing) as raw:
+        if _kind(raw, thing.name, "lines") != "plain":
+            return False
+        _refuse_packed(raw, thing.name)
+    return True
+
+
+def _kind(raw: BinaryIO, name: str, format: str) -> str:
+    """plain, gz, zip, tar or tar.gz."""
+    head = _beginning(raw)
+    called = re.search(r"\.(tar|tgz|tar\.gz|zip|gz)$", name.lower())
+    tarred = called and called[1] in ("tar", "tgz", "tar.gz")
+    kind = "plain"
+    if head.startswith(b"\x1f\x8b"):
+        kind = "gz"
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, tarfile.BLOCKSIZE)
+        except zlib.error:
+            head = b""  # Reading it will say so.
+    if _begins_tar(head) or (tarred and head and not head.strip(b"\0")):
+        kind = "tar.gz" if kind == "gz" else "tar"
+    elif kind == "plain" and head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        kind = "zip"
+    if (called and kind == "plain" and (called[1] != "gz" or format != "files")) or (tarred and kind == "gz"):
+        raise Failure(ExitCode.BAD_DATA, f"{name} does not begin as its name says: it is damaged, or named wrongly")
+    return "plain" if kind == "gz" and format == "files" else kind
+
+
+def _beginning(stream: BinaryIO) -> bytes:
+    """What comes next, without taking it."""
+    return cast(io.BufferedReader, stream).peek()
+
+
+def _begins_tar(head: bytes) -> bool:
+    """By the mark of POSIX and GNU, or, as Unix v7 had none, by the first header's checksum."""
+    if head[257:262] == b"ustar":
+        return True
+    try:
+        return bool(tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape").name)
+    except tarfile.HeaderError:
+        return False
+
+
+def _refuse_packed(stream: BinaryIO, name: str) -> None:
+    if _PACKED.match(_beginning(stream)):
+        raise Failure(
+            ExitCode.BAD_DATA, f"{name} is compressed: of .gz, .zip, .tar and .tar.gz one layer is unpacked, of others none"
+        )
+
+
+class _Content(io.RawIOBase):
+    """A member's bytes. The first failure is raised again by `check`, whatever the reader made of it."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner = inner
+        self._name = name
+        self._failure: BaseException | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if self.closed:
+            raise ValueError(f"a member of {self._name} can be read until the next one is asked for")
+        block = self._read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def check(self, unread: bool) -> None:
+        if self._failure:
+            raise self._failure
+        while unread and self._read(BLOCK):
+            pass
+        self.close()
+
+    def _read(self, amount: int) -> bytes:
+        try:
+            with _damage_of(self._name):
+                return bytes(self._inner.read(amount))
+        except BaseException as error:
+            self._failure = error
+            raise
+
+
+@contextlib.contextmanager
+def _damage_of(name: str) -> Iterator[None]:
+    """Around what unpacks alone: these libraries tell damage in a dozen ways."""
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # The disk's, not the archive's: bz2 and gzip raise OSError without a number.
+        told = "".join(letter if letter.isprintable() else "?" for letter in str(error)) or type(error).__name__
+        raise Failure(ExitCode.BAD_DATA, f"{name} is damaged or cut short: {told}") from None
+
+
+_Members = Iterator[tuple[str, Any]]
+"""Name, and what has `read`."""
+
+
+def _plain(raw: BinaryIO, name: str) -> _Members:
+    yield name, raw
+
+
+def _gz(raw: BinaryIO, name: str) -> _Members:
+    yield name.removesuffix(".gz"), gzip.GzipFile(fileobj=raw)
+
+
+def _zip(raw: BinaryIO, name: str) -> _Members:
+    """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
+    with contextlib.nullcontext(raw) if raw.seekable() else tempfile.TemporaryFile() as file:
+        if file is not raw:
+            shutil.copyfileobj(raw, file, BLOCK)
+            file.seek(0)
+        yield from _zip_members(file, name)
+
+
+def _zip_members(raw: BinaryIO, name: str) -> _Members:
+    with zipfile.ZipFile(raw) as archive:
+        entries = archive.infolist()
+        # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
+        if len(entries) != _entries(raw, len(archive.comment)) or min((entry.header_offset for entry in entries), default=0):
+            raise zipfile.BadZipFile("its directory does not list what it holds")
+        for entry in entries:
+            member = inside(entry.filename.replace("\\", "/"), name)
+            if entry.flag_bits & 1:
+                _refuse(name, member, "which is encrypted")
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                _refuse(name, member, "a link: pack what it leads to instead")
+            try:
+                stream = archive.open(entry)  # Compares the directory with the member's own header, also of those left out.
+            except NotImplementedError as error:
+                _refuse(name, member, f"which cannot be unpacked: {error}")
+            with stream:
+                if entry.is_dir() and entry.file_size:
+                    raise zipfile.BadZipFile("a folder has content")
+                if not entry.is_dir() and not hidden(member):
+                    yield member, stream
+
+
+def _entries(raw: BinaryIO, comment: int) -> int:
+    """How many the directory says that it has; -1 where that is not at the archive's very end."""
+    end = raw.seek(0, io.SEEK_END) - comment
+    raw.seek(max(0, end - _ZIP64_END - _ZIP_END))
+    record = raw.read(min(end, _ZIP64_END + _ZIP_END))
+    if record[-_ZIP_END : -_ZIP_END + 4] != b"PK\x05\x06":
+        return -1
+    if record.startswith(b"PK\x06\x06"):
+        return int.from_bytes(record[32:40], "little")
+    return int.from_bytes(record[-12:-10], "little")
+
+
+def _tar_gz(raw: BinaryIO, name: str) -> _Members:
+    yield from _tar(cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER)), name)
+
+
+def _tar(raw: BinaryIO, name: str) -> _Members:
+    """Header by header, as tarfile takes a damaged one for the end. Behind two blocks of zeros another tar may follow."""
+    zeros = 0
+    common: dict[str, str] = {}
+    own: dict[str, str] = {}
+    while block := raw.read(tarfile.BLOCKSIZE):
+        if not block.strip(b"\0"):
+            zeros += 1
+            continue
+        if zeros == 1:
+            raise tarfile.ReadError("a block of zeros is among its members")
+        zeros = 0
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        if header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE):
+            fields = _pax(_extension(raw, header.size))
+            (common if header.type == tarfile.XGLTYPE else own).update(fields)
+            continue
+        if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+            text = _extension(raw, header.size).partition(b"\0")[0].decode("utf-8", "surrogateescape")
+            if header.type == tarfile.GNUTYPE_LONGNAME:
+                own["path"] = text
+            continue
+        fields, own = {**common, **own}, {}
+        member = fields.get("path", header.name)
+        if header.isdir() or header.type == b"V":  # V: the archive's label.
+            continue
+        member = inside(member, name)
+        if header.issym() or header.islnk():
+            if not hidden(member):
+                _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
+            continue
+        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) or any(
+            key.startswith("GNU.sparse.") for key in fields
+        ):
+            _refuse(name, member, f"a device, a sparse file or another one that is no plain file (type {header.type!r})")
+        size = int(fields.get("size", header.size))
+        if size < 0:
+            raise tarfile.ReadError(f"a member has {size} bytes")
+        part = _Part(raw, size)
+        if not hidden(member):
+            yield member, part
+        while part.read(BLOCK):
+            pass
+        _Part(raw, -size % tarfile.BLOCKSIZE).read(tarfile.BLOCKSIZE)
+    if zeros < 2 or own:
+        raise tarfile.ReadError("the two blocks of zeros at its end are missing")
+
+
+class _Part:
+    """The next `size` bytes of a stream; raises EOFError where it has fewer."""
+
+    def __init__(self, raw: BinaryIO, size: int) -> None:
+        self._raw = raw
+        self._left = size
+
+    def read(self, amount: int, /) -> bytes:
+        wanted = min(amount, self._left)
+        block = self._raw.read(wanted)
+        if len(block) < wanted:
+            raise EOFError("it ends within a member")
+        self._left -= wanted
+        return block
+
+
+def _extension(raw: BinaryIO, size: int) -> bytes:
+    if not 0 <= size <= LONGEST_EXTENSION:
+        raise tarfile.ReadError(f"a header has {size} bytes")
+    content = _Part(raw, size).read(size)
+    _Part(raw, -size % tarfile.BLOCKSIZE).read(tarfile.BLOCKSIZE)
+    return content
+
+
+def _pax(content: bytes) -> dict[str, str]:
+    """Lines of `<length> <key>=<value>`, as POSIX.1-2001 has them; the length counts the whole line."""
+    fields = {}
+    while content:
+        length, blank, _ = content.partition(b" ")
+        line = content[: int(length)] if blank and length.isdigit() else b""
+        key, equals, value = line[len(length) + 1 : -1].partition(b"=")
+        if not line.endswith(b"\n") or not equals:
+            raise tarfile.ReadError("an extended header cannot be read")
+        fields[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        content = content[len(line) :]
+    return fields
+
+
+def _refuse(name: str, member: str, what: str) -> NoReturn:
+    raise Failure(ExitCode.BAD_DATA, f"{name} holds {member if member.isprintable() else ascii(member)}, {what}")

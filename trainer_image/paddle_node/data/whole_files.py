@@ -1,0 +1,142 @@
+"""Format `files`: each file of the source, or of its archives, is one record and keeps its name.
+
+Promises: bodies stream; counts of two shards differ by 1 at most; with a seed each round of the deal is in a random order. The
+names are held in memory (about 1.3 kB a file, with the manifest). A name that is too long for a file system is cut, with a
+digest in its place, and so stays one of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import xxhash
+
+from paddle_node.contract import ExitCode
+from paddle_node.data import unpack
+from paddle_node.data.deal import HELD_OUT
+from paddle_node.data.lanes import Files, Lane
+from paddle_node.data.parts import PartFile
+from paddle_node.data.slices import Piece
+from paddle_node.data.sources import Source, inside
+from paddle_node.data_manifest import DataFile, below
+from paddle_node.failure import Failure
+
+BLOCK = 1 << 20
+AT_ONCE = 64
+"""Files that wait for the disk at a time."""
+LONGEST_NAME = 255
+LONGEST_PATH = 2048
+"""Bytes; the job's folder and a trainer's local disk come in front."""
+
+
+def write(
+    source: Source,
+    pieces: Iterable[Piece],
+    root: Path,
+    called: str,
+    shards: int,
+    hold_out: float,
+    seed: str | None,
+    first: int,
+    several: bool,
+) -> Lane:
+    """As a lane of its own, which holds nothing back. Of `several` objects an archive's name stands before its members'."""
+    chance = random.Random(f"{seed}/files") if seed is not None else None
+    names = Names()
+    files: dict[str, deque[Future[DataFile]]] = {name: deque() for name in (*map(str, range(shards)), HELD_OUT)}
+    order: list[int] = []
+    waiting: deque[Future[DataFile]] = deque()
+    taken = held = 0
+    # One of each `stride` records is held out, at a place of its own.
+    stride = 1 / hold_out if hold_out else 0.0
+    wanted = _place(0, stride, chance)
+    with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
+        for piece in pieces:
+            for name, content in unpack.members(source, piece.thing, "files"):
+                name = f"{piece.thing.name}/{name}" if several and name != piece.thing.name else name
+                name = inside(name, piece.thing.name)  # The name of an object in S3 is any text.
+                names.add(name)
+                if stride and taken == wanted:
+                    held += 1
+                    wanted = _place(held, stride, chance)
+                    folder = HELD_OUT
+                else:
+                    if not order:
+                        order = [(first + shard) % shards for shard in reversed(range(shards))]
+                        if chance:
+                            chance.shuffle(order)
+                    folder = str(order.pop())
+                taken += 1
+                short = f"{folder}/{shortened(name)}"
+                path = root / short
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = PartFile(path, f"{called}/{short}")
+                while block := content.read(BLOCK):
+                    part.write(block, 0)
+                    yield len(block)
+                part.write(b"", 1)
+                waiting.append(pool.submit(part.done))
+                files[folder].append(waiting[-1])
+                if len(waiting) > AT_ONCE:
+                    waiting.popleft().result()
+    found: Files = {folder: [file.result() for file in each] for folder, each in files.items()}
+    if hold_out and not held and taken > 1:
+        _hold_one(found, root, called)
+    return found
+
+
+def shortened(name: str) -> str:
+    """The name as a file system takes it."""
+    parts = name.split("/") if len(os.fsencode(name)) <= LONGEST_PATH else [name.replace("/", "_")]
+    return "/".join(map(_short, parts))
+
+
+class Names:
+    """Refuses names that two files cannot have side by side."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """Raises `Failure` (BAD_DATA)."""
+        folders = {str(above) for above in PurePosixPath(name).parents} - self._folders
+        if name in self._files:
+            raise Failure(ExitCode.BAD_DATA, f"two files of the source are named {name}: format files needs names that differ")
+        for folder in (name,) if name in self._folders else folders & self._files:
+            raise Failure(ExitCode.BAD_DATA, f"the source has a file and a folder named {folder}: rename one")
+        self._files.add(name)
+        self._folders |= folders
+
+
+def _place(which: int, stride: float, chance: random.Random | None) -> int:
+    """The record that is held out of those from `which * stride` on."""
+    begin, end = int(which * stride), int((which + 1) * stride)
+    return chance.randrange(begin, max(end, begin + 1)) if chance and stride else (begin + end) // 2
+
+
+def _hold_one(found: Files, root: Path, called: str) -> None:
+    """A source with fewer files than a stride: one at least is held out."""
+    fullest = max((folder for folder in found if folder != HELD_OUT), key=lambda folder: len(found[folder]))
+    file = found[fullest].pop()
+    name = f"{HELD_OUT}/{below(file.name)}"
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / fullest / below(file.name)).rename(root / name)
+    found[HELD_OUT].append(replace(file, name=f"{called}/{name}"))
+
+
+def _short(part: str) -> str:
+    encoded = os.fsencode(part)
+    if len(encoded) <= LONGEST_NAME:
+        return part
+    mark = xxhash.xxh3_64(encoded).hexdigest()
+    ending = PurePosixPath(part).suffix
+    ending = ending if len(os.fsencode(ending)) <= 20 else ""
+    begin = encoded[: LONGEST_NAME - len(mark) - 1 - len(os.fsencode(ending))].decode(errors="ignore")
+    return f"{begin}~{mark}{ending}"
