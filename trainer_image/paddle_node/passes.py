@@ -216,6 +216,7 @@ def record(directory: Path) -> Mapping[str, Any]:
 
 def _read(directory: Path) -> dict[str, Any] | None:
     """None: there is no record. Empty: it is Paddle 0.x's, which writes an empty one, last of all."""
+    durable.look(directory)
     try:
         text = (directory / DONE).read_bytes()
     except FileNotFoundError:

@@ -9,9 +9,9 @@ Memory stays below 100 MB for any size.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-import shutil
 import signal
 import sys
 import time
@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, full_disk, program_copy, staging
+from paddle_node import contract, durable, full_disk, program_copy, staging
 from paddle_node.contract import ExitCode
 from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
@@ -140,9 +140,14 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
     place = settings.folder.splits / settings.run
     mine = place / f"{settings.index}.json"
     place.mkdir(parents=True, exist_ok=True)
-    if not mine.exists():
+
+    def undone() -> bool:
+        durable.look(place)
+        return not mine.exists()
+
+    if undone():
         for old in place.glob(f"{settings.index}.*/"):
-            commit.remove(old, lambda: not mine.exists())  # A dead pod's: this one is its replacement.
+            commit.remove(old, undone)  # A dead pod's: this one is its replacement.
         own = place / f"{settings.index}.{settings.pod}"
         if own.exists():
             own = own.with_name(f"{own.name}.{os.urandom(4).hex()}")
@@ -160,7 +165,8 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
             parts.sync_folders(own)
             found = commit.create(manifest, own / "index.json", mine)
         except BaseException:
-            shutil.rmtree(own, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                commit.remove(own, undone)  # Not what was recorded in this very moment.
             raise
         held = sum(file.records for file in found.held_out)
         _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
