@@ -20,7 +20,7 @@ def output_tree(folder: JobFolder, program: str, trainers: int, title: str) -> T
     if folder.held_out.exists():
         _folder(tree, folder.held_out, "kept from training", name="held-out/data")
     if folder.splits.exists():
-        _folder(tree, folder.splits, "where the shards lie; the folders above are links to them")
+        _folder(tree, folder.splits, "where the shards lie; the folders above are links")
     _file(tree, folder.data_manifest, "the newest complete split")
     output = tree.add("[bold]output/[/]")
     for trainer in range(trainers):

@@ -81,4 +81,4 @@ class Job:
 
     def records(self, linked: bool = True) -> list[bytes]:
         """All lines, sorted, with those held out."""
-        return sorted(line for content in self.data(linked).values() for line in content.splitlines(keepends=True))
+        return sorted(line for content in self.data(linked).values() for line in content.split(b"\n")[:-1])

@@ -21,9 +21,8 @@ from paddle_node.failure import Failure
 
 Files = list[tuple[str, bytes]]
 
-DAMAGES = 200
 SOME = random.Random(11)
-FILES: Files = [(f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n") for number in range(30)]
+FILES: Files = [(f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n") for number in range(12)]
 
 
 def read(place: Path, format: str = "files") -> Files:
@@ -71,28 +70,26 @@ def damage(content: bytes, chance: random.Random, at: Callable[[], int]) -> byte
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "damages"),
     [
-        ("in.tar", tar()),
-        ("in-pax.tar", tar(format=tarfile.PAX_FORMAT)),
-        ("in.tar.gz", gzip.compress(tar())),
-        ("in.zip", zipped()),
-        ("stored.zip", zipped(method=zipfile.ZIP_STORED)),
-        ("bzip2.zip", zipped(method=zipfile.ZIP_BZIP2)),
-        ("in.gz", gzip.compress(b"".join(content for _, content in FILES))),
+        ("in.tar", tar(), 200),
+        ("in.tar.gz", gzip.compress(tar()), 200),
+        ("in.zip", zipped(), 200),
+        ("stored.zip", zipped(method=zipfile.ZIP_STORED), 50),
+        ("bzip2.zip", zipped(method=zipfile.ZIP_BZIP2), 50),
+        ("in.gz", gzip.compress(b"".join(content for _, content in FILES)), 200),
     ],
 )
-def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, content: bytes) -> None:
+def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, content: bytes, damages: int) -> None:
     place = tmp_path / name
     place.write_bytes(content)
     whole = read(place, "reader")
     assert b"".join(each for _, each in whole) == b"".join(each for _, each in FILES)
     chance = random.Random(name)
     starts = headers(content) if name.endswith(".tar") else []
-    # Beyond the name: what it holds behind its end need not be there.
     at = (lambda: chance.choice(starts) + chance.randrange(512)) if starts else (lambda: chance.randrange(len(content)))
     refused = 0
-    for _ in range(DAMAGES):
+    for _ in range(damages):
         damaged = damage(content, chance, at)
         place.write_bytes(damaged)
         try:
@@ -104,15 +101,15 @@ def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, con
             refused += 1
         else:
             assert found == whole, "damage was read as data"
-    assert refused > DAMAGES / 2
+    assert refused > damages / 2
 
 
 def test_a_damaged_tar_header_is_not_its_end(tmp_path: Path) -> None:
-    """A flip in each byte of the second of three: tarfile takes such a header for the end."""
+    """A flip in each third byte of the second of three: tarfile takes such a header for the end."""
     content = tar(FILES[:3])
     start = headers(content)[1]
     passed = []
-    for offset in range(512):
+    for offset in range(0, 512, 3):
         damaged = bytearray(content)
         damaged[start + offset] ^= 1 << offset % 8
         (tmp_path / "in.tar").write_bytes(damaged)
@@ -127,7 +124,7 @@ def test_a_damaged_tar_header_is_not_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_tars_one_behind_the_other_are_all_read(tmp_path: Path, pack) -> None:
     """As `cat a.tar b.tar` makes them."""
-    (tmp_path / "in").write_bytes(pack(tar(FILES[:10]) + tar(FILES[10:20])) + pack(tar(FILES[20:])))
+    (tmp_path / "in").write_bytes(pack(tar(FILES[:4]) + tar(FILES[4:8])) + pack(tar(FILES[8:])))
     assert read(tmp_path / "in") == FILES
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def manifest(counts: tuple[int, ...] = (2, 1), name: str = "part-00000") -> Data
 
 def test_its_layout_is_the_contract_of_tools_and_people() -> None:
     assert json.loads(manifest().as_json()) == {
-        "version": 1,
+        "version": 2,
         "source": {"uri": "s3://bucket/key", "size": 12, "etag": '"etag"'},
         "format": "lines",
         "seed": "1",
@@ -40,6 +41,7 @@ def test_its_layout_is_the_contract_of_tools_and_people() -> None:
         ],
         "held_out": {"files": [{"name": "part-00000", "records": 1, "bytes": 4, "checksum": "xxh3_128:01"}]},
         "records": 3,
+        "indexes": 1,
         "created": "2026-11-21T00:00:00+00:00",
     }
 
@@ -54,7 +56,7 @@ def test_what_is_written_is_read_back(uri: str, size: int) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        (("version",), 2, "it has version 2, this image reads 1"),
+        (("version",), 1, "it has version 1, this image reads 2"),
         (("records",), "3", "records is '3', not a whole number from 0"),
         (("records",), True, "records is True, not a whole number from 0"),
         (("records",), 4, "its shards hold 3 records together, but it says 4"),
@@ -95,6 +97,22 @@ def test_only_what_somebody_must_mend_is_bad_data(tmp_path: Path, monkeypatch: p
     with pytest.raises(OSError, match="Stale file handle") as caught:
         data_manifest.read(file)
     assert caught.value.filename == str(file)
+
+
+def test_counts_of_two_shards_differ_by_the_number_of_indexes_at_most() -> None:
+    with pytest.raises(ManifestError, match="its shards hold between 1 and 3 records: they may differ by 1 at most"):
+        manifest((1, 3))
+    assert replace(manifest(), indexes=2, shards=manifest((2, 1)).shards).indexes == 2
+
+
+def test_its_digest_names_the_data_wherever_the_split_lies(tmp_path: Path) -> None:
+    digests = []
+    for number, (name, split, job) in enumerate([("a", "one", ""), ("a", "two", "hash"), ("b", "one", "")]):
+        one = manifest(name=f"splits/{split}/0.pod/0/{name}")
+        data_manifest.write(replace(one, job=job, created=str(number)), tmp_path / f"{number}.json")
+        digests.append(data_manifest.digest(tmp_path / f"{number}.json"))
+    assert digests[0] == digests[1] != digests[2]
+    assert data_manifest.digest(tmp_path / "none") == ""
 
 
 def test_none_where_there_is_none(tmp_path: Path) -> None:

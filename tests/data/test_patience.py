@@ -60,7 +60,7 @@ def test_what_stays_is_raised_at_once(code: int) -> None:
     assert said == []
 
 
-@pytest.mark.parametrize("name", ["data-manifest.json", "part-00000"])
+@pytest.mark.parametrize("name", ["data-manifest.json", "part-00000-00000"])
 def test_staging_outlasts_a_volume_that_fails_for_a_moment(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -70,7 +70,7 @@ def test_staging_outlasts_a_volume_that_fails_for_a_moment(
 
 
 @pytest.mark.usefixtures("soon_tired")
-@pytest.mark.parametrize("name", ["data-manifest.json", "part-00000"])
+@pytest.mark.parametrize("name", ["data-manifest.json", "part-00000-00000"])
 def test_staging_does_not_outlast_a_volume_that_fails_for_good(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

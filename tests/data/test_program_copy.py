@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
+from paddle_node import program_copy
+from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.program_copy import copy_program
 
@@ -20,28 +22,57 @@ def program(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    return JobFolder(tmp_path / "volume" / "job")
+
+
 def files(folder: Path) -> dict[str, str]:
+    folder = folder.resolve()
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_is_copied_once(program: Path, tmp_path: Path) -> None:
-    target = tmp_path / "volume" / "job" / "mine"
-    assert copy_program(program, target)
-    assert files(target) == {"train.py": "one", "deep/more.py": "two"}
-    assert not copy_program(program, target)
+def test_it_is_copied_once_and_a_copy_is_never_written_again(program: Path, folder: JobFolder) -> None:
+    assert copy_program(program, folder, "mine")
+    assert files(folder.program("mine")) == {"train.py": "one", "deep/more.py": "two"}
+    assert not copy_program(program, folder, "mine")
+    first = folder.program("mine").resolve()
+    assert first.parent == folder.programs.resolve()
+    assert program_copy.digest(program) == program_copy.digest(folder.program("mine")) == program_copy.digest(first)
 
-
-def test_a_new_version_replaces_the_old_one_whole(program: Path, tmp_path: Path) -> None:
-    target = tmp_path / "volume" / "job" / "mine"
-    copy_program(program, target)
     (program / "train.py").write_text("newer")
     (program / "deep" / "more.py").unlink()
-    assert copy_program(program, target)
-    assert files(target) == {"train.py": "newer"}
-    assert [path.name for path in target.parent.iterdir()] == ["mine"], "nothing temporary stays"
+    assert copy_program(program, folder, "mine")
+    assert files(folder.program("mine")) == {"train.py": "newer"}
+    assert files(first) == {"train.py": "one", "deep/more.py": "two"}, "a run may read it still"
+    program_copy.sweep(folder, "mine")
+    assert not first.exists()
+    assert sorted(path.suffix for path in folder.programs.iterdir()) == sorted(
+        [folder.program("mine").resolve().suffix, ".json"]
+    ), "nothing else stays"
 
 
-def test_a_config_map_is_links_to_a_folder_that_hides(tmp_path: Path) -> None:
+def test_a_damaged_copy_is_made_anew(program: Path, folder: JobFolder) -> None:
+    copy_program(program, folder, "mine")
+    (folder.program("mine") / "train.py").write_text("damaged")
+    assert copy_program(program, folder, "mine")
+    assert files(folder.program("mine")) == {"train.py": "one", "deep/more.py": "two"}
+
+
+def test_a_persons_program_stays(program: Path, folder: JobFolder) -> None:
+    own = folder.program("mine")
+    (own / "deep").mkdir(parents=True)
+    (own / "train.py").write_text("one")
+    (own / "deep" / "more.py").write_text("two")
+    assert not copy_program(program, folder, "mine"), "equal already"
+    (own / "train.py").write_text("my changes")
+    with pytest.raises(Failure, match="differs from the image's program mine, and no data job has put it there") as caught:
+        copy_program(program, folder, "mine")
+    assert caught.value.code == 2
+    assert (own / "train.py").read_text() == "my changes"
+
+
+def test_a_config_map_is_links_to_a_folder_that_hides(tmp_path: Path, folder: JobFolder) -> None:
     """Kubernetes mounts each key of a ConfigMap as a link into ..data, itself a link to a dated folder."""
     mount = tmp_path / "own"
     dated = mount / "..2026_11_21"
@@ -49,11 +80,12 @@ def test_a_config_map_is_links_to_a_folder_that_hides(tmp_path: Path) -> None:
     (dated / "train.py").write_text("from a ConfigMap")
     (mount / "..data").symlink_to("..2026_11_21")
     (mount / "train.py").symlink_to("..data/train.py")
-    target = tmp_path / "volume" / "own"
-    assert copy_program(mount, target)
-    assert [path.name for path in target.iterdir()] == ["train.py"]
-    assert not (target / "train.py").is_symlink()
-    assert not copy_program(mount, target)
+    assert copy_program(mount, folder, "own")
+    copy = folder.program("own")
+    assert [path.name for path in copy.iterdir()] == ["train.py"]
+    assert not (copy / "train.py").is_symlink()
+    assert not copy_program(mount, folder, "own")
+    assert program_copy.digest(mount) == program_copy.digest(copy)
 
 
 def test_no_such_program_names_those_there_are(job: Job, program: Path, tmp_path: Path) -> None:

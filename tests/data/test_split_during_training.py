@@ -1,4 +1,4 @@
-"""A data job that would exchange the shards that a training reads: half of its passes would see others, and none would tell."""
+"""A data job beside a run that trains: the run keeps its own split and program, which go when nobody reads them any more."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import contract, data_manifest, lease
+from paddle_node import contract, data_manifest, lease, program_copy
 from paddle_node.attempts import Outcome, Record
-from paddle_node.failure import Failure
 from paddle_node.lease import Lease
-from paddle_node.splitting import commit, sign_of_life
+from paddle_node.staging import stage
 
 
 @pytest.fixture
@@ -37,98 +36,41 @@ def begin(job: Job, attempt: bool = True) -> tuple[Lease, Record]:
     return held, record
 
 
-def beat_at_each_look(monkeypatch: pytest.MonkeyPatch, held: Lease) -> None:
-    monkeypatch.setattr(sign_of_life.time, "sleep", lambda seconds: held.beat())
-
-
-def test_the_shards_of_a_living_run_stay(
-    job: Job, old: Path, new: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_split_and_the_program_of_a_living_run_stay_until_it_has_ended(
+    job: Job, old: Path, new: Path, tmp_path: Path
 ) -> None:
-    job.split(old)
-    manifest, before = job.folder.data_manifest.read_bytes(), [job.shard(index) for index in range(3)]
-    held, record = begin(job)
-    beat_at_each_look(monkeypatch, held)
-    with pytest.raises(Failure, match=f"run run-1 trains in {job.folder.root}, whose shards") as caught:
-        job.split(new)
-    assert caught.value.code == 73
-    assert f"run run-1 was training in {job.folder.root}: waiting 90 s for a sign of life" in capsys.readouterr().out
-    assert (job.folder.data_manifest.read_bytes(), [job.shard(index) for index in range(3)]) == (manifest, before)
-    job.split(old)  # This very split is complete: nothing would be exchanged.
-
-    record.end("the job is done", 0, 9)
-    record.finish(Outcome(0, ""))
-    job.split(new)
-    assert job.shard(0).startswith(b"new")
-
-
-def test_a_run_that_begins_while_the_split_is_at_work(job: Job, old: Path, new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job.split(old)
-    stage = commit.stage
-    with monkeypatch.context() as patched:
-
-        def late(work, manifest):
-            stage(work, manifest)
-            held, _ = begin(job)
-            beat_at_each_look(patched, held)
-
-        patched.setattr(commit, "stage", late)
-        with pytest.raises(Failure, match="run run-1 trains in"):
-            job.split(new)
-    assert job.shard(0).startswith(b"old")
-    lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).release()
-    job.split(new)
-    assert job.shard(0).startswith(b"new")
-
-
-def test_its_program_stays_too(job: Job, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next attempt would run other code on the passes of the first."""
     program = tmp_path / "programs" / "mine"
     program.mkdir(parents=True)
     (program / "train.py").write_text("first")
-    job.split(old, PROGRAM_FROM=program)
-    held, _ = begin(job)
-    beat_at_each_look(monkeypatch, held)
-    job.split(old, PROGRAM_FROM=program)
+    first = job.split(old, PROGRAM_FROM=program)
+    its_data, its_program = data_manifest.digest(job.folder.data_manifest), program_copy.digest(job.folder.program("mine"))
+    _, record = begin(job)
+
     (program / "train.py").write_text("second")
-    with pytest.raises(Failure, match="shards and program are not exchanged under it"):
-        job.split(old, PROGRAM_FROM=program)
-    assert (job.folder.program("mine") / "train.py").read_text() == "first"
-    held.release()
-    job.split(old, PROGRAM_FROM=program)
+    job.split(new, PROGRAM_FROM=program)
+    assert job.shard(0).startswith(b"new"), "a run that begins now reads the new data"
+    found = data_manifest.find(job.folder, its_data)
+    assert found == job.folder.splits / first.split / "manifest.json"
+    stage(job.folder, 1, 3, manifest=found)
+    copies = [path for path in job.folder.programs.glob("*/") if program_copy.digest(path) == its_program]
+    assert [(copy / "train.py").read_text() for copy in copies] == ["first"]
     assert (job.folder.program("mine") / "train.py").read_text() == "second"
 
-
-def test_a_run_that_waits_for_its_data_is_not_in_the_way(job: Job, old: Path, new: Path) -> None:
-    job.split(old)
-    begin(job, attempt=False)
-    job.split(new)
-    assert job.shard(0).startswith(b"new")
-
-
-def test_a_run_that_was_killed_is_outwaited(job: Job, old: Path, new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job.split(old)
-    begin(job)
-    monkeypatch.setattr(contract, "LEASE", 0.05)
-    monkeypatch.setattr(sign_of_life, "LOOK", 0.01)
-    job.split(new)
-    assert job.shard(0).startswith(b"new")
+    record.end("the job is done", 0, 9)
+    record.finish(Outcome(0, ""))
+    job.split(new, PROGRAM_FROM=program)
+    assert data_manifest.find(job.folder, its_data) is None
+    assert len(list(job.folder.programs.glob("*/"))) == 1
 
 
-def test_shards_of_an_older_source_are_no_longer_said_to_be_this_data_jobs(
-    job: Job, old: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_waits_for_its_data_or_was_killed_keeps_nothing(
+    job: Job, old: Path, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same data job once more, over a source that has changed: trainers that begin meanwhile wait for the new shards."""
-    job.split(old, PADDLE_NODE_DATA_JOB="hash")
-    text(old, "new")
-    claimed: list[str] = []
-    stage = commit.stage
-
-    def look(work, manifest):
-        found = data_manifest.read(job.folder.data_manifest)
-        claimed.append(found.job if found else "no manifest")
-        stage(work, manifest)
-
-    monkeypatch.setattr(commit, "stage", look)
-    manifest = job.split(old, PADDLE_NODE_DATA_JOB="hash")
-    assert (claimed, manifest.job) == ([""], "hash")
-    assert job.shard(0).startswith(b"new")
+    first = job.split(old)
+    begin(job, attempt=False)
+    second = job.split(new)
+    assert not (job.folder.splits / first.split).exists()
+    begin(job)
+    monkeypatch.setattr(contract, "LEASE", -1.0)  # Any silence is too long.
+    job.split(old)
+    assert not (job.folder.splits / second.split).exists()

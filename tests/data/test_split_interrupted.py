@@ -66,7 +66,7 @@ def sources(tmp_path: Path) -> list[Path]:
 
 
 def content(source: Path) -> list[bytes]:
-    return sorted(line for path in source.iterdir() for line in path.read_bytes().splitlines(keepends=True))
+    return sorted(line for path in source.iterdir() for line in path.read_bytes().splitlines())
 
 
 def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_is_exact(job: Job, sources: list[Path]) -> None:
@@ -75,9 +75,10 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
     ended(start(job, sources[0]))
     usual = time.monotonic() - began
     expected = {source: content(source) for source in sources}
-    killed = 0
-    for kill in range(KILLS):
-        source = sources[(kill + 1) % 2]
+    killed = tries = 0
+    while killed < KILLS:
+        tries += 1
+        source = sources[tries % 2]
         process = start(job, source)
         try:
             process.wait(chance.uniform(0.2, 1.1) * usual)
@@ -89,8 +90,7 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
         assert job.records(linked=False) in expected.values(), "what the manifest names is whole, whichever split it is"
         ended(start(job, source))
         assert job.records() == expected[source]
-    print(f"{killed} of {KILLS} were killed in time, an undisturbed run takes {usual:.2f} s")
-    assert killed > KILLS // 3
+    print(f"{killed} of {tries} were killed before their end, an undisturbed run takes {usual:.2f} s")
 
 
 def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_one_of_them(job: Job, sources: list[Path]) -> None:

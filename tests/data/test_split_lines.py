@@ -61,7 +61,7 @@ def check(lines: list[bytes], newline_at_end: bool, packed: bool, shards: int, h
             # A pod with a few records alone may leave a shard without any.
             assert pods > 1 and "too few for" in failure.sentence
             return
-        assert Counter(job.records()) == Counter(line + b"\n" for line in lines)
+        assert Counter(job.records()) == Counter(lines)
         counts = [job.shard(index).count(b"\n") for index in range(shards)]
         assert counts == [shard.records for shard in whole.shards]
         assert max(counts) - min(counts) <= pods
@@ -69,7 +69,7 @@ def check(lines: list[bytes], newline_at_end: bool, packed: bool, shards: int, h
         if pods == 1 or packed:
             assert held == (max(1, round(len(lines) * hold_out)) if hold_out else 0)
             assert max(counts) - min(counts) <= 1
-        if not seed and not hold_out and len(content) < 100:
+        if not seed and not hold_out and pods == 1 and len(content) < 100:
             assert [job.shard(index) for index in range(shards)] == [
                 b"".join(line + b"\n" for line in lines[index::shards]) for index in range(shards)
             ], "without a seed records go round in the source's order"

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_folder_is_read_in_the_order_of_its_names(job: Job, folder: Path) -> None:
+def test_every_file_of_a_folder_is_read(job: Job, folder: Path) -> None:
     manifest = job.split(folder, 2)
     assert sorted(lines_of(job)) == sorted([b"a1", b"a2", b"b1", b"b2", b"c1"])
     assert manifest.source.etag.startswith("sha256:")

@@ -44,10 +44,10 @@ def test_the_shards_of_an_earlier_data_job_are_not_taken(job: Job, source: Path,
 
 def test_a_data_job_that_finds_its_split_done_says_that_it_is_its_own(job: Job, source: Path, impatient: None) -> None:
     first = job.split(source)
-    before = job.everything()
+    before = job.data()
     assert "is of data job unknown" in said(job, "new")
     again = job.split(source, PADDLE_NODE_DATA_JOB="new")
-    assert (again.created, again.shards, job.everything()) == (first.created, first.shards, before)
+    assert (again.created, again.shards, job.data()) == (first.created, first.shards, before)
     assert data_manifest.read(job.folder.data_manifest) == again
     assert said(job, "new") == ""
 

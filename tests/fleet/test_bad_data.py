@@ -40,7 +40,9 @@ def test_a_trainer_never_trains_on_nothing(training_job):
     job.split(job.make_sample("--lines", "50"))
     # As by hand: a folder without manifest, and nothing in it.
     job.folder.data_manifest.unlink()
-    next(job.folder.shard(0).iterdir()).write_text("\n\n")
+    job.folder.shard(0).unlink()
+    job.folder.shard(0).mkdir()
+    (job.folder.shard(0) / "mine").write_text("\n\n")
     job.start()
     assert job.wait() == [65], job.said()
     assert "nothing is left to train on" in without_traceback(job)

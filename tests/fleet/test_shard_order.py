@@ -1,10 +1,11 @@
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from paddle_node import shard
+from paddle_node import data_manifest, shard
 from paddle_node.contract import JobFolder
+from paddle_node.data_manifest import DataFile, DataManifest, Source
+from paddle_node.data_manifest import Shard as ManifestShard
 from paddle_node.failure import Failure
 from paddle_node.shard import Parser, Shard
 
@@ -32,10 +33,27 @@ def test_the_order_is_decided_by_seed_pass_and_trainer_alone(tmp_path):
     assert all(other != first for other in others)
 
 
+def test_a_sorted_shard_of_many_windows_is_mixed_whatever_its_files(tmp_path, monkeypatch):
+    """Label-sorted data: each window must have all labels, in about the shares of the whole."""
+    monkeypatch.setattr(shard, "WINDOW", 200)
+    monkeypatch.setattr(shard, "STRETCH", 128)
+    labels = "a" * 2000 + "b" * 2000
+    for files in (1, 3):
+        cut = [labels[number * 4000 // files : (number + 1) * 4000 // files] for number in range(files)]
+        own = shard_of(tmp_path, *("".join(f"{label} of some length\n" for label in text) for text in cut))
+        order = [record.text[0] for record in own.shuffled(1, 0, 0)]
+        assert Counter(order) == Counter(labels)
+        for begin in range(0, 4000, 200):
+            assert 40 <= order[begin : begin + 200].count("a") <= 160
+
+
 def test_a_shard_larger_than_the_window_loses_no_record(tmp_path, monkeypatch):
     monkeypatch.setattr(shard, "WINDOW", 7)
-    own = shard_of(tmp_path, "".join(f"{number}\n" for number in range(50)))
-    assert sorted(int(record.text) for record in own.shuffled(3)) == list(range(50))
+    for stretch in (1, 2, 3, 10, 1000):
+        monkeypatch.setattr(shard, "STRETCH", stretch)
+        own = shard_of(tmp_path, "".join(f"{number}\n" for number in range(50)), "", "\n50", "51\n\n")
+        found = [record.text for record in own.shuffled(3)]
+        assert Counter(found) == Counter([*map(str, range(52)), "", ""])
 
 
 def test_the_older_layout_and_a_staged_copy_are_found(tmp_path):
@@ -52,8 +70,9 @@ def test_the_older_layout_and_a_staged_copy_are_found(tmp_path):
 
 def test_a_count_other_than_the_manifests_fails(tmp_path):
     folder = JobFolder(tmp_path)
-    folder.shard(0).mkdir(parents=True)
-    folder.data_manifest.write_text(json.dumps({"shards": [{"index": 0, "files": [{"name": "part", "records": 3}]}]}))
+    files = (DataFile("splits/one/0.pod/0/part", 3, 6, "xxh3_128:0"),)
+    data = Source("s3://b/k", 1, "")
+    data_manifest.write(DataManifest(data, "lines", None, 0, (ManifestShard(0, files),), (), "", 3), folder.data_manifest)
     own = shard.of_trainer(folder, 0)
     own.check(3, 3)
     for read, used, sentence in (

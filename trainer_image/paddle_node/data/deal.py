@@ -17,6 +17,8 @@ from paddle_node.data.parts import Streams
 
 CHUNK = 2048
 """Records that are dealt together: their bytes stay near the processor meanwhile."""
+LARGE = 4 << 20
+"""Bytes, about, that are enough for a chunk of fewer records."""
 ORDERS = 64
 """Different orders of a chunk; each chunk gets a random one of them, which is as good as one of its own and much faster."""
 TOGETHER = 32
@@ -27,13 +29,12 @@ HELD_OUT = "held-out"
 class Deal:
     """The deal of one lane. `taken` records came in, `held` of them are held out, `rest` are not yet dealt."""
 
-    def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, lane: int, first: int) -> None:
-        """`first` is the shard that gets the first record of the index."""
+    def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, first: int, step: int) -> None:
+        """The first record goes to shard `first`, and the next to that which is `step` further on."""
         self.taken = self.held = self._dealt = 0
-        self._streams, self._shards, self._hold_out, self._first = streams, shards, hold_out, first
+        self._streams, self._shards, self._hold_out, self._next, self._step = streams, shards, hold_out, first, step
         self._pending: list[bytes] = []
-        self._carried: list[bytes] = []
-        self._chance = random.Random(f"{seed}/{lane}") if seed is not None else None
+        self._chance = random.Random(f"{seed}/{step}") if seed is not None else None
         self._orders: list[Any] = []
         if seed is not None:
             orders = random.Random(f"{seed}/orders")
@@ -41,42 +42,42 @@ class Deal:
 
     @property
     def rest(self) -> int:
-        return len(self._carried) + len(self._pending)
+        return len(self._pending)
 
     def take(self, records: list[bytes]) -> None:
-        """Deals what came in, but for the last records: those wait until the counts of all lanes are known."""
+        """Deals what came in, but for a last record at least: it waits until the counts of all lanes are known."""
         self.taken += len(records)
         self._pending += records
         at = 0
         while len(self._pending) - at > CHUNK:
             self._chunk(self._pending[at : at + CHUNK])
             at += CHUNK
+        if sum(map(len, self._pending[at:])) > LARGE and len(self._pending) - at > 1:
+            self._chunk(self._pending[at:-1])
+            at = len(self._pending) - 1
         del self._pending[:at]
 
-    def finish(self, held: int, first: int) -> None:
-        """Deals the rest: `held` of it is held out, and the next record goes to shard `first`."""
-        rest = self._carried + self._pending
-        self._carried, self._pending = [], []
-        if self._chance:
-            self._chance.shuffle(rest)
-        kept = self._hold(rest, held)
-        for number in range(min(self._shards, len(kept))):
-            self._give((first + number) % self._shards, kept[number :: self._shards])
+    def finish(self, held: int) -> None:
+        """Deals the rest, of which `held` are held out."""
+        rest, self._pending = self._pending, []
+        self._deal(self._hold(self._shuffled(rest), held))
 
     def _chunk(self, records: Sequence[bytes]) -> None:
         self._dealt += len(records)
-        if self._chance:
-            records = self._orders[int(self._chance.random() * ORDERS)](records)
-        kept = self._hold(records, int(self._dealt * self._hold_out) - self.held)
-        if self._carried:
-            kept = [*self._carried, *kept]
-        each = len(kept) // self._shards
-        whole = each * self._shards
-        self._carried = list(kept[whole:])
-        for shard in range(self._shards):
-            # In a shuffled chunk neighbours are as good as any others.
-            mine = kept[shard * each : (shard + 1) * each] if self._chance else kept[shard : whole : self._shards]
-            self._give((self._first + shard) % self._shards, mine)
+        self._deal(self._hold(self._shuffled(records), int(self._dealt * self._hold_out) - self.held))
+
+    def _shuffled(self, records: Sequence[bytes]) -> Sequence[bytes]:
+        if not self._chance:
+            return records
+        if len(records) == CHUNK:
+            shuffled: Sequence[bytes] = self._orders[int(self._chance.random() * ORDERS)](records)
+            return shuffled
+        return self._chance.sample(records, len(records))
+
+    def _deal(self, records: Sequence[bytes]) -> None:
+        for number in range(min(self._shards, len(records))):
+            self._give((self._next + number * self._step) % self._shards, records[number :: self._shards])
+        self._next += len(records) * self._step
 
     def _hold(self, records: Sequence[bytes], many: int) -> Sequence[bytes]:
         """Holds `many` out; the others."""

@@ -78,22 +78,29 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     done: DataManifest | None = None
     while done is None:
         found, damaged = _complete(settings, wanted)
-        if found is None:
-            if damaged or (folder.splits / settings.run / commit.MANIFEST).exists():
-                # What is there is never written again. Other indexes may have ended, content with it: this one does the whole.
-                settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
-            found = _split(settings, source, objects, wanted)
+        if found is None and (damaged or (folder.splits / settings.run / commit.MANIFEST).exists()):
+            settings = _anew(settings)
+        try:
+            found = found or _split(settings, source, objects, wanted)
             if found is None:
                 _say(f"index {settings.index} of {settings.pods} is done; the split is complete when all are")
                 return None
-        done = commit.put(folder, found, settings.job)
+            done = commit.put(folder, found, settings.job)
+        except FileNotFoundError:
+            if (folder.splits / settings.run).exists():
+                raise
         if done is None:
-            _say(f"another data job has removed {found.split} meanwhile: splitting anew")
-            settings = replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
+            _say("another data job, which ended in this moment, has removed the split: splitting anew")
+            settings = _anew(settings)
     commit.sweep(folder, done.split)
     if settings.program_from and commit.unused(folder):
         program_copy.sweep(folder, settings.program)
     return done
+
+
+def _anew(settings: SplitSettings) -> SplitSettings:
+    """Under a fresh name, as nothing complete is written again; by this pod alone, as the others may have ended, content."""
+    return replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
 
 
 def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
@@ -191,7 +198,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     if settings.format == "files":
         several = len(objects) > 1
         lane = whole_files.write(source, pieces, own, called, settings.shards, settings.hold_out, _seed(settings), first, several)
-        return lanes.run([lane], lambda counts: [(0, 0)], advance)
+        return lanes.run([lane], lambda counts: [0], advance)
     custom = settings.format not in FORMATS
     reader = user_reader.load(settings.format, settings.folder.program(settings.program)) if custom else None
     many = lanes.LANES if size >= lanes.WORTH else 1
@@ -202,7 +209,8 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         at_once = parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
         place = settings.index * lanes.LANES + number
         streams = parts.Streams(own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place)
-        deal = Deal(streams, settings.shards, settings.hold_out, settings.seed, place, first)
+        # The second lane deals backwards from where the first began.
+        deal = Deal(streams, settings.shards, settings.hold_out, _seed(settings), first - number, 1 - 2 * number)
         written = 0
         for batch in records.batches(source, shares[number], settings.format, reader):
             deal.take(batch)
@@ -210,20 +218,18 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
                 yield streams.written - written
                 written = streams.written
         reply = yield Counts(deal.taken, deal.held, deal.rest)
-        deal.finish(*(reply or (0, 0)))
+        deal.finish(reply or 0)
         return streams.close()
 
     def answer(counts: Sequence[Counts]) -> Sequence[Answer]:
-        """The held-out share of all records, one at least; the deal goes on from lane to lane."""
+        """The held-out share of all records, one at least."""
         taken = sum(count.taken for count in counts)
         missing = max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
         missing -= sum(count.held for count in counts)
-        answers, next_shard = [], first
+        answers = []
         for count in counts:
-            held = max(0, min(missing, count.rest))
-            missing -= held
-            answers.append((held, next_shard % settings.shards))
-            next_shard += count.rest - held
+            answers.append(max(0, min(missing, count.rest)))
+            missing -= answers[-1]
         return answers
 
     return lanes.run([lane_of(number) for number in range(many)], answer, advance)

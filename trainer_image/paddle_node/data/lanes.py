@@ -20,7 +20,8 @@ from paddle_node.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 LANES = 2
-"""Not the machine's number of processors: the same settings give the same bytes everywhere."""
+"""Not the machine's number of processors: the same settings give the same bytes everywhere. Two lanes deal in opposite
+directions, so that the shards' counts differ by 1 at most after both."""
 WORTH = 32 << 20
 """Bytes of the source from which a second process pays."""
 
@@ -36,8 +37,8 @@ class Counts:
     rest: int
 
 
-Answer = tuple[int, int]
-"""How many of the rest to hold out, and the shard of the first record that is not."""
+Answer = int
+"""How many of the rest to hold out."""
 Lane = Generator[int | Counts, Answer | None, Files]
 """Yields bytes written, then its counts once; is sent the answer; returns its files."""
 
@@ -122,7 +123,7 @@ def _child(lane: Lane, end: Connection, others: Sequence[Connection]) -> None:
 
         def ask(counts: Sequence[Counts]) -> Sequence[Answer]:
             end.send(counts[0])
-            return [end.recv()]
+            return [int(end.recv())]
 
         end.send(_alone(lane, ask, end.send))
     except Failure as failure:

@@ -26,7 +26,7 @@ MOST = 32
 """Files of one shard that are open at once."""
 MOST_OPEN = 2048
 """Files of all shards that are open at once, as far as there are no more shards."""
-BUFFER = 4 << 20
+BUFFER = 2 << 20
 """Bytes in memory before they are written."""
 BEHIND = 8 << 20
 """Bytes after which the kernel is told to begin to write: the fsync at the end then has little left to wait for."""

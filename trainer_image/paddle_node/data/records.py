@@ -17,7 +17,7 @@ from paddle_node.data.sources import Source
 from paddle_node.data.user_reader import RecordReader
 from paddle_node.failure import Failure
 
-BLOCK = 1 << 19
+BLOCK = 1 << 17
 """Bytes whose lines are in memory at a time: about what a processor keeps beside it."""
 LONGEST = 16 << 20
 """Bytes of one record: a few of them must fit into 100 MB."""
