@@ -82,7 +82,7 @@ def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict
         record = json.loads(volume.read(f"output/{folder}/done") or b"{}") if "done" in sizes else None
         name = folder.rpartition("/")[2]
         home = f"attempts/{record['run']}-{record['attempt']}/{name}" if record and "run" in record else folder
-        if (record and "discarded" in record) or (home != folder and home in found):
+        if (record == {} and folder != name) or (home != folder and home in found):
             continue  # Left half saved, and swept away; or a link to what is listed where it lies.
         listed = record.get("files", ()) if record is not None else ()
         complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)

@@ -26,17 +26,15 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         node = environment.parse(os.environ)
-        saved = passes.find(node.folder)
-        if not saved:
+        newest = next(passes.newest_first(node.folder), None)
+        if newest is None:
             raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
-        directory = saved[-1].folder
+        directory = newest.folder
         passes.verify(directory)
         program = directory / (directory / "path.txt").read_text().strip()
-        manifest = data_manifest.find(node.folder, saved[-1].identity.data)
-        if manifest is None and saved[-1].identity.data:
-            print(
-                f"the data of {saved[-1].name} was split anew meanwhile: the newest held-out records are asked", file=sys.stderr
-            )
+        manifest = data_manifest.find(node.folder, newest.identity.data)
+        if manifest is None and newest.identity.data:
+            print(f"the data of {newest.name} was split anew meanwhile: the newest held-out records are asked", file=sys.stderr)
         os.environ.update({"TRAINING_ROLE": "EVALUATOR", EVALUATED_PASS: str(directory)})
         os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
         sys.argv = [str(program), *sys.argv[1:]]

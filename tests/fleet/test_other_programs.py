@@ -35,6 +35,31 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     assert judged(job) == found
 
 
+def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_shapes_is_trained_anew(training_job):
+    job = training_job(pods=2, PASSES="4")
+    source = job.make_sample()
+    text = (job.program / "train.py").read_text()
+    job.program = job.place / "modules"
+    (job.program / "text").mkdir(parents=True)
+    begin, end = text.index("def parse"), text.index("def count")
+    (job.program / "text/words.py").write_text(text[begin:end])
+    (job.program / "train.py").write_text(f"from text.words import parse\n{text[:begin]}{text[end:]}")
+    job.split(source)
+    job.start()
+    assert job.wait() == [0, 0], job.said()
+    assert judged(job)["value"] > 0.6
+    # As many labels and words as before, and every label means another thing: the old passes would be as good as nothing.
+    others = {"arts": "health", "health": "science", "science": "sport", "sport": "arts"}
+    lines = [line.split("\t") for line in source.read_text().splitlines()]
+    source.write_text("".join(f"{others[label]}\t{words}\n" for label, words in lines))
+    job.split(source)
+    job.start(RUN_ID="other-data")
+    assert job.wait() == [0, 0], job.said()
+    assert "4 of other data or another program, not used; set resume_from: any" in job.logs[0].read_text()
+    assert [(m["pass"], m["attempt"]) for m in job.metrics(0)] == [(p, a) for a in (1, 2) for p in range(4)]
+    assert judged(job)["value"] > 0.6
+
+
 def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     job = training_job(pods=3, PASSES="3", RUNTIME="collective")
     source = job.make_sample("--lines", "1600")

@@ -37,7 +37,7 @@ def saved(folder: JobFolder, number: int, attempt: int = 1, identity: Identity =
 
 
 def names(folder: JobFolder) -> list[str]:
-    return [one.name.removeprefix("attempts/run-") for one in passes.find(folder)]
+    return [one.name.removeprefix("attempts/run-") for one in passes.find(folder)][::-1]
 
 
 class Chooser:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from paddle_node import environment, protocol
@@ -192,6 +193,21 @@ def test_why_no_trainer_moves_is_said(hub_of_two, monkeypatch, capsys):
             assert "no trainer has moved for " in said and "in barrier pass 0 saved trainers 1 are waited for" in said
 
     monkeypatch.setattr("paddle_node.hub.REMIND", 0.5)
+    asyncio.run(scene())
+
+
+@pytest.mark.slow
+def test_a_pserver_that_answers_nothing_ends_the_attempt_unless_it_answers_again_in_time(hub_of_two, monkeypatch):
+    async def scene():
+        async with hub_of_two as scene:
+            supervisors = await scene.started()
+            supervisors[0].say(silent=1, attempt=1)
+            supervisors[0].say(silent=0, attempt=1)
+            supervisors[1].say(silent=1, attempt=1)
+            cause = (await supervisors[0].hear("end"))["cause"]
+            assert re.fullmatch(r"pserver 1 of job-1 answered nothing for \d s \(1.5 are allowed\)", cause), cause
+
+    monkeypatch.setattr("paddle_node.hub.SILENT_SERVER", 1.5)
     asyncio.run(scene())
 
 

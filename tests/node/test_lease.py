@@ -1,9 +1,11 @@
 """The lease: one holder however many try, refused while it lives, free when it is dead, judged by one's own clock."""
 
+import contextlib
 import errno
 import json
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,28 @@ def test_a_new_pod_of_the_same_run_takes_over_and_the_old_one_notices(tmp_path):
         old.beat()
     assert lost.value.same_run
     new.beat()
+
+
+def test_a_holder_that_cannot_renew_it_has_no_time_left_before_another_may_take_it(tmp_path, monkeypatch):
+    holder = acquire(tmp_path, "one", "a")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    folder = tmp_path / "run"
+    now += 3.0
+    holder.beat()
+    assert holder.left == pytest.approx(6.0)
+    folder.rename(tmp_path / "away")  # The volume is gone for looks and for writes.
+    now += 6.0
+    with contextlib.suppress(OSError):
+        holder.beat()
+    assert holder.left <= 0
+    with pytest.raises(Failure, match="could not be renewed for 6 s, and another run may take it over soon") as ended:
+        holder.check()
+    assert ended.value.code == 75
+    # It comes back before anybody took it: the next heartbeat is as good as ever.
+    (tmp_path / "away").rename(folder)
+    holder.beat()
+    holder.check()
 
 
 def test_a_holder_that_was_suspended_past_its_expiry_notices(tmp_path):

@@ -149,14 +149,14 @@ def in_the_middle_of_a_pass(pods: Pods) -> None:
     for number in range(PASSES - 1):
         wait(pods.folder.done(number).exists, pods)
         time.sleep(0.3)
-        if not pods.folder.pass_dir(number + 1).exists():
+        if not list(pods.folder.output.glob(f"attempts/*/pass-{number + 1:05d}")):
             return
     raise AssertionError("each pass is over sooner than this test can be in the middle of it")
 
 
 def during_a_save(pods: Pods) -> None:
     def one_is_half_saved() -> bool:
-        return any(pods.folder.pass_dir(n).exists() and not pods.folder.done(n).exists() for n in range(1, PASSES))
+        return any(not (saved / "done").exists() for saved in pods.folder.output.glob("attempts/*/pass-0000[1-9]"))
 
     wait(one_is_half_saved, pods)
 

@@ -204,7 +204,7 @@ def test_resume_from_an_earlier_pass(run: Run, api: KubernetesApi, controller: J
     before = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
     done = run("resume", "--from", "1", "--wait")
     assert done.code == 0, done.err
-    assert [one.number for one in passes.find(job)] == [0, 1]
+    assert [one.number for one in passes.find(job)] == [1, 0]
     assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
     after = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
     assert before != after

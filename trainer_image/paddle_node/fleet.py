@@ -279,7 +279,8 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     """One sentence for what ends a process on purpose; a traceback for a fault of the program itself."""
     if isinstance(error, Failure):
         print(error.sentence, file=sys.stderr)
-        leave(error.code)
+        # A pass that cannot be loaded ends the attempt and not the job: the next attempts pass over it.
+        leave(1 if isinstance(error, passes.DamagedPass) else error.code)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         volume = os.environ.get(Variable.JOB_PATH) or contract.VOLUME_MOUNT
         if scratch := full_disk.scratch(error, contract.path(volume)):

@@ -2,12 +2,13 @@
 
 Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that one silently does nothing):
 callers put a coordinator's barrier between the steps where the methods say so. Dense parameters are pulled by
-`pull`, as an asynchronous loop of `Executor.run` never does it by itself; `save` finds a part that a pserver did
-not write; a pserver ends only by `stop`.
+`pull`, as an asynchronous loop of `Executor.run` never does it by itself; no call returns before every pserver has
+answered it; `save` finds a part that a pserver did not write; a pserver ends only by `stop`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,17 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.passes import DamagedPass
-from paddle_node.tables import DenseTable, Layout, SparseTable, check, missing_parts
+from paddle_node.tables import DenseTable, Layout, SparseTable, beta_powers, check, missing_parts, readable
 
 LEAST_SHARDS = 8
 """Files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
 
-
 _FULL = 1 << 20
 """Bytes free on a volume below which a failed save is put down to it."""
+_GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
+"""Paddle's own 500 s for each request to a pserver: no environment variable reaches this flag, so it is set by its symbol."""
+_WRITTEN_AS_TEXT = ("value", "min", "max", "mean", "std")
+"""Numbers of the startup program that pservers get as text."""
 
 
 class ParameterServers:
@@ -56,7 +60,7 @@ class ParameterServers:
         # Not `network`: the program with the pservers' operators has taken its place.
         self.program = paddle.static.default_main_program()
         self._handle = fleet.fleet._runtime_handle
-        self._continue_adam(optimizer)
+        self._start_values(optimizer)
 
     def serve(self) -> None:
         """In a pserver: returns after trainer 0 has called `stop`."""
@@ -65,6 +69,9 @@ class ParameterServers:
 
     def connect(self) -> None:
         """In a trainer, when all pservers listen. Trainer 0 sends the initial dense parameters: barrier, then `pull`."""
+        # Paddle trains on without what a pserver did not answer in time, and the pass would count. Here a request waits for
+        # as long as it takes (24 days): the rendezvous server and the health probe end an attempt whose pserver hangs.
+        ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), _GIVES_UP).value = 2**31 - 1
         fleet.init_worker()
         self._received = get_the_one_recv_context(self._handle.context, split_dense_table=False)
 
@@ -104,19 +111,23 @@ class ParameterServers:
         """In trainer 0, after every trainer's last call: all pservers end with 0."""
         self._handle._worker.stop_server()
 
-    def _continue_adam(self, optimizer: Any) -> None:
-        """Starts the pservers' powers of Adam's betas where the saved pass had them.
+    def _start_values(self, optimizer: Any) -> None:
+        """What the pservers begin with: numbers that they can read, and the powers of Adam's betas where the saved pass had them.
 
         A pass holds the moments of dense parameters, but not these powers. From their beginning again they
         would hold the learning rate down for hundreds of steps behind every resume.
         """
-        if self._optimizer != "adam" or not self.steps:
-            return
-        for program in self._handle.context["origin_startup_programs"]:
-            for op in program.global_block().ops:
-                for name, beta in (("_beta1_pow_acc", optimizer._beta1), ("_beta2_pow_acc", optimizer._beta2)):
-                    if op.type == "fill_constant" and name in op.output("Out")[0]:
-                        op._set_attr("value", float(beta) ** (self.steps + 1))
+        powers = {}
+        if self._optimizer == "adam" and self.steps:
+            beta1, beta2 = beta_powers(float(optimizer._beta1), float(optimizer._beta2), self.steps)
+            powers = {"_beta1_pow_acc": beta1, "_beta2_pow_acc": beta2}
+        for op in (op for program in self._handle.context["origin_startup_programs"] for op in program.global_block().ops):
+            for name, power in powers.items():
+                if op.type == "fill_constant" and name in op.output("Out")[0]:
+                    op._set_attr("value", power)
+            for name in _WRITTEN_AS_TEXT:
+                if op.has_attr(name) and isinstance(op.attr(name), float):
+                    op._set_attr(name, readable(op.attr(name)))
 
     def layout(self) -> Layout:
         """What a pass of this model consists of."""

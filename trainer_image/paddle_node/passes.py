@@ -14,8 +14,9 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,6 @@ DONE = "done"
 PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", "interrupted", "inference"
 """Kinds of folders that an attempt seals, as patterns of their names."""
 ALGORITHM = "xxh3_128"
-_DISCARDED = "discarded"
-"""In the record of a folder that an attempt left half saved: whoever still writes there can never seal it."""
 
 
 class DamagedPass(Failure):
@@ -65,10 +64,6 @@ class Saved:
         return int(self.record["pass"])
 
     @property
-    def attempt(self) -> int:
-        return int(self.record["attempt"])
-
-    @property
     def identity(self) -> Identity:
         return Identity(self.record["data"], self.record["program"])
 
@@ -78,32 +73,36 @@ class Saved:
         return "/".join(self.folder.parts[-3:])
 
 
-def find(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> list[Saved]:
-    """What any attempt has sealed, the newest last; a record that cannot be read is reported and left out."""
-    found = []
-    for directory in _folders(folder, kind):
+def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
+    """What any attempt has sealed, the newest first."""
+    return list(newest_first(folder, kind))
+
+
+def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
+    """As `find`, one record read at a time; one that cannot be read is reported and left out."""
+    for directory in reversed(_folders(folder, kind)):
         try:
-            record = _read(directory)
+            found = _read(directory)
         except DamagedPass as damaged:
             report(f"{damaged.sentence}: it is passed over")
         else:
-            if record is not None and _DISCARDED not in record:
-                found.append(Saved(directory, record))
-    return sorted(found, key=lambda one: (one.attempt, one.number, one.name))
+            if found:
+                yield Saved(directory, found)
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
-    """Removes what ended attempts left half saved; returns the folders. Their names stay taken.
+    """Removes what ended attempts left half saved; returns the folders. Their names stay taken, by an empty record.
 
-    A process that was frozen in a save finds the record of its folder written when it is back, and so cannot seal what is left.
+    A process that was frozen in a save finds the record of its folder made when it is back, and so cannot seal what is left.
     """
-    broken = [
-        directory
-        for kind in (PASS, INTERRUPTED, INFERENCE)
-        for directory in _folders(folder, kind)
-        if not (directory / DONE).exists() and durable.create(directory / DONE, json.dumps({_DISCARDED: True}) + "\n")
-    ]
-    for directory in broken:
+    broken = []
+    for directory in _folders(folder, f"{PASS}|{INTERRUPTED}|{INFERENCE}"):
+        try:
+            # No room is needed for it: the volume may be full.
+            (directory / DONE).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        broken.append(directory)
         for entry in directory.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)
@@ -120,10 +119,10 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
     """
     if not count:
         return []
-    sound = [one for one in find(folder, kind) if one.identity == identity and _is_good(one.folder, good)]
-    for one in sound[:-count]:
+    surplus = [one for one in find(folder, kind) if one.identity == identity and _is_good(one.folder, good)][count:]
+    for one in surplus:
         remove(folder, one)
-    return sound[:-count]
+    return surplus
 
 
 def remove(folder: JobFolder, saved: Saved) -> None:
@@ -158,11 +157,14 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def lead(folder: JobFolder, name: str) -> None:
-    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout."""
+    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout.
+
+    A folder that lies there, of an older layout or of Paddle 0.x, is left alone.
+    """
     link = folder.output / name
-    newest = find(folder, re.escape(name))
-    if newest and (link.is_symlink() or not link.exists()):
-        durable.link(link, newest[-1].name)
+    for newest in islice(newest_first(folder, re.escape(name)), 1):
+        if link.is_symlink() or not link.exists():
+            durable.link(link, newest.name)
 
 
 def verify(directory: Path) -> None:
@@ -183,7 +185,7 @@ def fault(directory: Path) -> str | None:
         record = _read(directory)
     except DamagedPass as damaged:
         return damaged.sentence
-    if record is None or _DISCARDED in record:
+    if record is None:
         return f"it has no {DONE}: it was not saved to the end"
     for entry in record.get("files", ()):
         try:
@@ -209,13 +211,20 @@ def checksum(file: Path) -> str:
 def record(directory: Path) -> Mapping[str, Any]:
     """What the record of a sealed folder says. Raises `DamagedPass`."""
     found = _read(directory)
-    if not found or _DISCARDED in found:
+    if not found:
         raise DamagedPass(f"{directory} has no record {DONE}: it was not saved to the end")
     return found
 
 
+def is_sealed(directory: Path) -> bool:
+    """Whether there is a record, of whatever is left of the files."""
+    with contextlib.suppress(DamagedPass):
+        return bool(_read(directory))
+    return True
+
+
 def _read(directory: Path) -> dict[str, Any] | None:
-    """None: there is no record. Empty: it is Paddle 0.x's, which writes an empty one, last of all."""
+    """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
     durable.look(directory)
     try:
         text = (directory / DONE).read_bytes()
@@ -223,7 +232,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(text) if text else {}
-        if found and _DISCARDED not in found and found["checksum"] != _own_checksum(found):
+        if found and found["checksum"] != _own_checksum(found):
             raise ValueError
     except (ValueError, LookupError, TypeError):
         raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
@@ -248,8 +257,15 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
     return True
 
 
-def _folders(folder: JobFolder, kind: str) -> Sequence[Path]:
-    return [directory for directory in sorted(folder.output.glob("attempts/*/*")) if re.fullmatch(kind, directory.name)]
+def _folders(folder: JobFolder, kind: str) -> list[Path]:
+    """In the order of the attempts, which never come twice, and then of the passes."""
+    found = [directory for directory in folder.output.glob("attempts/*/*") if re.fullmatch(kind, directory.name)]
+    return sorted(found, key=lambda directory: (_attempt(directory), directory.name))
+
+
+def _attempt(directory: Path) -> int:
+    number = directory.parent.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def _files(directory: Path) -> Iterator[Path]:

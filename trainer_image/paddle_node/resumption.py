@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -64,13 +65,14 @@ class RecordedPasses:
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
         _remove_broken_links(self._folder)
-        saved = passes.find(self._folder, report=self._say)
-        own = [one for one in saved if one.identity == identity]
-        any_identity = self._node.resume_from == "any"
         passed_over: list[str] = []
-        chosen = self._newest_good(saved if any_identity else own, unloadable, passed_over)
-        if first:
-            self._tell(saved, own, chosen)
+        # Only the first attempt counts what there is: a recovery reads no more than it needs.
+        saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
+        saved = list(saved) if first else saved
+        foreign = self._node.resume_from == "any"
+        chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
+        if isinstance(saved, list):
+            self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
         if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
             raise Failure(
@@ -79,11 +81,11 @@ class RecordedPasses:
                 f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same",
             )
         order = interruption.order(identity.data, self._node.seed, self._node.trainers)
-        halves = [
+        halves = (
             one
-            for one in passes.find(self._folder, passes.INTERRUPTED)
+            for one in passes.newest_first(self._folder, passes.INTERRUPTED)
             if (one.identity, one.number, one.record.get("order")) == (identity, begin, order)
-        ]
+        )
         interrupted = self._newest_good(halves, unloadable, passed_over)
         return Resumption(
             number=None if chosen is None else chosen.number,
@@ -94,19 +96,20 @@ class RecordedPasses:
 
     def made(self, attempt: int) -> int | None:
         own = self._folder.attempt(self._node.run_id, attempt)
-        found = [one for one in passes.find(self._folder) if one.folder.parent == own and passes.fault(one.folder) is None]
-        return found[-1].number if found else None
+        # The newest attempt's come first.
+        saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder))
+        return next((one.number for one in saved if passes.fault(one.folder) is None), None)
 
     def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
-        good = [
+        good = (
             one.number
-            for one in passes.find(self._folder)
+            for one in passes.newest_first(self._folder)
             if one.identity == identity and one.name not in passed_over and passes.fault(one.folder) is None
-        ]
-        return max(good, default=None)
+        )
+        return next(good, None)
 
-    def _newest_good(self, saved: list[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
-        for one in reversed(saved):
+    def _newest_good(self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
+        for one in saved:
             if one.name in unloadable:
                 self._say(f"{one.name} is passed over: two attempts that began with it ended before their first step")
             else:
@@ -119,7 +122,8 @@ class RecordedPasses:
             passed_over.append(one.name)
         return None
 
-    def _tell(self, saved: list[Saved], own: list[Saved], chosen: Saved | None) -> None:
+    def _tell(self, saved: list[Saved], identity: Identity, chosen: Saved | None) -> None:
+        own = [one for one in saved if one.identity == identity]
         others = [one for one in saved if one not in own]
         found = [f"{len(own)} of this data and program"] if own else []
         found += [f"{len(others)} of other data or another program"] if others else []
@@ -128,7 +132,7 @@ class RecordedPasses:
         elif own:
             self._say(f"passes found: {', '.join(found)}; none of this data and program can be loaded")
         elif others:
-            number = others[-1].number
+            number = others[0].number
             self._say(f"passes found: {found[0]}, not used; set resume_from: any to continue from pass {number}")
         if old := _plain_folders(self._folder):
             names = ", ".join(folder.name for folder in old[:3]) + (" and more" if len(old) > 3 else "")

@@ -1,8 +1,8 @@
 """What pservers of paddlepaddle 2.6.2 save, read back without any pserver.
 
 Promises: `read` gives every parameter of a pass as an array, put together from the parts of ALL pservers that
-saved it; a part that is missing, or has another number of values than the pass's `parameters.json` says, raises
-`DamagedPass`.
+saved it; a part that is missing, holds something else than finite numbers, or does not fit the pass's
+`parameters.json`, and a `parameters.json` that describes no pass, raise `DamagedPass`.
 
 The parts, as 2.6.2 writes them (text, gzip): a dense table `<table>/part-<server>.gz` has one value a line, the
 parameter first and the optimizer's state behind it, the table's parameters one after the other over the servers
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
@@ -31,6 +32,9 @@ FILE = "parameters.json"
 _STATISTICS = 5
 _ADAM_STATES = 2
 """Adam keeps two numbers a weight, and two for all weights of a group; SGD keeps none."""
+
+MOST_PARTS = 100_000
+"""More files than any table has."""
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 
@@ -72,23 +76,61 @@ class Layout:
 
     @classmethod
     def load(cls, directory: Path) -> Layout:
-        raw: dict[str, Any] = json.loads((directory / FILE).read_text())
-        return cls(
-            optimizer=raw["optimizer"],
-            servers=raw["servers"],
-            shards=raw["shards"],
-            steps=raw["steps"],
-            sparse=tuple(SparseTable(**table) for table in raw["sparse"]),
-            dense=tuple(
-                DenseTable(table["table"], tuple((name, tuple(shape)) for name, shape in table["parameters"]))
-                for table in raw["dense"]
-            ),
-        )
+        file = directory / FILE
+        try:
+            raw: dict[str, Any] = json.loads(file.read_text())
+            layout = cls(
+                optimizer=raw["optimizer"],
+                servers=raw["servers"],
+                shards=raw["shards"],
+                steps=raw["steps"],
+                sparse=tuple(SparseTable(**table) for table in raw["sparse"]),
+                dense=tuple(
+                    DenseTable(table["table"], tuple((name, tuple(shape)) for name, shape in table["parameters"]))
+                    for table in raw["dense"]
+                ),
+            )
+            wrong = layout._wrong()
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+            wrong = f"{type(error).__name__} {error}"
+        if wrong:
+            raise DamagedPass(f"{file} describes no pass ({wrong}): restore the file, or remove the whole pass")
+        return layout
+
+    def _wrong(self) -> str | None:
+        """The first field that no pass can have."""
+        named: list[tuple[str, tuple[int, ...]]] = [(table.name, (table.rows, table.width)) for table in self.sparse]
+        named += [parameter for table in self.dense for parameter in table.parameters]
+        numbers = [("servers", self.servers, 1), ("shards", self.shards, 1), ("steps", self.steps, 0)]
+        numbers += [("table", table.table, 0) for table in self.sparse] + [("table", table.table, 0) for table in self.dense]
+        numbers += [(f"{name}'s shape", size, 1) for name, shape in named for size in shape]
+        if self.optimizer not in ("adam", "sgd"):
+            return f"optimizer is {self.optimizer!r}"
+        for name, number, least in numbers:
+            if type(number) is not int or not least <= number < 2**63:
+                return f"{name} is {number!r}"
+        if max(self.servers, self.shards) > MOST_PARTS or len({name for name, _ in named if isinstance(name, str)}) < len(named):
+            return f"{self.servers} servers, {self.shards} shards and {len(named)} parameters"
+        return None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Every parameter's shape: two layouts with equal ones hold the same model."""
         sparse = {table.name: (table.rows, table.width) for table in self.sparse}
         return sparse | dict(parameter for table in self.dense for parameter in table.parameters)
+
+
+def beta_powers(beta1: float, beta2: float, steps: int) -> tuple[float, float]:
+    """Adam's two powers in a pserver that has applied `steps` gradients to its dense parameters.
+
+    They begin with the optimizer's betas; a pserver then multiplies by 0.9 and 0.999, whatever the betas are.
+    """
+    return readable(beta1 * 0.9**steps), readable(beta2 * 0.999**steps)
+
+
+def readable(number: float) -> float:
+    """`number` as a float32 whose text a pserver reads: its std::stof throws on a subnormal one, which becomes 0."""
+    rounded = float(np.float32(number))
+    return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else rounded
 
 
 def missing_parts(directory: Path, layout: Layout) -> list[str]:
@@ -128,7 +170,7 @@ def check(directory: Path) -> None:
 
 def _dense(directory: Path, layout: Layout, dense: DenseTable) -> Arrays:
     parts = [directory / f"{dense.table:03d}" / f"part-{server:03d}.gz" for server in range(layout.servers)]
-    values = np.array([float(line.split(None, 1)[0]) for part in parts for line in _lines(part)], dtype=np.float32)
+    values = np.concatenate([_finite(part, (line.split(None, 1)[:1] for line in _lines(part))) for part in parts])[:, 0]
     sizes = [prod(shape) for _, shape in dense.parameters]
     if values.size != sum(sizes):
         raise DamagedPass(f"{directory}: table {dense.table:03d} has {values.size} values, and the model has {sum(sizes)}")
@@ -145,10 +187,24 @@ def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray
             row = line.split()
             if len(row) not in (columns, others):
                 raise DamagedPass(f"{part} has a row of {len(row)} numbers, and {columns} were expected")
-            array[int(row[0]), 0] = float(row[1 + _STATISTICS])
-            if len(row) == columns:
-                array[int(row[0]), 1:] = np.array(row[others : others + sparse.width - 1], dtype=np.float32)
+            number = int(row[0]) if row[0].isdecimal() else -1
+            if not 0 <= number < sparse.rows:
+                raise DamagedPass(f"{part} has row {row[0]}, and {sparse.name} has {sparse.rows} rows")
+            weights = row[1 + _STATISTICS : 2 + _STATISTICS] + row[others : others + sparse.width - 1]
+            array[number, : len(weights)] = _finite(part, [weights])
     return array
+
+
+def _finite(part: Path, rows: Iterable[list[str]]) -> npt.NDArray[np.float32]:
+    """As many columns as the first row; one for no row."""
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.array([[float(text) for text in row] for row in rows], dtype=np.float32)
+    except ValueError as error:
+        raise DamagedPass(f"{part} holds something else than numbers: {error}") from None
+    if not np.isfinite(numbers).all():
+        raise DamagedPass(f"{part} holds a number that is not finite")
+    return numbers if numbers.size else numbers.reshape(0, 1)
 
 
 def _group(optimizer: str, width: int) -> int:
@@ -161,5 +217,5 @@ def _lines(part: Path) -> Iterator[str]:
     try:
         with gzip.open(part, "rt") as stream:
             yield from stream
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DamagedPass(f"{part} cannot be read: {error}") from None

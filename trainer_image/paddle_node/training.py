@@ -218,6 +218,6 @@ def _whole_or_gone(directory: Path) -> Iterator[None]:
         with naming(directory):
             yield
     except (OSError, Failure):
-        if passes.fault(directory) is not None:
+        if not passes.is_sealed(directory):
             shutil.rmtree(directory, ignore_errors=True)
         raise
