@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import paddle_node
 from nfs_machine import Volume, cut_off, server_down, slow_answers, until
-from paddle_node import data_manifest, program_copy, staging
+from paddle_node import data_manifest, environment, preparation, program_copy, staging
 from paddle_node.contract import JobFolder
 
 IMAGE = Path(paddle_node.__file__).parents[1]
@@ -30,7 +31,7 @@ def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
     return set(lines)
 
 
-def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "") -> subprocess.Popen[str]:
+def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "", **more: str) -> subprocess.Popen[str]:
     """A data job's pod on the node that has the volume at `place`."""
     environ = {
         "OUT_DIR": f"{MOUNT}/job",
@@ -40,6 +41,7 @@ def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: st
         "JOB_COMPLETION_INDEX": str(index),
         "POD_UID": uid or f"{run}-{index}",
         "PADDLE_NODE_RUN_ID": run,
+        **more,
     }
     mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", place, MOUNT]
     return subprocess.Popen(
@@ -58,14 +60,12 @@ def ended(pod: subprocess.Popen[str]) -> int:
 
 
 def read(place: Path) -> list[bytes]:
-    """All records that trainers find, every file checked against the manifest."""
-    folder = JobFolder(place / "job")
-    manifest = data_manifest.read(folder.data_manifest)
-    assert manifest is not None
+    """All records that two trainers find in their shards, once every file was checked against the manifest."""
     records: list[bytes] = []
-    for file in manifest.files():
-        staging.verify_file(folder.root / file.name, file)
-        records += (folder.root / file.name).read_bytes().splitlines(True)
+    for trainer in range(2):
+        shard = staging.stage(JobFolder(place / "job"), trainer, 2)
+        for path in sorted(shard.rglob("*")):
+            records += path.read_bytes().splitlines(True) if path.is_file() else ()
     return records
 
 
@@ -95,10 +95,6 @@ def test_nfs_two_different_splits_at_once_leave_one_of_them_whole(volume: Volume
         found = [read(place) for place in (volume.a, volume.b, volume.c)]
         assert found[0] == found[1] == found[2]
         assert any(exactly(found[0], wanted) for wanted in sources)
-        newest = data_manifest.read(volume.served / "job" / "data-manifest.json")
-        assert newest is not None
-        for shard in range(2):
-            assert newest.split in JobFolder(volume.served / "job").shard(shard).resolve().parts
 
 
 def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volume: Volume) -> None:
@@ -161,3 +157,39 @@ def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(
         assert program_copy.digest(read) == wanted
         assert [program_copy.digest(place.program("words")) for place in places] == [wanted, wanted]
         assert len(list((volume.served / "job" / "programs").glob("*.json"))) == round_ + 1
+
+
+def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_seconds(volume: Volume) -> None:
+    source(volume, "source")
+    program = Path(os.environ["TMPDIR"]) / "quick"
+    program.mkdir()
+    (program / "train.py").write_text("new\n")
+    waiting = trainer(volume.b, PADDLE_NODE_DATA_JOB="this")
+    (waiting.folder.root / "quick").parent.mkdir(parents=True)
+    said: list[str] = []
+    with ThreadPoolExecutor() as pool:
+        ready = pool.submit(preparation.prepare, waiting, said.append)
+        until(lambda: said)
+        splitting = pod(volume.a, "source", "run", PROGRAM_FROM=str(program), PADDLE_NODE_DATA_JOB="this")
+        assert ended(splitting) == 0
+        start = time.monotonic()
+        reading = ready.result(timeout=60)
+        assert time.monotonic() - start < 10
+    assert (reading.program / "train.py").read_text() == "new\n"
+    assert reading.identity.data == data_manifest.digest(JobFolder(volume.a / "job").data_manifest)
+    assert reading.identity.program == program_copy.digest(program)
+
+
+def trainer(place: Path, **more: str) -> environment.NodeEnvironment:
+    """Trainer 1 of 2 on the node that has the volume at `place`."""
+    basic = {
+        "JOB_NAME": "job",
+        "JOB_PATH": str(place),
+        "TRAIN_CONFIG_DIR": "quick",
+        "CONF_PADDLE_GRADIENT_NUM": "2",
+        "JOB_COMPLETION_INDEX": "1",
+        "PADDLE_NODE_RUN_ID": "run",
+        "PADDLE_NODE_SERVICE": "service",
+        "POD_IP": "127.0.0.1",
+    }
+    return environment.parse(basic | more)
