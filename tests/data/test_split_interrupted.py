@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from job_folder import IMAGE, Job
 from paddle_node import data_manifest
 
-KILLS = int(os.environ.get("SPLIT_KILLS", "10"))
+KILLS = int(os.environ.get("SPLIT_KILLS", "5"))
 ROUNDS = int(os.environ.get("SPLIT_ROUNDS", "5"))
 
 # The data job with pieces so small that some kilobytes fill many files, by two processes; AT: where it stops itself.
@@ -69,28 +70,37 @@ def content(source: Path) -> list[bytes]:
     return sorted(line for path in source.iterdir() for line in path.read_bytes().splitlines())
 
 
+PHASES = ("started", "0.*", "0.*/*/part*", "0.json", "manifest.json")
+
+
 def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_is_exact(job: Job, sources: list[Path]) -> None:
     chance = random.Random(int(os.environ.get("SPLIT_SEED", "1")))
     began = time.monotonic()
     ended(start(job, sources[0]))
     usual = time.monotonic() - began
     expected = {source: content(source) for source in sources}
-    killed = tries = 0
-    while killed < KILLS:
+    killed: Counter[str] = Counter()
+    tries = 0
+    while killed.total() < KILLS:
         tries += 1
         source = sources[tries % 2]
-        process = start(job, source)
+        process = start(job, source, PADDLE_NODE_RUN_ID=f"run-{tries}")
+        place, phase = job.folder.splits / f"run-{tries}", PHASES[tries % len(PHASES)]
+        # From one of its steps on, as soon as it is seen, at a random moment: however busy the machine is.
+        while process.poll() is None and phase != "started" and not any(place.glob(phase)):
+            pass
         try:
-            process.wait(chance.uniform(0.2, 1.1) * usual)
+            process.wait(chance.uniform(0, usual / (1 if phase == "started" else 20)))
         except subprocess.TimeoutExpired:
             # Kubernetes kills all of a container's processes; here some outlive the first one, which is worse.
             (os.killpg if chance.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
-            killed += 1
+            seen = [phase for phase in PHASES if any(place.glob(phase))]
+            killed[seen[-1] if seen else "started"] += 1
         process.communicate()
         assert job.records(linked=False) in expected.values(), "what the manifest names is whole, whichever split it is"
         ended(start(job, source))
         assert job.records() == expected[source]
-    print(f"{killed} of {tries} were killed before their end, an undisturbed run takes {usual:.2f} s")
+    print(f"{killed.total()} of {tries} were killed before their end, behind these steps: {dict(killed)}")
 
 
 def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_one_of_them(job: Job, sources: list[Path]) -> None:
@@ -197,3 +207,21 @@ def test_a_full_volume_leaves_what_was_complete_and_with_room_the_next_run_is_do
         assert job.records() == content(sources[1])
     finally:
         subprocess.run(["umount", "-l", str(volume)], check=True)
+
+
+def test_an_index_that_is_repeated_behind_the_last_manifest_puts_the_split_in_place(job: Job, sources: list[Path]) -> None:
+    """The last index was killed between the manifest of the split and that of the job."""
+    shared = {"SPLIT_PODS": 2, "PADDLE_NODE_RUN_ID": "run"}
+    ended(start(job, sources[0], JOB_COMPLETION_INDEX=0, POD_UID="pod", **shared))
+    dying = start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT="put", **shared)
+    os.waitid(os.P_PID, dying.pid, os.WSTOPPED)
+    os.killpg(dying.pid, signal.SIGKILL)
+    dying.communicate()
+    assert not job.folder.data_manifest.exists()
+    ended(start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="second", **shared))
+    assert job.records() == content(sources[0])
+    # Another run of the same data job: index 0 alone verifies what is there.
+    again = shared | {"PADDLE_NODE_RUN_ID": "again"}
+    outputs = [ended(start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="pod", **again)) for index in (1, 0)]
+    assert "run is complete already: index 0 reads and verifies it" in outputs[0]
+    assert "is complete already: nothing to do" in outputs[1]

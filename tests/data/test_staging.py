@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,25 @@ def test_no_data_at_all(job: Job) -> None:
 def test_a_split_whose_manifest_is_gone_is_not_taken_for_a_volume_filled_by_hand(split_job: Job) -> None:
     split_job.folder.data_manifest.unlink()
     assert refused(split_job).endswith("is missing, though a data job has split here: run the data job again")
+
+
+def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_are_cut_safely(job: Job, tmp_path: Path) -> None:
+    source = tmp_path / "files"
+    source.mkdir()
+    chinese, ascii_name = "数" * 80, "a" * 251 + ".txt"
+    for name in (chinese, ascii_name):
+        (source / name).write_text(name)
+    with tarfile.open(source / "more.tar", "w") as archive:
+        for name in ("b" * 300 + "1.txt", "b" * 300 + "2.txt", "/".join(["deep" * 50] * 15) + "/x.txt"):
+            member = tarfile.TarInfo(name)
+            member.size = len(name)
+            archive.addfile(member, io.BytesIO(name.encode()))
+    job.split(source, 1, DATA_FORMAT="files")
+    local = stage(job.folder, 0, 1, local=LocalDisk(tmp_path / "local"))
+    found = {path.relative_to(local).as_posix(): path.read_text() for path in local.rglob("*") if path.is_file()}
+    assert found[chinese] == chinese and found[ascii_name] == ascii_name
+    assert len(set(found.values())) == len(found) == 5, "each has a name of its own"
+    assert all(path.endswith(".txt") for path in found.keys() - {chinese})
 
 
 class TestCopy:

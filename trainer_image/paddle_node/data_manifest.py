@@ -7,6 +7,7 @@ The layout is the contract's: {version, source, format, seed, hold_out, shards, 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -179,13 +180,13 @@ def content(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     try:
-        document = json.loads(text)
-        for files in (*(shard["files"] for shard in document["shards"]), document["held_out"]["files"]):
+        told = {name: value for name, value in json.loads(text).items() if name not in ("job", "created")}
+    except (ValueError, AttributeError):
+        return text
+    with contextlib.suppress(LookupError, TypeError, AttributeError):
+        for files in (*(shard["files"] for shard in told["shards"]), told["held_out"]["files"]):
             for file in files:
                 file["name"] = below(file["name"])
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return text
-    told = {name: value for name, value in document.items() if name not in ("job", "created")}
     return json.dumps(told, sort_keys=True).encode()
 
 

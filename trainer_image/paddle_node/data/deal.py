@@ -21,7 +21,7 @@ LARGE = 4 << 20
 """Bytes, about, that are enough for a chunk of fewer records."""
 ORDERS = 64
 """Different orders of a chunk; each chunk gets a random one of them, which is as good as one of its own and much faster."""
-TOGETHER = 32
+TOGETHER = 128
 """Records of a chunk, at least, that go to the same file."""
 HELD_OUT = "held-out"
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, durable, full_disk, program_copy, staging
+from paddle_node import contract, data_manifest, durable, full_disk, program_copy, staging
 from paddle_node.contract import ExitCode
 from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
@@ -78,8 +78,11 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     done: DataManifest | None = None
     while done is None:
         found, damaged = _complete(settings, wanted)
-        if found is None and (damaged or (folder.splits / settings.run / commit.MANIFEST).exists()):
+        if found is None and (damaged or _spoilt(settings, wanted)):
             settings = _anew(settings)
+        if found is not None and settings.index and not found.split.startswith(settings.run):
+            _say(f"{found.split} is complete already: index 0 reads and verifies it")
+            return None
         try:
             found = found or _split(settings, source, objects, wanted)
             if found is None:
@@ -96,6 +99,13 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     if settings.program_from and commit.unused(folder):
         program_copy.sweep(folder, settings.program)
     return done
+
+
+def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
+    """Whether this run has completed another split, or would: its source or settings have changed since."""
+    place = settings.folder.splits / settings.run
+    mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
+    return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(wanted))
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
@@ -124,9 +134,9 @@ def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManife
     for manifest in commit.known(settings.folder):
         if not manifest.same(wanted) or not (wanted.source.etag or manifest.split.partition(".")[0] == settings.run):
             continue
-        files = manifest.files()
         if settings.index:
-            return manifest, False  # Index 0 reads it.
+            return manifest, False
+        files = manifest.files()
         started = time.monotonic()
         try:
             with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
