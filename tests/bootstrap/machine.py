@@ -205,7 +205,7 @@ class Machine:
             input=json.dumps(spec),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         return Boot(done.returncode, done.stdout + done.stderr)

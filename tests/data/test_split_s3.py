@@ -39,7 +39,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([MINISTACK], env=environ, cwd=folder, stdout=log, stderr=log)
     try:
-        for _ in range(100):
+        for _ in range(600):
             try:
                 urllib.request.urlopen(f"http://localhost:{port}/_ministack/health", timeout=2).close()
                 break
@@ -56,7 +56,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         }
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ class Sessions:
 
     def __init__(self, trainers: int) -> None:
         self.trainers, self.attempt = trainers, 1
-        self._meeting = threading.Barrier(trainers, timeout=10)
+        self._meeting = threading.Barrier(trainers, timeout=60)
         self._values: dict[str, dict[int, object]] = {}
 
     def of(self, trainer_id: int):

@@ -26,14 +26,10 @@ def small_volume(tmp_path):
 
 @pytest.fixture
 def job(small_volume, training_job):
-    """quick_start with a pass that takes a second on any machine, so that a test can be in the middle of one."""
+    """quick_start whose trainers wait in the middle of the second pass until they are released."""
     job = training_job(pods=2, PASSES="3", ATTEMPTS="2")
     source = job.make_sample("--lines", "1500")
-    text = (job.program / "train.py").read_text()
-    job.program = job.place / "unhurried"
-    job.program.mkdir()
-    slower = text.replace("    label, text = labelled\n", "    label, text = labelled\n    time.sleep(0.0015)\n")
-    (job.program / "train.py").write_text(slower.replace("import paddle\n", "import time\n\nimport paddle\n", 1))
+    job.hold_at_record(1000)
     job.split(source)
     return job
 
@@ -55,8 +51,9 @@ def fill(volume: Path, spare: int) -> Path:
 
 def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_when_there_is_room(job, small_volume):
     job.start()
-    job.wait_for(job.folder.done(0))
+    job.wait_until_held()
     filler = fill(small_volume, bytes_of(job.folder.pass_dir(0)) // 2)
+    job.release()
     assert job.wait() == [74, 70], job.said()
     first, second = (log.read_text(errors="replace") for log in job.logs)
     assert re.search(r"pass-00001 was not saved whole, the volume is full|the volume at /volume is full", first), first

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -13,41 +11,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def job(training_job):
-    """quick_start with a pass that takes a second on any machine, so that a test can be in the middle of one."""
-    job = training_job(PASSES="5")
+def job(training_job, request):
+    """quick_start whose trainers wait in the middle of the second pass until they are released."""
+    job = training_job(pods=getattr(request, "param", 2), PASSES="5")
     source = job.make_sample("--lines", "2000")
-    text = (job.program / "train.py").read_text()
-    job.program = job.place / "unhurried"
-    job.program.mkdir()
-    slower = text.replace("    label, text = labelled\n", "    label, text = labelled\n    time.sleep(0.0015)\n")
-    assert slower != text
-    (job.program / "train.py").write_text(slower.replace("import paddle\n", "import time\n\nimport paddle\n", 1))
+    job.hold_at_record(1800 // job.pods * 3 // 2)
     job.split(source)
     return job
-
-
-def in_the_middle_of_the_second_pass(job) -> None:
-    job.wait_for(job.folder.done(0))
-    time.sleep(0.5)
-
-
-def child(job, pod: int, role: str) -> int:
-    """Process id of a pod's pserver or trainer, as its supervisor says."""
-    found = re.findall(rf"{role} {pod} is process (\d+)", job.logs[pod].read_text(errors="replace"))
-    assert found, job.said()
-    return int(found[-1])
-
-
-def wait_until(job, happened, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, job.said()
-        time.sleep(0.1)
-
-
-def wait_until_said(job, pod: int, what: str) -> None:
-    wait_until(job, lambda: what in job.logs[pod].read_text(errors="replace"))
 
 
 def assert_nothing_lost(job, passes: int) -> None:
@@ -62,11 +32,14 @@ def assert_nothing_lost(job, passes: int) -> None:
     assert found["pass"] == passes - 1 and found["value"] > 0.7, found
 
 
+@pytest.mark.parametrize("job", [3], indirect=True)
 def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(job):
     job.start()
-    in_the_middle_of_the_second_pass(job)
+    job.wait_until_held()
     for process in job.processes:
         process.send_signal(signal.SIGTERM)
+    job.wait_until(lambda: all("told to stop: the trainers may save" in log.read_text(errors="replace") for log in job.logs))
+    job.release()
     assert job.wait() == [143, 143, 143], job.said()
     assert not job.folder.done(4).exists()
     position = json.loads((job.folder.output / "interrupted/done").read_text())
@@ -74,18 +47,20 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
     assert job.wait() == [0, 0, 0], job.said()
     assert_nothing_lost(job, 5)
     assert not (job.folder.output / "interrupted").exists()
-    assert position["pass"] in range(1, 5) and any(each["read"] for each in position["trainers"])
+    assert position["pass"] == 1 and all(each["read"] for each in position["trainers"])
 
 
 def test_a_killed_pserver_costs_the_pass_it_was_in_and_nothing_else(job):
     """tests/node/test_paddle_faults.py kills everything else, too, and compares the models."""
     job.start()
-    in_the_middle_of_the_second_pass(job)
-    os.kill(child(job, 1, "pserver"), signal.SIGKILL)
+    job.wait_until_held()
+    os.kill(job.child(1, "pserver"), signal.SIGKILL)
+    job.release()
     assert job.wait()[0] == 0, job.said()
     assert_nothing_lost(job, 5)
 
 
+@pytest.mark.parametrize("job", [3], indirect=True)
 def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_ends_the_attempt(job):
     """Paddle's 500 s until it gives a pserver up and trains on without its answer are made 3 s."""
     gives_up = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
@@ -95,13 +70,14 @@ def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_
     job.program = program.parent
     shutil.copy(program, job.folder.program(job.program.name))
     job.start(STALL="15")
-    in_the_middle_of_the_second_pass(job)
-    os.kill(child(job, 1, "pserver"), signal.SIGSTOP)
-    wait_until_said(job, 1, "pserver 1 answers nothing")
+    job.wait_until_held()
+    os.kill(job.child(1, "pserver"), signal.SIGSTOP)
+    job.release()
     named = "waits for pserver 1, which has answered nothing"
-    wait_until(job, lambda: any(named in job.probe(pod, stall="1").stdout for pod in (0, 2)))
-    wait_until(job, lambda: "this pod's pserver has answered nothing for" in job.probe(1, stall="1").stderr)
-    wait_until_said(job, 0, "attempt 1 ends: pserver 1 of job-1.job answered nothing for")
+    job.wait_until(lambda: any(named in job.probe(pod, stall="1").stdout for pod in (0, 2)))
+    job.wait_until(lambda: "this pod's pserver has answered nothing for" in job.probe(1, stall="1").stderr)
+    said = "attempt 1 ends: pserver 1 of job-1.job answered nothing for"
+    job.wait_until(lambda: said in job.logs[0].read_text(errors="replace"))
     assert job.wait() == [0, 0, 0], job.said()
     trained = "".join(job.folder.train_log(trainer).read_text(errors="replace") for trainer in range(3))
     assert "Reached timeout" not in trained and "pull sparse failed" not in trained

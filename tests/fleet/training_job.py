@@ -3,11 +3,13 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paddle_node.contract import JobFolder
@@ -50,6 +52,35 @@ class TrainingJob:
         file = self.place / "sample"
         subprocess.run([sys.executable, self.program / "make_sample.py", file, *arguments], check=True)
         return file
+
+    def at_each_record(self, statements: str) -> None:
+        """Trains a copy of the program whose trainers do this, too, with each record: `seen` is how many a process has had.
+
+        So a test is where it wants to be, on a busy machine and on an idle one.
+        """
+        text = (self.program / "train.py").read_text()
+        head, body = "def sample(labelled):\n", textwrap.indent(f"seen = next(_seen)\n{statements}\n", "    ")
+        assert text.count(head) == 1
+        count = "_seen = itertools.count(1)\nindex = os.environ.get('PADDLE_NODE_TRAINER_ID')\n\n\n"
+        self.program = self.place / "instrumented"
+        self.program.mkdir()
+        (self.program / "train.py").write_text(text.replace(head, f"import itertools, os, signal, time\n\n{count}{head}{body}"))
+
+    def hold_at_record(self, number: int) -> None:
+        """Each trainer waits there until `release`: whatever a test does meanwhile happens in the middle of that pass."""
+        here = f"{str(self.place)!r}"
+        self.at_each_record(
+            f"if seen == {number}:\n"
+            f"    open({here} + '/held-' + index, 'w').close()\n"
+            f"    while not os.path.exists({here} + '/released'):\n"
+            "        time.sleep(0.01)"
+        )
+
+    def wait_until_held(self) -> None:
+        self.wait_until(lambda: len(list(self.place.glob("held-*"))) == self.pods)
+
+    def release(self) -> None:
+        (self.place / "released").touch()
 
     def split(self, source: Path, hold_out: float = 0.1, shards: int | None = None) -> None:
         environ = {
@@ -111,6 +142,18 @@ class TrainingJob:
             assert time.monotonic() < deadline, f"{path} never came\n{self.said()}"
             assert any(process.poll() is None for process in self.processes), self.said()
             time.sleep(0.02)
+
+    def wait_until(self, condition: Callable[[], object], seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+
+    def child(self, pod: int, role: str) -> int:
+        """Process id of a pod's newest pserver or trainer, as its supervisor says."""
+        text = rf"{role} {pod} is process (\d+)"
+        self.wait_until(lambda: re.search(text, self.logs[pod].read_text(errors="replace")))
+        return int(re.findall(text, self.logs[pod].read_text(errors="replace"))[-1])
 
     def said(self) -> str:
         return "\n".join(f"== pod {index}\n{log.read_text(errors='replace')[-3000:]}" for index, log in enumerate(self.logs))

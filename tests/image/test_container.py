@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -129,10 +130,32 @@ def test_three_containers_train_together(cluster: Cluster, tmp_path: Path, job_f
     whole_model(folder)
 
 
+WAITING = """
+import os, time
+
+def sample(labelled):
+    first = os.environ.get("PADDLE_NODE_ATTEMPT") == "1"
+    done = os.path.exists("/home/jobpath/quick-start/output/pass-00000/done")
+    if first and done:
+        open("/home/jobpath/quick-start/waits-" + os.environ["PADDLE_NODE_TRAINER_ID"], "w").close()
+        time.sleep(3600)
+"""
+
+
 def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
-    folder, training = split(cluster, tmp_path, job_file)
+    # The trainers of the first attempt wait behind their first pass for the kill.
+    folder = JobFolder(cluster.volume / "quick-start")
+    program = folder.program("waiting")
+    program.mkdir(parents=True)
+    text = (PROJECT / "examples/quick_start/train.py").read_text()
+    (program / "train.py").write_text(text.replace("def sample(labelled):\n", WAITING))
+    os.chown(folder.root, contract.UID, contract.GID)
+    job = yaml.safe_load(job_file.read_text()) | {"program": {"from": "volume", "folder": "waiting"}}
+    job_file.write_text(yaml.safe_dump(job))
+    _, training = split(cluster, tmp_path, job_file)
     pods = [cluster.start(training, index) for index in range(3)]
-    until("the first pass", lambda: folder.done(0).exists(), 240)
+    until("the second pass", lambda: len(list(folder.root.glob("waits-*"))) == 3, 240)
+    assert folder.done(0).exists() and not folder.done(1).exists()
     cluster.podman.run("kill", "--signal", "KILL", pods[1])
     # The Job's controller makes a new pod under the same index; it has another address.
     pods[1] = cluster.start(training, 1)

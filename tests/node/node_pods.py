@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from paddle_node.contract import JobFolder
@@ -77,7 +78,7 @@ class Pods:
             "PADDLE_NODE_SERVICE": self.job,
             "PADDLE_NODE_PASSES": str(self.stand_in["passes"]),
             "PADDLE_NODE_PEER_DEADLINE": "30",
-            "PADDLE_NODE_GRACE": "60",
+            "PADDLE_NODE_GRACE": "600",
             "PADDLE_NODE_HOSTS": str(self.hosts),
             "STAND_IN": json.dumps(self.stand_in),
             **(self._pod_list() if self.api else {}),
@@ -155,7 +156,7 @@ class Pods:
     def logs(self) -> str:
         return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{(pod.life / 'log').read_text()}" for pod in self._all)
 
-    def wait_for(self, index: int, pattern: str, seconds: float = 20) -> re.Match[str]:
+    def wait_for(self, index: int, pattern: str, seconds: float = 90) -> re.Match[str]:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = re.search(pattern, self.log(index))
@@ -164,14 +165,28 @@ class Pods:
             time.sleep(0.02)
         raise AssertionError(f"pod {index} never said {pattern!r}\n{self.logs()}")
 
-    def wait_for_pass(self, number: int, seconds: float = 20) -> None:
+    def wait_until(self, condition: Callable[[], object], seconds: float = 90) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.02)
+
+    def wait_until_held(self) -> None:
+        """Returns when all trainers are where `holds` of the stand-in says: [attempt, pass, step], or "save" for a step."""
+        for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
+            self.wait_for(index, r"waits in (step|the save)")
+
+    def release(self) -> None:
+        (self.folder.root / "goes-on").touch()
+
+    def wait_for_pass(self, number: int, seconds: float = 90) -> None:
         """Returns when the pass is complete on the volume."""
         deadline = time.monotonic() + seconds
         while not self.folder.done(number).exists():
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.01)
 
-    def codes(self, seconds: float = 60) -> list[int]:
+    def codes(self, seconds: float = 120) -> list[int]:
         """All exit codes; fails with the logs when a pod does not end."""
         deadline = time.monotonic() + seconds
         for pod in self.pods.values():
@@ -181,7 +196,7 @@ class Pods:
                 raise AssertionError(f"a pod does not end\n{self.logs()}") from None
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
-    def wait_for_status(self, index: int, seconds: float = 20) -> None:
+    def wait_for_status(self, index: int, seconds: float = 90) -> None:
         """Returns when the supervisor is up."""
         deadline = time.monotonic() + seconds
         while not (self.pods[index].life / "root/home/paddle/status.json").exists():

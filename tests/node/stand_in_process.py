@@ -47,6 +47,13 @@ def tell(endpoint: str, command: str) -> int:
         return int(stream.readline() or 0)
 
 
+def wait(folder: JobFolder, where: str, stop: list[int]) -> None:
+    """Until the test lets it go on, it is told to stop, or it is killed: a test is here for as long as it wants to be."""
+    print(f"waits in {where}", flush=True)
+    while not stop and not (folder.root / "goes-on").exists():
+        time.sleep(0.02)
+
+
 def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> None:
     if settings.get("absent"):
         return
@@ -68,8 +75,6 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
     attempt = session.attempt
     print(f"attempt {attempt}: from pass {first}", flush=True)
     for number in range(first, settings["passes"]):
-        # A pass that a test has time to come into the middle of, or into its save, on the slowest machine.
-        lingers = [attempt, number] == settings.get("lingers")
         for step in range(settings["steps"]):
             if [index, attempt, number, step] in settings.get("fails", []):
                 print("this trainer fails on purpose", flush=True)
@@ -79,11 +84,14 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
             if settings.get("orphans"):
                 subprocess.run(["sh", "-c", "setsid sleep 0.2 &"], check=True)
             if settings.get("hang") == [index, number, step]:
+                print("this trainer hangs on purpose", flush=True)
                 time.sleep(3600)
             for server in servers:
                 tell(server, f"add {index + 1}")
             session.progress(number, step + 1)
-            time.sleep(settings["seconds"] * (10 if lingers else 1))
+            time.sleep(settings["seconds"])
+            if [attempt, number, step] == settings.get("holds"):
+                wait(folder, f"step {step} of pass {number}", stop)
             if any(session.gather("step", bool(stop))):
                 print("told to stop", flush=True)
                 sys.exit(143)
@@ -94,7 +102,9 @@ def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> 
             (directory / "values").write_text(json.dumps([tell(server, "get") for server in servers]))
             if [attempt, number] == settings.get("poisons"):
                 (directory / "poisoned").touch()
-            time.sleep(10 if lingers else settings.get("save_seconds", 0))
+            time.sleep(settings.get("save_seconds", 0))
+            if [attempt, number, "save"] == settings.get("holds"):
+                wait(folder, f"the save of pass {number}", stop)
             facts = {"run": os.environ["PADDLE_NODE_RUN_ID"], "attempt": attempt, **identity}
             passes.seal(directory, {"pass": number, **facts, "trainers": []})
             passes.lead(folder, directory.name)

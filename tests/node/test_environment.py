@@ -83,7 +83,7 @@ def test_the_entry_says_it_without_a_traceback_and_at_once(tmp_path):
     environ = GOOD | {"PADDLE_NODE_RUNTIME": "mpi", "PADDLE_NODE_ROOT": str(tmp_path)}
     began = time.monotonic()
     pod = subprocess.run([sys.executable, entry], env=environ, capture_output=True, text=True)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60, "it must not have waited for anybody"
     assert pod.returncode == 2
     assert pod.stderr == ""
     assert pod.stdout.startswith("[supervisor] PADDLE_NODE_RUNTIME: 'mpi' is no runtime: ")

@@ -212,15 +212,17 @@ def test_a_replaced_pod_moves_the_ids_and_resting_asks_nothing(api, tmp_path):
     async def live():
         await found.identify()
         assert not found.moved()
+        async with asyncio.timeout(60):
+            while not api._watches:
+                await asyncio.sleep(0.01)
         found.rest()
-        await asyncio.sleep(0.3)
         asked = dict(api.requests)
         api.put("pod-a", "10.0.0.9", phase="Failed")
         await asyncio.sleep(0.3)
         assert api.requests == asked
         assert not found.moved()
         api.put("pod-e", "10.0.0.200")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not found.moved():
                 await asyncio.sleep(0.05)
         return await found.identify()

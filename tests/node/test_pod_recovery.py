@@ -45,14 +45,15 @@ def test_a_pod_with_an_ipv6_address(job):
 @pytest.mark.parametrize("role", ["trainer", "server"])
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
-    pods = job(stand_in={"passes": 3, "steps": 10, "lingers": [1, 1]})
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
+    began = time.monotonic()
     pods.start()
-    pods.wait_for_pass(0)
-    time.sleep(0.2)
+    pods.wait_until_held()
     killed = time.monotonic()
     os.kill(pods.child(index, role), signal.SIGKILL)
     pods.wait_for((index + 1) % 3, "attempt 2: from pass 1")
-    assert time.monotonic() - killed < 10
+    # On a machine so busy that the start and 14 steps took longer than the 3 s that they take, so may the recovery.
+    assert time.monotonic() - killed < max(10, 3 * (killed - began))
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert pods.values(2) == pods.undisturbed
     attempts = pods.attempts()
@@ -66,15 +67,14 @@ def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_whole_pod(job, index):
-    pods = job(stand_in={"passes": 3, "steps": 10, "lingers": [1, 1]})
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     trainer, server = pods.child(index, "trainer"), pods.child(index, "server")
     pods.kill(index)
     survivor = 2
     pods.wait_for(survivor, f"trainer {index}.* was lost")
-    time.sleep(0.3)
-    assert not runs(trainer) and not runs(server)
+    pods.wait_until(lambda: not runs(trainer) and not runs(server))
     assert pods.pods[survivor].poll() is None
     pods.start(index)
     assert pods.codes() == [0, 0, 0], pods.logs()
@@ -84,13 +84,11 @@ def test_kill_9_of_a_whole_pod(job, index):
 
 @pytest.mark.slow
 def test_kill_9_during_a_save_loads_the_pass_before(job):
-    pods = job(stand_in={"passes": 2, "steps": 3, "seconds": 0.01, "lingers": [1, 1]})
+    pods = job(stand_in={"passes": 2, "steps": 3, "seconds": 0.01, "holds": [1, 1, "save"]})
     pods.start()
-    deadline = time.monotonic() + 20
+    pods.wait_until_held()
     half = pods.folder.attempt("run-1", 1) / "pass-00001"
-    while not (half / "values").exists():
-        assert time.monotonic() < deadline, pods.logs()
-        time.sleep(0.02)
+    assert (half / "values").exists()
     assert not (half / "done").exists()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
     assert pods.codes() == [0, 0, 0], pods.logs()
@@ -101,9 +99,9 @@ def test_kill_9_during_a_save_loads_the_pass_before(job):
 @pytest.mark.slow
 def test_a_container_restarted_in_place_is_a_lost_pod(job):
     # Same address, same name: only the boot id is new.
-    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     pods.kill(2)
     pods.start(2)
     assert pods.codes() == [0, 0, 0], pods.logs()
@@ -159,12 +157,12 @@ def test_no_success_without_the_last_pass(job):
 
 
 def test_sigterm_to_all_lets_the_trainers_leave(job):
-    pods = job(stand_in={"passes": 50}, GRACE="60")
+    pods = job(stand_in={"holds": [1, 1, 1]})
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     pods.terminate()
     # Long before the grace period is over: they leave, nobody ends them.
-    assert pods.codes(30) == [143, 143, 143], pods.logs()
+    assert pods.codes() == [143, 143, 143], pods.logs()
     for index in range(3):
         assert "told to stop\n" in pods.folder.train_log(index).read_text()
     assert pods.attempts()[0]["counts"] is False
@@ -172,11 +170,11 @@ def test_sigterm_to_all_lets_the_trainers_leave(job):
 
 @pytest.mark.slow
 def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
-    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     pods.terminate(1)
-    assert pods.pods[1].wait(30) == 143
+    assert pods.pods[1].wait(90) == 143
     pods.wait_for(0, "attempt 1 ends: the pod of trainer 1 .* was told to stop")
     assert pods.pods[0].poll() is None
     pods.start(1)
@@ -198,11 +196,11 @@ def test_sigterm_while_waiting_for_peers(job):
 @pytest.mark.parametrize("index", [0, 1])
 def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     # The replacement's address is the highest: every id behind the dead pod's changes, the coordinator's included.
-    pods = job(stand_in={"passes": 3, "steps": 10}, api=api)
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api)
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     pods.kill(index)
-    time.sleep(0.5)
+    pods.wait_for(2, "was lost")
     pods.start(index)
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert pods.values(2) == pods.undisturbed
@@ -212,9 +210,9 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
 @pytest.mark.slow
 def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_id(job, api):
     # The pod of trainer 0 has counted anew by then, and answers: there is nothing wrong with the connection.
-    pods = job(stand_in={"passes": 3, "steps": 10, "late": {"job-2-a": 3}}, api=api)
+    pods = job(stand_in={"passes": 3, "steps": 10, "late": {"job-2-a": 3}, "holds": [1, 1, 4]}, api=api)
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     pods.kill(1)
     pods.start(1)
     assert pods.codes() == [0, 0, 0], pods.logs()
@@ -225,9 +223,9 @@ def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_
 @pytest.mark.slow
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose Kubernetes client has a version of its own.
-    pods = job(stand_in={"passes": 3, "steps": 10}, api=api, interpreter=str(IMAGE_PYTHON))
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api, interpreter=str(IMAGE_PYTHON))
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert pods.values(2) == pods.undisturbed
@@ -243,5 +241,5 @@ def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, 
     api.put(pods.pod_name(0), pods.address(0), phase="Succeeded")
     pods.kill(1)
     pods.start(1)
-    assert pods.codes(40) == [0, 0], pods.logs()
+    assert pods.codes() == [0, 0], pods.logs()
     assert "pass 0 is complete: the job is done" in pods.log(1)

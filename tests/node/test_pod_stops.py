@@ -15,12 +15,12 @@ import pytest
 def test_a_trainer_that_does_not_leave_is_ended_when_the_grace_period_is_over(job):
     pods = job(stand_in={"hang": [1, 0, 1]}, GRACE="1.5")
     pods.start()
-    pods.wait_for(1, "attempt 1: from pass 0")
-    time.sleep(0.5)
+    pods.wait_for(1, "this trainer hangs on purpose")
     began = time.monotonic()
     pods.terminate()
     assert pods.codes() == [143, 143, 143], pods.logs()
-    assert 1.0 < time.monotonic() - began < 12
+    assert time.monotonic() - began > 1.5
+    assert "the 1.5 s after SIGTERM are over" in pods.logs()
 
 
 def zombies_of(parent):
@@ -34,14 +34,11 @@ def zombies_of(parent):
 
 @pytest.mark.slow
 def test_orphans_are_reaped(job):
-    pods = job(count=1, stand_in={"orphans": True, "passes": 2, "steps": 12, "lingers": [1, 1]})
+    pods = job(count=1, stand_in={"orphans": True, "passes": 2, "steps": 12, "holds": [1, 1, 0]})
     pods.start()
     # Each step leaves one behind.
-    pods.wait_for(0, r"\[trainer 0\] pass 0")
-    deadline = time.monotonic() + 10
-    while zombies_of(pods.pods[0].pid) > 1:
-        assert time.monotonic() < deadline, pods.logs()
-        time.sleep(0.05)
+    pods.wait_until_held()
+    pods.wait_until(lambda: zombies_of(pods.pods[0].pid) <= 1)
     pods.terminate()
     assert pods.codes() == [143]
 
@@ -50,15 +47,17 @@ def test_orphans_are_reaped(job):
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_supervisor_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
     # As a node that the network has forgotten for a while.
-    pods = job(stand_in={"passes": 3, "steps": 10})
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
+    began = time.monotonic()
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     pods.pods[index].send_signal(signal.SIGSTOP)
     stopped = time.monotonic()
-    pods.wait_for(2, "said nothing for 6 s" if index else "the pod of trainer 0 was lost", 12)
-    assert time.monotonic() - stopped < 10
+    pods.wait_for(2, "said nothing for 6 s" if index else "the pod of trainer 0 was lost")
+    # On a machine so busy that the start and 14 steps took longer than the 3 s that they take, so may this.
+    assert time.monotonic() - stopped < max(10, 6 + 2 * (stopped - began))
     pods.pods[index].send_signal(signal.SIGCONT)
-    assert pods.codes(40) == [0, 0, 0], pods.logs()
+    assert pods.codes() == [0, 0, 0], pods.logs()
     assert pods.values(2) == pods.undisturbed
     assert len(pods.attempts()) == 2
 
@@ -91,21 +90,21 @@ def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume)
 
 @pytest.mark.slow
 def test_trainers_that_wait_for_pservers_have_nothing_to_save(job):
-    pods = job(count=2, stand_in={"waits": True, "deaf": True}, GRACE="60")
+    pods = job(count=2, stand_in={"waits": True, "deaf": True})
     pods.start()
     for index in (0, 1):
         pods.wait_for(index, "attempt 1: pserver")
     pods.terminate(0)
-    assert pods.pods[0].wait(30) == 143, pods.logs()
+    assert pods.pods[0].wait(90) == 143, pods.logs()
     pods.terminate(1)
-    assert pods.codes(30) == [143, 143], pods.logs()
+    assert pods.codes() == [143, 143], pods.logs()
 
 
 @pytest.mark.slow
 def test_nothing_of_a_pod_outlives_it(job):
-    pods = job(count=1, stand_in={"passes": 50})
+    pods = job(count=1, stand_in={"holds": [1, 0, 1]})
     pods.start()
-    pods.wait_for(0, "attempt 1: from pass 0")
+    pods.wait_until_held()
     children = [pods.child(0, "trainer"), pods.child(0, "server")]
     pods.terminate()
     assert pods.codes() == [143]
@@ -121,7 +120,7 @@ def test_a_volume_that_hangs_from_the_beginning_is_left(job):
     pods.folder.run_state.mkdir(parents=True)
     os.mkfifo(pods.folder.run_state / "attempts.json")
     pods.start()
-    assert pods.codes(20) == [75, 75], pods.logs()
+    assert pods.codes() == [75, 75], pods.logs()
     assert "nothing can be read there" in pods.log(0)
 
 
@@ -150,16 +149,17 @@ def test_a_volume_that_hangs_before_the_attempt_is_left(job):
     pods.wait_for(0, "is read unchecked")
     with hanging(pods.pods[0]):
         pods.start(1)
-        assert pods.codes(60) == [75, 75], pods.logs()
+        assert pods.codes() == [75, 75], pods.logs()
     assert "nothing can be recorded there" in pods.log(1)
 
 
 @pytest.mark.slow
 @NEEDS_STRACE
 def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
-    pods = job(count=2, stand_in={"passes": 2, "steps": 30}, PEER_DEADLINE="6")
+    pods = job(count=2, stand_in={"holds": [1, 0, 1]}, PEER_DEADLINE="6")
     pods.start()
-    pods.wait_for(0, "attempt 1: from pass 0")
+    pods.wait_until_held()
     with hanging(pods.pods[0]):
-        assert pods.codes(60) == [75, 75], pods.logs()
+        pods.release()
+        assert pods.codes() == [75, 75], pods.logs()
     assert "output/run takes no outcome" in pods.log(1)

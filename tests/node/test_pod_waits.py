@@ -60,20 +60,22 @@ def bare_start():
 @pytest.mark.slow
 def test_the_rendezvous_benchmark_runs():
     benchmark = Path(__file__).parents[2] / "benchmarks/rendezvous.py"
-    result = subprocess.run([sys.executable, benchmark, "--pods", "3"], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, benchmark, "--pods", "3"], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     assert [line.split()[2] for line in result.stdout.splitlines()] == ["index", "pod-list", "polling"]
 
 
 @pytest.mark.slow
-def test_dns_20_seconds_late(job):
+def test_dns_10_seconds_late(job):
     pods = job(PEER_DEADLINE="60")
     pods.start(named=False)
-    threading.Timer(20, lambda: pods.name(0)).start()
+    for index in range(3):
+        pods.wait_for_status(index)
+    threading.Timer(10, lambda: pods.name(0)).start()
     began = time.monotonic()
-    assert pods.codes(50) == [0, 0, 0], pods.logs()
-    print(f"{time.monotonic() - began - 20:.1f} s after the first answer all was over")
-    assert time.monotonic() - began > 20
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    print(f"{time.monotonic() - began - 10:.1f} s after the first answer all was over")
+    assert time.monotonic() - began > 10
 
 
 @pytest.mark.slow
@@ -82,27 +84,27 @@ def test_pods_that_do_not_agree_on_their_number(job):
     pods.start(0)
     pods.count = 3
     pods.start(1)
-    assert pods.pods[1].wait(30) == 2, pods.logs()
+    assert pods.pods[1].wait(90) == 2, pods.logs()
     assert "CONF_PADDLE_GRADIENT_NUM is 3 here and 2 in the pod of trainer 0" in pods.log(1)
 
 
 @pytest.mark.slow
 def test_a_second_run_of_the_same_name_is_refused(job):
-    first = job(stand_in={"passes": 400}, LEASE="9")
+    first = job(stand_in={"holds": [1, 0, 1]}, LEASE="9")
     first.start()
-    first.wait_for(0, "attempt 1: from pass 0")
+    first.wait_until_held()
     second = job(run="run-2", LEASE="9")
     second.start(0)
-    assert second.pods[0].wait(30) == 73, second.logs()
+    assert second.pods[0].wait(90) == 73, second.logs()
     assert "is in use by run run-1: give this job another name, or wait until that run has ended" in second.log(0)
     assert "Traceback" not in second.log(0)
 
 
 @pytest.mark.slow
 def test_the_lease_of_a_dead_run_expires(job):
-    first = job(stand_in={"passes": 40}, LEASE="3")
+    first = job(stand_in={"holds": [1, 1, 1]}, LEASE="3")
     first.start()
-    first.wait_for_pass(0)
+    first.wait_until_held()
     for index in range(3):
         first.kill(index)
     second = job(run="run-2", LEASE="3")
@@ -118,7 +120,8 @@ def test_the_data_job_may_still_run(job):
     # Shards are there, the manifest is not, and a split is at work.
     (pods.folder.root / ".split").mkdir()
     pods.start()
-    pods.wait_for(1, "waiting for .*data-manifest.json, which the data job writes last")
+    for index in (0, 1):
+        pods.wait_for(index, "waiting for .*data-manifest.json, which the data job writes last")
     time.sleep(1)
     assert "attempt 1" not in pods.log(0)
     (pods.folder.root / ".split").rmdir()

@@ -3,22 +3,12 @@
 import json
 import os
 import signal
-import time
-from pathlib import Path
 
 import pytest
-from node_pods import Pods
+from node_pods import Pods, runs
 from paddle_node import passes, program_copy
 
 pytestmark = pytest.mark.slow
-
-
-def until(what, pods: Pods, seconds: float = 30):
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, pods.logs()
-        time.sleep(0.02)
-    return found
 
 
 def program(pods: Pods, text: str) -> None:
@@ -42,10 +32,9 @@ def copied_program(pods: Pods, text: str) -> str:
 
 
 def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
-    pods = job(stand_in={"passes": 4, "steps": 4, "lingers": [1, 1], "keep": 2})
+    pods = job(stand_in={"passes": 4, "steps": 4, "holds": [1, 1, "save"], "keep": 2})
     pods.start()
-    half = pods.folder.attempt("run-1", 1) / "pass-00001"
-    until((half / "values").exists, pods)
+    pods.wait_until_held()
     old, trainer = pods.pods[0], pods.child(0, "trainer")
     frozen = [old.pid, trainer, pods.child(0, "server")]
     for pid in frozen:
@@ -56,8 +45,9 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     kept = [one.name for one in passes.find(pods.folder)]
     assert kept == ["attempts/run-1-2/pass-00003", "attempts/run-1-2/pass-00002"]
     # The trainer first, so that it comes to the end of its save before anybody ends it.
+    pods.release()
     os.kill(trainer, signal.SIGCONT)
-    until(lambda: Path(f"/proc/{trainer}/stat").read_text().rpartition(")")[2].split()[0] == "Z", pods)
+    pods.wait_until(lambda: not runs(trainer))
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     assert old.wait(30) != 0
@@ -80,7 +70,7 @@ def test_a_holder_whose_looks_at_the_lease_fail_stops_before_another_run_trains(
     second.start()
     assert first.pods[0].wait(30) == 75, first.logs()
     assert "the lease on" in first.log(0) and "could not be renewed for 6 s" in first.log(0)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), first, 8)
+    first.wait_until(lambda: not any(runs(pid) for pid in pids))
     assert "attempt" not in second.log(0), second.log(0)
     second.wait_for(0, r"attempt \d+: all 2 pods are here")
     # What was trained before is of the same data and program: it goes on behind it.
@@ -140,10 +130,10 @@ def test_a_program_exchanged_under_waiting_pods_is_read_again_by_those_that_have
 
 
 def test_a_pod_that_comes_later_in_a_run_reads_the_runs_program_though_the_link_has_moved_on(job):
-    pods = job(stand_in={"passes": 3, "steps": 10, "lingers": [1, 1]})
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     digest = copied_program(pods, "the run's")
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until_held()
     copied_program(pods, "the next run's")
     pods.kill(1)
     pods.start(1)

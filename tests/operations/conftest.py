@@ -128,7 +128,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
 def soon() -> Callable[[Callable[[], Any]], Any]:
     """Waits until something becomes true."""
 
-    def wait(true: Callable[[], Any], seconds: float = 10) -> Any:
+    def wait(true: Callable[[], Any], seconds: float = 60) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := true()) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -146,7 +146,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
@@ -164,6 +164,6 @@ def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: KubernetesApi, 
         text=True,
         capture_output=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        timeout=30,
+        timeout=120,
     )
     assert (done.stdout, done.stderr) == ("trainer 0 | a line\n", "")

@@ -118,8 +118,8 @@ import json, os, sys, time
 if sys.argv[1:] == ["--version"]:
     print("{version}"); sys.exit()
 shown = {{"arguments": sys.argv[1:], "response": json.loads(os.environ[sys.argv[1]])}}
-open("{shown}", "w").write(json.dumps(shown))
 try:
+    open("{shown}", "w").write(json.dumps(shown))
     time.sleep({seconds})
 except KeyboardInterrupt:
     pass
@@ -201,12 +201,13 @@ def test_ctrl_c_closes_the_tunnel(
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         start_new_session=True,
     )
-    deadline = time.monotonic() + 20
-    while not plugin.exists() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 90
+    while not plugin.exists():
+        assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
     # As a terminal does: to all of the process group.
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors.endswith("the tunnel is closed\n") and "Traceback" not in errors
     assert len(aws_api.asked("TerminateSession")) == 1
 

@@ -393,4 +393,4 @@ def test_a_job_that_somebody_has_made_otherwise_is_not_changed(
     assert done.returncode == 2
     assert "the cluster refuses Job words-data-" in done.stderr and "field is immutable" in done.stderr
     controller.finish(api.objects[key])
-    first.join(20)
+    first.join(60)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +61,12 @@ class Clone:
     @property
     def state(self) -> Path:
         return self.folder / ".rehearsal"
+
+    def wait_until_running(self, processes: int) -> None:
+        deadline = time.monotonic() + 90
+        while len(self.left_running) < processes:
+            assert time.monotonic() < deadline, f"no {processes} processes run: {self.left_running}"
+            time.sleep(0.05)
 
     @property
     def left_running(self) -> list[int]:

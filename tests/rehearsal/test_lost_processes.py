@@ -75,7 +75,7 @@ def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
         with AddressBlock() as addresses:
             assert (await run_job(data, host, addresses)).succeeded
             killer = asyncio.create_task(kill_when_a_pass_is_complete(kill)) if kill else None
-            result = await asyncio.wait_for(run_job(training, host, addresses), 200)
+            result = await asyncio.wait_for(run_job(training, host, addresses), 400)
             assert killer is None or killer.done()
             measured = await evaluate(training, host, addresses) if result.succeeded else None
             return Trained(host, training, result, job_folder, measured)

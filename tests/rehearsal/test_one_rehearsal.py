@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 def test_the_folder_is_free_when_its_holder_was_killed(tmp_path):
     program = "import sys, time; from pathlib import Path; from rehearsal.state import State\n"
-    program += "with State(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    program += "with State(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
     holder.kill()
@@ -164,5 +164,5 @@ def test_a_signal_outside_the_pods_raises_once():
         except KeyboardInterrupt:
             print("interrupted")
     """)
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90)
     assert said.stdout.split("\n")[:2] == ["in order", "interrupted"] and said.stderr == ""

@@ -43,7 +43,7 @@ def run(tmp_path):
 
         async def all_pods():
             with AddressBlock() as block:
-                return await asyncio.wait_for(run_paddle_job(read.paddle_jobs[0], host, block), 90)
+                return await asyncio.wait_for(run_paddle_job(read.paddle_jobs[0], host, block), 240)
 
         result = asyncio.run(all_pods())
         return result, {file.name.split(".")[0]: file.read_text().split() for file in (tmp_path / "logs").glob("*.log")}

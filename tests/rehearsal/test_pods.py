@@ -282,7 +282,7 @@ def test_liveness_waits_for_the_startup_probe(machine):
 
 
 def test_what_a_container_detaches_dies_with_it(machine):
-    machine.run(documents("setsid sleep 60 & (setsid sh -c 'sleep 61 & sleep 62' &) ; sleep 0.2; exit 0"))
+    machine.run(documents("setsid sleep 600 & (setsid sh -c 'sleep 61 & sleep 62' &) ; sleep 0.2; exit 0"))
     # The fixture looks for what was left.
 
 
@@ -292,12 +292,12 @@ def test_a_program_that_is_not_there_is_named(machine):
 
 
 def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
-    host = machine.host(documents("trap '' TERM; setsid sleep 60 & sleep 60"))
+    host = machine.host(documents("trap '' TERM; setsid sleep 600 & sleep 600"))
 
     async def go():
         with AddressBlock() as block:
             task = asyncio.create_task(job.run_job(host.manifests.jobs[0], host, block))
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 90
             while len(processes_of(tmp_path)) < 3 and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
             assert len(processes_of(tmp_path)) >= 3
@@ -316,22 +316,22 @@ def test_a_killed_rehearsal_takes_its_pods_along(tmp_path):
         from rehearsal.pods.container import RunningContainer
         async def go():
             folder = Path(sys.argv[1])
-            argv = ["/bin/sh", "-c", "setsid sleep 60 & sleep 60"]
+            argv = ["/bin/sh", "-c", "setsid sleep 600 & sleep 600"]
             await RunningContainer.start(argv, {"OF": str(folder), "PATH": "/bin"}, folder, folder / "log")
             print("started", flush=True)
-            time.sleep(60)
+            time.sleep(600)
         asyncio.run(go())
     """)
     rehearsal = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert rehearsal.stdout.readline() == "started\n"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while len(processes_of(tmp_path)) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert len(processes_of(tmp_path)) >= 3
     rehearsal.send_signal(signal.SIGKILL)
     rehearsal.wait()
     rehearsal.stdout.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while processes_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_of(tmp_path) == []

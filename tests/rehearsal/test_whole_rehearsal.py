@@ -45,13 +45,14 @@ def read_until(process, marker: str) -> str:
 def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
     rehearsal = clone.start()
     read_until(rehearsal, after)
-    time.sleep(1.5 if during in ("deploy", "train") else 0.2)
+    # The emulator runs before all of them; a phase has begun when its own processes, the CDK's or the pods', run beside it.
+    clone.wait_until_running(7 if during == "train" else 2)
     os.killpg(rehearsal.pid, signal.SIGINT)
     # An impatient user presses it twice.
     time.sleep(0.1)
     if rehearsal.poll() is None:
         os.killpg(rehearsal.pid, signal.SIGINT)
-    said, _ = rehearsal.communicate(timeout=90)
+    said, _ = rehearsal.communicate(timeout=180)
     assert rehearsal.returncode == 130, said
     assert "Traceback" not in said and "interrupted: no process is left" in said
     assert clone.left_running == []
@@ -61,13 +62,10 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
 def test_a_killed_rehearsal_leaves_no_process(clone):
     rehearsal = clone.start()
     read_until(rehearsal, "✓ split")
-    deadline = time.monotonic() + 60
-    while len(clone.left_running) <= 6 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert len(clone.left_running) > 6
+    clone.wait_until_running(7)
     os.kill(rehearsal.pid, signal.SIGKILL)
-    rehearsal.communicate(timeout=90)
-    deadline = time.monotonic() + 30
+    rehearsal.communicate(timeout=180)
+    deadline = time.monotonic() + 90
     while clone.left_running and time.monotonic() < deadline:
         time.sleep(0.1)
     assert clone.left_running == []
@@ -79,9 +77,9 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     two = second_clone.start()
     begun = read_until(one, "rehearsal of job.yaml")
     third = clone.start()
-    refused, _ = third.communicate(timeout=90)
+    refused, _ = third.communicate(timeout=180)
     assert third.returncode == 2 and "another rehearsal runs in this clone" in refused and len(refused.splitlines()) <= 2
-    said, also_said = begun + one.communicate(timeout=300)[0], two.communicate(timeout=300)[0]
+    said, also_said = begun + one.communicate(timeout=600)[0], two.communicate(timeout=600)[0]
     assert (one.returncode, two.returncode) == (0, 0), said + also_said
 
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
@@ -114,7 +112,7 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
     settings = settings.replace("retain: false", "retain: true").replace("us-west-2", "eu-central-1")
     (tmp_path / "cluster.yaml").write_text(f"region: eu-central-1\n{settings}")
     rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
-    said, _ = rehearsal.communicate(timeout=300)
+    said, _ = rehearsal.communicate(timeout=600)
     assert rehearsal.returncode == 0, said
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said).groups()
     assert float(accuracy) > 0.8 > 0.5 > float(baseline)
@@ -125,7 +123,7 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
 
 def test_a_paddle_job_of_the_operators_guide(second_clone):
     rehearsal = second_clone.start("--job", "examples/paddlejob/gpu-node-selection.yaml")
-    said, _ = rehearsal.communicate(timeout=300)
+    said, _ = rehearsal.communicate(timeout=600)
     assert rehearsal.returncode == 0, said
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
     assert phases == ["emulator", "bootstrap", "deploy", "manifests", "train", "measure", "destroy"]
@@ -143,7 +141,7 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
         "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: bad.tsv, hold_out: 0.1}\n"
     )
     rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"))
-    said, _ = rehearsal.communicate(timeout=300)
+    said, _ = rehearsal.communicate(timeout=600)
     assert rehearsal.returncode == 1, said
     assert "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
     assert second_clone.left_running == []
@@ -172,7 +170,7 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
 def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
     (tmp_path / "job.yaml").write_text(job)
     rehearsal = clone.start("--job", str(tmp_path / "job.yaml"))
-    said, _ = rehearsal.communicate(timeout=90)
+    said, _ = rehearsal.communicate(timeout=180)
     assert rehearsal.returncode == 2 and sentence in said
     assert len(said.strip().splitlines()) == 2 and said.startswith("rehearsal of job.yaml")
 
@@ -180,7 +178,7 @@ def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
 def test_a_settings_file_that_is_not_there(clone):
     said = subprocess.run(
         [clone.folder / ".venv/bin/python", "-m", "rehearsal", "--config", "nowhere.yaml"],
-        cwd=clone.folder, capture_output=True, text=True, timeout=90,
+        cwd=clone.folder, capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert said.returncode == 2 and said.stderr.startswith("nowhere.yaml does not exist") and len(said.stderr.splitlines()) == 1
 
