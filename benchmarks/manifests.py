@@ -38,11 +38,12 @@ def nothing(folder: Path) -> dict[str, Any]:
 
 def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     """job.yaml's manifests with so many trainers."""
-    from k8s_charts import documents, image, yaml_file
+    from k8s_charts import documents, image
     from k8s_charts.outputs import ClusterOutputs
     from k8s_charts.spec import TrainingJob
+    from settings import file as settings_file
 
-    settings = {**yaml_file.load(PROJECT / "job.yaml"), "trainers": trainers}
+    settings = {**settings_file.mapping(PROJECT / "job.yaml"), "trainers": trainers}
     written = documents.write(TrainingJob.parse(settings, PROJECT), ClusterOutputs.placeholder(), image.PLACEHOLDER, folder)
     text = "".join(path.read_text() for path in written)
     return {"documents": text.count("---\n"), "bytes": len(text.encode()), "text": text}

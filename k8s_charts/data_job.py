@@ -47,7 +47,7 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
         variables.plain(Variable.SPLIT_PODS, data.splitters),
         variables.plain(Variable.DATA_SOURCE, source(job, outputs)),
         variables.plain(Variable.DATA_FORMAT, variables.literal(data.format)),
-        variables.plain(Variable.HOLD_OUT, f"{data.hold_out:g}"),
+        variables.plain(Variable.HOLD_OUT, repr(data.hold_out).removesuffix(".0")),
         *([] if data.shuffle_seed is None else [variables.plain(Variable.SHUFFLE_SEED, data.shuffle_seed)]),
         *([variables.plain(Variable.PROGRAM_FROM, variables.literal(program(job)))] if program(job) else []),
         variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
@@ -107,6 +107,7 @@ class DataChart(Chart):
             environment=_environment(job, outputs, identity),
             resources=job.data_resources,
             program=own,
+            reads_source=True,
         )
         template = pod.template(
             job,
@@ -120,7 +121,7 @@ class DataChart(Chart):
         )
         return k8s.JobSpec(
             template=template,
-            pod_failure_policy=pod.failure_policy("data"),
+            pod_failure_policy=pod.failure_policy(template),
             # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from settings.addresses import without_secrets
+
 Location = tuple[int | str, ...]
 LONGEST_SHOWN = 80
 """Characters of a found value that a sentence repeats."""
@@ -32,7 +34,7 @@ def _sentence(model: type[BaseModel], fault: ErrorDetails) -> str:
     if kind == "sentence":
         return fault["msg"]
     location = tuple(part for part in fault["loc"] if part != "[key]")
-    setting = ".".join(str(part) for part in location) or "the job"
+    setting = ".".join(_shown(part) for part in location) or "the job"
     if kind == "missing":
         field = _field(model, location)
         return f"{setting} is missing: {((field and field.description) or 'give it').rstrip('.')}"
@@ -46,7 +48,7 @@ def _sentence(model: type[BaseModel], fault: ErrorDetails) -> str:
 def _shown(found: object) -> str:
     if found is None or found == "":
         return "empty"
-    text = repr(found) if isinstance(found, bool | list | dict) else str(found)
+    text = without_secrets(repr(found) if isinstance(found, bool | list | dict) else str(found))
     return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "..."
 
 

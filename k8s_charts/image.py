@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from k8s_charts.value_types import is_image
+from settings import file as settings_file
 
 PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 
@@ -22,8 +22,8 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
         return job.image
     if image_file.exists():
         try:
-            image = json.loads(image_file.read_text(encoding="utf-8"))["image"]
-        except (OSError, ValueError, KeyError, TypeError):
+            image = settings_file.document(image_file)["image"]
+        except (settings_file.SettingError, LookupError, TypeError):
             image = None
         if not isinstance(image, str) or not is_image(image):
             raise JobError(

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from k8s_charts.errors import JobError
+from settings import file as settings_file
 
 Credentials = Literal["pod-identity", "instance-profile"]
+
+
+def read(path: Path) -> dict[str, dict[str, str]]:
+    """{stack: {output: value}}. Raises JobError when the file is no such JSON."""
+    if not path.exists():
+        raise JobError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`")
+    try:
+        stacks = settings_file.document(path)
+    except settings_file.SettingError as error:
+        raise JobError(f"{path} is no outputs file of cdk deploy: it {str(error).removeprefix(f'{path} ')}") from None
+    if not isinstance(stacks, dict) or not all(
+        isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()) for outputs in stacks.values()
+    ):
+        raise JobError(f"{path} is no outputs file of cdk deploy: it has to map each stack to its outputs")
+    return stacks
 
 
 @dataclass(frozen=True)
@@ -39,17 +54,10 @@ class ClusterOutputs:
 
         Raises JobError when the file is no such JSON, lacks an output, or has one twice with different values.
         """
-        try:
-            stacks = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise JobError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`") from None
-        except (OSError, ValueError) as error:
-            raise JobError(f"{path} is no outputs file of cdk deploy: {error}") from None
-        if not isinstance(stacks, dict) or not all(isinstance(outputs, dict) for outputs in stacks.values()):
-            raise JobError(f"{path} is no outputs file of cdk deploy: it has to map each stack to its outputs")
+        stacks = read(path)
 
         def value(key: str, default: str | None = None) -> str:
-            found = {str(outputs[key]) for outputs in stacks.values() if key in outputs}
+            found = {outputs[key] for outputs in stacks.values() if key in outputs}
             if not found and default is not None:
                 return default
             if not found:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cdk8s_plus_33 import k8s
 from paddle_node import contract
 
-from k8s_charts import names
+from k8s_charts import job_folder, names
 from k8s_charts.own_program import OwnProgram
 from k8s_charts.placement import GPU, Placement
 from k8s_charts.settings import Resources, TrainerResources
@@ -47,19 +47,20 @@ def container(
     working_dir: str | None = contract.HOME,
     ports: Sequence[k8s.ContainerPort] = (),
     program: OwnProgram | None = None,
+    reads_source: bool = False,
     startup_probe: k8s.Probe | None = None,
     liveness_probe: k8s.Probe | None = None,
 ) -> k8s.Container:
     """The one container: no privilege, a read-only root file system, and the writable places mounted.
 
-    `settings` names a ConfigMap whose keys become variables; those of `environment` go before them.
+    `settings` names a ConfigMap whose keys become variables; those of `environment` go before them. `reads_source`: it
+    is the data job's.
     """
     mounts = [
+        *job_folder.mounts(job, reads_source=reads_source),
         k8s.VolumeMount(name="home", mount_path=contract.HOME),
         k8s.VolumeMount(name="temporary", mount_path=TEMPORARY),
     ]
-    if job.volume.kind != "none":
-        mounts.insert(0, k8s.VolumeMount(name="job", mount_path=job.volume.mount_path, sub_path=job.volume.folder))
     if isinstance(resources, TrainerResources):
         mounts.append(k8s.VolumeMount(name="shared-memory", mount_path=SHARED_MEMORY))
     if program is not None:
@@ -115,7 +116,7 @@ def template(
     ]
     if job.volume.kind != "none":
         source = k8s.PersistentVolumeClaimVolumeSource(claim_name=claim)
-        volumes.insert(0, k8s.Volume(name="job", persistent_volume_claim=source))
+        volumes.insert(0, k8s.Volume(name=job_folder.VOLUME, persistent_volume_claim=source))
     if isinstance(resources, TrainerResources):
         memory = k8s.EmptyDirVolumeSource(medium="Memory", size_limit=k8s.Quantity.from_string(resources.shared_memory))
         volumes.append(k8s.Volume(name="shared-memory", empty_dir=memory))
@@ -126,6 +127,7 @@ def template(
             labels={**names.labels(job, role), **(labels or {})}, annotations=dict(annotations) if annotations else None
         ),
         spec=k8s.PodSpec(
+            init_containers=job_folder.maker(job, container, requirements(resources), reads_source=role == "data") or None,
             containers=[container],
             restart_policy="Never",
             service_account_name=service_account,
@@ -154,14 +156,21 @@ def template(
     )
 
 
-def failure_policy(container: str) -> k8s.PodFailurePolicy:
+def failure_policy(template: k8s.PodTemplateSpec) -> k8s.PodFailurePolicy:
     """Faults that no retry can heal fail the Job at once; a drained or reclaimed node costs no retry."""
     codes = sorted(int(code) for code in contract.FAIL_JOB)
+    spec = template.spec
+    ours = [*(spec.init_containers or ()), *spec.containers] if spec is not None else []
     return k8s.PodFailurePolicy(
         rules=[
-            k8s.PodFailurePolicyRule(
-                action="FailJob",
-                on_exit_codes=k8s.PodFailurePolicyOnExitCodesRequirement(container_name=container, operator="In", values=codes),
+            *(
+                k8s.PodFailurePolicyRule(
+                    action="FailJob",
+                    on_exit_codes=k8s.PodFailurePolicyOnExitCodesRequirement(
+                        container_name=container.name, operator="In", values=codes
+                    ),
+                )
+                for container in ours
             ),
             k8s.PodFailurePolicyRule(
                 action="Ignore",

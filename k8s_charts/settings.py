@@ -32,6 +32,7 @@ from k8s_charts.value_types import (
     is_label_key,
     is_label_value,
 )
+from settings.addresses import without_secrets
 
 TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 """The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
@@ -119,7 +120,7 @@ class Data(Settings):
         min_length=1,
         description=(
             "A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, "
-            "https://..., or a path on the volume, below its mount path."
+            "https://..., or a path on the volume, below its mount path. A query (?...) stands in the manifest for all to read."
         ),
     )
     prepared: bool = Field(
@@ -159,27 +160,27 @@ class Data(Settings):
                 "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
                 "with `prepared: true` the shards are on the volume already"
             )
+        shown = without_secrets(self.source or "")
         if self.source is not None and self.prepared:
-            raise sentence(f"data.source is {self.source}: with `prepared: true` nothing is split, so leave one of them out")
+            raise sentence(f"data.source is {shown}: with `prepared: true` nothing is split, so leave one of them out")
         if self.source is not None:
             scheme, separator, rest = self.source.partition("://")
-            # First: the other sentences repeat the address.
-            if separator and scheme != "s3" and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
+            if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
                 raise sentence("data.source has a user or a password: a manifest is no place for either, use s3:// or a file")
             if separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
                 raise sentence(
-                    f"data.source is {self.source}: a local file, s3://bucket/prefix, an https:// or http:// address "
+                    f"data.source is {shown}: a local file, s3://bucket/prefix, an https:// or http:// address "
                     "and a path on the volume are allowed"
                 )
             if separator and scheme != "s3":
                 if not _has_a_port(self.source):
-                    raise sentence(f"data.source is {self.source}: a host, and a port from 1 to 65535, are allowed in an address")
+                    raise sentence(f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address")
                 if any(sign.isspace() or not sign.isascii() for sign in self.source):
-                    raise sentence(f"data.source is {self.source}: an address holds no blank and no letter beyond ASCII")
+                    raise sentence(f"data.source is {shown}: an address holds no blank and no letter beyond ASCII")
             if not separator and PurePosixPath(self.source).name in ("", "..", "~"):
-                raise sentence(f"data.source is {self.source}: name a file, not a folder alone")
+                raise sentence(f"data.source is {shown}: name a file, not a folder alone")
             if self.source.startswith("~") and not self.source.startswith("~/"):
-                raise sentence(f"data.source is {self.source}: only ~/ is expanded, write the folder out")
+                raise sentence(f"data.source is {shown}: only ~/ is expanded, write the folder out")
         return self
 
     _mount_path: str = PrivateAttr(default=contract.VOLUME_MOUNT)
@@ -191,9 +192,14 @@ class Data(Settings):
         return data
 
     @property
+    def on_volume(self) -> bool:
+        """Whether the source is a path on the volume."""
+        return self.source is not None and PurePosixPath(self.source).is_relative_to(self._mount_path)
+
+    @property
     def local_file(self) -> Path | None:
         """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
-        if self.source is None or "://" in self.source or PurePosixPath(self.source).is_relative_to(self._mount_path):
+        if self.source is None or "://" in self.source or self.on_volume:
             return None
         return Path(self.source).expanduser()
 
@@ -257,8 +263,12 @@ class Volume(Settings):
         default="10Gi",
         description="What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder.",
     )
-    mount_path: MountPath = Field(default=contract.VOLUME_MOUNT, description="Where the containers see it.")
-    folder: FolderBelow | None = Field(default=None, description="Mount this folder of the volume, instead of its root.")
+    mount_path: MountPath = Field(
+        default=contract.VOLUME_MOUNT, description="Containers see the job's folder below it: <mount_path>/<job name>."
+    )
+    folder: FolderBelow | None = Field(
+        default=None, description="The jobs' folders lie in this folder of the volume, instead of its root."
+    )
     mount_options: Several[Text] | None = Field(
         default=None, description="efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."
     )

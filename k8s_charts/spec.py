@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from paddle_node import contract
 from pydantic import Field, ValidationError, model_validator
 
-from k8s_charts import program_files, yaml_file
+from k8s_charts import program_files
 from k8s_charts.errors import JobError
 from k8s_charts.explained import explain, sentence
 from k8s_charts.settings import (
@@ -32,6 +32,7 @@ from k8s_charts.settings import (
     Volume,
 )
 from k8s_charts.value_types import LABEL_LENGTH, DnsLabel, ImageName, ServiceName, Several, Text, amount
+from settings import file as settings_file
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
@@ -132,7 +133,11 @@ class TrainingJob(Settings):
     @classmethod
     def load(cls, path: Path) -> TrainingJob:
         """Reads and checks a job file. Raises JobError with the first fault as one sentence."""
-        return cls.parse(yaml_file.load(path), folder=path.parent)
+        try:
+            settings = settings_file.mapping(path)
+        except settings_file.SettingError as error:
+            raise JobError(str(error)) from None
+        return cls.parse(settings, folder=path.parent)
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any], folder: Path = Path()) -> TrainingJob:
@@ -298,6 +303,10 @@ class TrainingJob(Settings):
                 f"program.from is {self.program.origin}: with `data.prepared: true` no data job brings the program, "
                 "so `from: volume` is needed"
             )
+        source = PurePosixPath(self.data.source or "")
+        if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
+            # The pod mounts what it names, and Kubernetes takes no such path.
+            raise sentence(f"data.source is {source}: a path on the volume without .. is allowed")
         if self.engine == "job" and self.data.shards not in (None, self.trainers):
             raise sentence(
                 f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"

@@ -167,7 +167,7 @@ class TrainingChart(Chart):
             parallelism=job.trainers,
             completions=job.trainers,
             backoff_limit=job.limits.retries,
-            pod_failure_policy=pod.failure_policy("trainer"),
+            pod_failure_policy=pod.failure_policy(template),
             # A replacement starts when its predecessor is gone: never two pods under one index.
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),

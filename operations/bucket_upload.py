@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from operations.cache import place
 from operations.errors import BadInput
 from operations.side_by_side import side_by_side
+from settings.addresses import without_secrets
 
 CHECKSUM = "paddle-aws-checksum"
 """The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""
@@ -41,7 +42,7 @@ class Address:
         """Raises BadInput for anything else."""
         where = urlsplit(text)
         if where.scheme != "s3" or not where.netloc:
-            raise BadInput(f"{text} is no place in S3: s3://bucket/key is allowed")
+            raise BadInput(f"{without_secrets(text)} is no place in S3: s3://bucket/key is allowed")
         # Not where.path: a key may hold `#` and `?`.
         return cls(where.netloc, text.removeprefix(f"s3://{where.netloc}").lstrip("/"))
 

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from operations.errors import BadInput, Failed, Unreachable
+from settings.addresses import without_secrets
 
 ATTEMPTS = 5
 PAUSE = 1.0
@@ -47,7 +48,7 @@ def secure(url: str) -> None:
     """BadInput for an address that anyone on the way could answer."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")):
-        raise BadInput(f"{url} is not an https address: hashes that come over anything else prove nothing")
+        raise BadInput(f"{without_secrets(url)} is not an https address: hashes that come over anything else prove nothing")
 
 
 def text(url: str) -> str:
@@ -93,7 +94,9 @@ def download(url: str, target: Path, sha256: str) -> None:
             break
     if _sha256(part) != sha256:
         part.unlink()
-        raise Failed(f"{url} has not the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them")
+        raise Failed(
+            f"{without_secrets(url)} has not the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them"
+        )
     part.replace(target)
 
 
@@ -139,6 +142,7 @@ def _attempts() -> Iterator[bool]:
 @contextmanager
 def _explained(url: str, last: bool) -> Iterator[None]:
     """A passing fault is forgiven unless it is the last attempt's; others end it at once."""
+    url = without_secrets(url)
     try:
         yield
     except urllib.error.HTTPError as error:

@@ -104,7 +104,7 @@ def _say(text: str) -> None:
 def of_a_library(error: Exception) -> tuple[Exit, str] | None:
     """The errors of cluster.yaml's reader and of botocore, known by where they come from: neither is imported for it."""
     where = type(error).__module__
-    if where == "stacks.settings" and type(error).__name__ == "SettingError":
+    if where == "settings.file" and type(error).__name__ == "SettingError":
         return Exit.BAD_INPUT, str(error)
     if where.startswith("botocore."):
         return Exit.UNREACHABLE, _of_botocore(error)

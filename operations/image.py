@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from k8s_charts.outputs import read
 from operations.engine import Engine
 from operations.errors import BadInput, Failed, explained
 
@@ -80,22 +81,12 @@ def local_name() -> str:
 
 def repository_uri(outputs: Path) -> str:
     """RepositoryUri of the deployed stacks. Raises BadInput when there is none."""
-    try:
-        stacks = json.loads(outputs.read_text())
-    except FileNotFoundError:
-        raise BadInput(f"{outputs} is missing: deploy first, with `cdk deploy --all --outputs-file {outputs}`") from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{outputs} is no outputs file of cdk deploy: {error}") from None
-    found = {
-        value["RepositoryUri"]
-        for value in (stacks.values() if isinstance(stacks, dict) else ())
-        if "RepositoryUri" in (value or {})
-    }
+    found = {stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack}
     if len(found) != 1:
         raise BadInput(
             f"{outputs} has {len(found)} outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"
         )
-    return str(found.pop())
+    return found.pop()
 
 
 def _pushed(engine: Engine, tag: str, repository: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from operations.errors import BadInput
+from settings import file as settings_file
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def parse(text: str, name: str, where: str) -> Entry:
     try:
         found = yaml.safe_load(text)
         return Entry(name, dict(found["clusters"][0]["cluster"]), dict(found["users"][0]["user"]))
-    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError):
+    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
         # Not what it holds: it may be a secret all the same.
         raise BadInput(f"{where} holds no kubeconfig: the control plane writes it when it starts") from None
 
@@ -65,11 +66,11 @@ def merge(path: Path, entry: Entry, alias: str | None) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "preferences": {}}
-    try:
-        found = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
+    if not path.exists():
         return empty
-    except (OSError, ValueError, yaml.YAMLError):
+    try:
+        found = yaml.safe_load(settings_file.text(path))
+    except (settings_file.SettingError, ValueError, yaml.YAMLError, RecursionError):
         found = False
     if found is None:
         return empty

@@ -89,7 +89,7 @@ def _wants_events(pod: Mapping[str, Any]) -> bool:
 def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str, str, int | None]:
     status = pod.get("status", {})
     phase = status.get("phase", "Pending")
-    containers = status.get("containerStatuses") or []
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     if phase == "Succeeded":
         return "done", "", 0
     if phase == "Failed":

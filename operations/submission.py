@@ -20,6 +20,7 @@ from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
 from operations.screen import age, of_job
+from settings.addresses import without_secrets
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
@@ -78,7 +79,9 @@ class Submission:
         if self.outputs.placeholders:
             raise BadInput("outputs.json does not exist: deploy first with `cdk deploy --all --outputs-file outputs.json`")
         if self.local_file is not None and not self.local_file.is_file():
-            raise BadInput(f"data.source is {self.local_file}: there is no such file; give a file, s3:// or https://")
+            raise BadInput(
+                f"data.source is {without_secrets(str(self.local_file))}: there is no such file; give a file, s3:// or https://"
+            )
         defined = {d["spec"]["names"]["kind"] for d in self.documents if d["kind"] == "CustomResourceDefinition"}
         for document in self.documents:
             if document["kind"] not in defined:

@@ -1,7 +1,7 @@
 """A job's folder on the shared volume, from anywhere, without SSH: a short-lived pod mounts it, the API server passes it on.
 
-Promises: the pod runs the job's own image as the job's own user, mounts nothing else, and is gone afterwards (it ends by
-itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
+Promises: the pod runs the job's own image as the job's own user, mounts that folder alone, and is gone afterwards (it ends
+by itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
         "image": original["image"],
         "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
         "command": ["python3", "-c", program],
-        "args": [f"{mount['mountPath']}/{job}", token, str(PORT)],
+        "args": [mount["mountPath"], token, str(PORT)],
         "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
         "ports": [{"name": "volume", "containerPort": PORT, "protocol": "TCP"}],
         "volumeMounts": [{**mount, "readOnly": not write}],
@@ -207,7 +207,13 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
             "runAsNonRoot": True,
         },
     }
-    # Not the scheduler of a gang, no host's network or ports, no init containers: one small pod.
+    # The job's folder may have to be made here as well; where the data job's source lies is not this pod's affair.
+    makers = [
+        {**maker, "args": maker["args"][:1], "resources": container["resources"]}
+        for maker in spec.get("initContainers", ())
+        if any(m["name"] == "job" for m in maker.get("volumeMounts", ()))
+    ]
+    # Not the scheduler of a gang, no host's network or ports: one small pod.
     kept = ("securityContext", "tolerations", "imagePullSecrets")
     return {
         "apiVersion": "v1",
@@ -224,6 +230,7 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "volumes": [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"],
+            **({"initContainers": makers} if makers else {}),
             "containers": [container],
         },
     }

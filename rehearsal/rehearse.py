@@ -29,12 +29,13 @@ from rehearsal.inventory import Inventory, Resource
 from rehearsal.node_role import node_role
 from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
+from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests
 from rehearsal.pods.names import Names
 from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
-from rehearsal.pods.paddle_job import names_resolve, pods, run_paddle_job
+from rehearsal.pods.paddle_job import pods, run_paddle_job
 from rehearsal.pods.pod import Host
 from rehearsal.retained import Retained
 from rehearsal.screen import Phase, Screen
@@ -42,6 +43,7 @@ from rehearsal.state import State
 from rehearsal.synthesis import synthesize
 from rehearsal.training_progress import TrainingProgress
 from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
+from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -115,7 +117,7 @@ class Rehearsal:
         (written,) = host.manifests.paddle_jobs
         runs = paddle_job.ready(written, host.manifests, self._image, self.project)
         with self.screen.phase("train") as phase:
-            names = interruption.run(names_resolve(host.pods))
+            names = private_mounts_work()
             for difference in paddle_job.differences(
                 written, host.manifests, self._image, self.project, gpus=job.gpus.count, names=names
             ):
@@ -187,7 +189,9 @@ class Rehearsal:
             return None
         local = job_file.parent / job.data.local_file
         if not local.is_file():
-            raise Refused(f"data.source is {job.data.source}: {local} is no file; give a file, s3:// or https://")
+            raise Refused(
+                f"data.source names a file here: {without_secrets(str(local))} is no file; give a file, s3:// or https://"
+            )
         return local
 
     def _let_look_around(self, cloud: Cloud) -> None:
@@ -244,6 +248,8 @@ class Rehearsal:
         """Once: what of the manifests one machine cannot show; each with its reason in a file."""
         reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
         names = sorted({name for _, names in read.without_effect for name in names})
+        if not private_mounts_work():
+            self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
         self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {_shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
@@ -318,9 +324,11 @@ def _work(read: Manifests) -> str:
 
 def _job_folder(job: Job, host: Host) -> JobFolder:
     """The job's folder on the volume, by the name that the manifest gives the pods."""
-    mounted_at = _variable(job, Variable.JOB_PATH)
-    below = next((mount.sub_path for mount in job.template.containers[0].mounts if mount.path == mounted_at), "")
-    return JobFolder(host.volume / below / _variable(job, Variable.JOB_NAME))
+    mounted_at = f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
+    for mount in job.template.containers[0].mounts:
+        if mount.path == mounted_at:
+            return JobFolder(host.volume / mount.sub_path)
+    raise Refused(f"Job {job.name} mounts nothing at {mounted_at}, its folder")
 
 
 def _variable(job: Job, name: str) -> str:

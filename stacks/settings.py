@@ -7,19 +7,18 @@ path in the file, and nothing else reaches the user. Imports no aws_cdk.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from settings import file as settings_file
+from settings.addresses import without_secrets
+from settings.file import SettingError as SettingError
+
 Spec = TypeVar("Spec", bound=BaseModel)
-
-
-class SettingError(Exception):
-    """A settings file cannot be used; `str()` is the sentence to show."""
 
 
 class Refused(ValueError):
@@ -49,18 +48,7 @@ class Settings(BaseModel):
 
 def read(spec: type[Spec], path: Path) -> Spec:
     """The settings file at `path` as a `spec`; SettingError if it is missing, no YAML, or says what is not allowed."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise SettingError(f"{path} is missing: name an existing settings file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path} cannot be read ({error}): name a readable text file") from None
-    try:
-        found = yaml.load(text, _UniqueKeys)
-    except yaml.YAMLError as error:
-        raise SettingError(f"{path} is not valid YAML: {_flat(error)}") from None
-    if not isinstance(found, Mapping):
-        raise SettingError(f"{path} is {shown(found)}: allowed are `setting: value` lines")
+    found = settings_file.mapping(path)
     try:
         return spec.model_validate(found)
     except ValidationError as error:
@@ -72,7 +60,7 @@ def shown(value: object) -> str:
     if value is None:
         return "empty"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    text = " ".join(text.split())
+    text = " ".join(without_secrets(text).split())
     return (text[:60] + "...") if len(text) > 60 else (text or "empty")
 
 
@@ -145,7 +133,7 @@ def _path(location: tuple[int | str, ...]) -> str:
         if part == "[key]":
             # pydantic's word for a key that is at fault, which stands before it already.
             continue
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+        path += f"[{part}]" if isinstance(part, int) else f".{shown(part)}" if path else shown(part)
     return path
 
 
@@ -177,30 +165,3 @@ def _resolved(group: Any, definitions: Mapping[str, Any]) -> Any:
         if "$ref" in choice:
             return definitions[choice["$ref"].rsplit("/", 1)[-1]]
     return group
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice: the plain loader silently takes the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Hashable] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                # `<<: *shared`: what it brings gives way to the group's own keys, as YAML says.
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                problem = f"the key {key_node.value or 'empty'} is no text: put it in quotes"
-                if not isinstance(key_node, yaml.ScalarNode):
-                    problem = "a list or a group of settings stands where the name of a setting belongs"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def _flat(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = f"line {mark.line + 1}: " if mark else ""
-    return where + " ".join(str(getattr(error, "problem", None) or error).split())

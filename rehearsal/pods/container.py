@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 _INIT = Path(__file__).with_name("container_init.py")
+
+
+class Bind(NamedTuple):
+    """`source` lies over `target`, for one container alone; targets within others come after them."""
+
+    source: Path
+    target: Path
+    read_only: bool = False
+
+
+def _argument(binds: Sequence[Bind]) -> str:
+    return json.dumps([[str(bind.source), str(bind.target), bind.read_only] for bind in binds])
 
 
 class RunningContainer:
@@ -20,16 +37,13 @@ class RunningContainer:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, etc_hosts: Path | None = None
+        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, binds: Sequence[Bind] = ()
     ) -> RunningContainer:
-        """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`.
-
-        `etc_hosts` lies over /etc/hosts, for this container alone.
-        """
+        """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(_INIT), str(etc_hosts or ""), *argv,
+                sys.executable, "-I", "-S", str(_INIT), _argument(binds), *argv,
                 stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
                 env=dict(environment), cwd=folder, start_new_session=True,
             )  # fmt: skip
@@ -65,16 +79,23 @@ class RunningContainer:
         return self._process.stdin
 
 
-async def private_hosts_work(etc_hosts: Path) -> bool:
-    """Whether this machine lets a container have an /etc/hosts of its own: some keep such namespaces to root."""
-    return await run_briefly(["true"], {}, etc_hosts.parent, 10, etc_hosts.with_suffix(".log"), etc_hosts) == 0
+@functools.cache
+def private_mounts_work() -> bool:
+    """Whether this machine lets a container have mounts of its own: some keep such namespaces to root."""
+    with tempfile.TemporaryDirectory() as folder:
+        binds = _argument([Bind(Path(folder), Path(folder), read_only=True)])
+        # Its standard input stays open: an end there is the order to end.
+        with subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_INIT), binds, "true"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
+        ) as process:
+            return process.wait() == 0
 
 
 async def run_briefly(
-    argv: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float, log: Path, etc_hosts: Path | None = None
+    argv: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float, log: Path, binds: Sequence[Bind] = ()
 ) -> int:
     """Run a probe's command to its end; 124 when `timeout` seconds were not enough."""
-    container = await RunningContainer.start(argv, environment, folder, log, etc_hosts)
+    container = await RunningContainer.start(argv, environment, folder, log, binds)
     try:
         return await asyncio.wait_for(container.wait(), timeout)
     except TimeoutError:

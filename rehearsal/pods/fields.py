@@ -25,7 +25,7 @@ _CONTAINER_HONOURED = (
     "env[].name", "env[].value", "env[].valueFrom.fieldRef.fieldPath", "env[].valueFrom.fieldRef.apiVersion",
     "env[].valueFrom.configMapKeyRef.name", "env[].valueFrom.configMapKeyRef.key", "env[].valueFrom.configMapKeyRef.optional",
     "envFrom[].prefix", "envFrom[].configMapRef.name", "envFrom[].configMapRef.optional",
-    "volumeMounts[].name", "volumeMounts[].mountPath", "volumeMounts[].subPath",
+    "volumeMounts[].name", "volumeMounts[].mountPath", "volumeMounts[].subPath", "volumeMounts[].readOnly",
 )  # fmt: skip
 _PROBES = ("startupProbe", "livenessProbe")
 _PROBE_HONOURED = (
@@ -38,7 +38,6 @@ _CONTAINER_WITHOUT_EFFECT = {
     "ports[].*": "a pod has its loopback address to itself",
     "resources.*": "processes share this machine",
     "securityContext.*": "processes run as you",
-    "volumeMounts[].readOnly": "what you may write, the pod may write",
     "volumeMounts[].recursiveReadOnly": "what you may write, the pod may write",
     "terminationMessagePath": "messages are read from the log",
     "terminationMessagePolicy": "messages are read from the log",

@@ -47,6 +47,7 @@ class Mount:
     volume: str
     path: str
     sub_path: str = ""
+    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ class Manifests:
 
     jobs: tuple[Job, ...]
     services: tuple[Service, ...]
-    claims: frozenset[str]
+    claims: Mapping[str, bool]
+    """By name; True: what the kubelet makes there belongs to the pod's user, as behind an EFS access point, not to root."""
     config_maps: Mapping[str, Mapping[str, str]]
     service_accounts: frozenset[str]
     without_effect: tuple[fields.WithoutEffect, ...] = field(default=())
@@ -210,13 +212,13 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
-    volumes = [document["metadata"]["name"] for document in by_kind.get("PersistentVolume", [])]
+    volumes = {document["metadata"]["name"]: document.get("spec", {}) for document in by_kind.get("PersistentVolume", [])}
     if len(volumes) > 1:
         raise Refused(f"PersistentVolumes {', '.join(volumes)}: the rehearsal has one shared volume")
     manifests = Manifests(
         jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
         services=tuple(_service(document) for document in by_kind.get("Service", [])),
-        claims=frozenset(_claim(document, volumes) for document in by_kind.get("PersistentVolumeClaim", [])),
+        claims=dict(_claim(document, volumes) for document in by_kind.get("PersistentVolumeClaim", [])),
         config_maps={d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])},
         service_accounts=frozenset(d["metadata"]["name"] for d in by_kind.get("ServiceAccount", [])),
         without_effect=tuple(without_effect),
@@ -227,19 +229,19 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     for template, where in templates:
         _check_references(template, where, manifests)
     wanted = {volume.claim for template, _ in templates for volume in template.volumes.values() if volume.claim}
-    if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims):
+    if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims.keys()):
         note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
         return replace(manifests, without_effect=(*manifests.without_effect, note))
     return manifests
 
 
-def _claim(document: dict[str, Any], volumes: list[str]) -> str:
+def _claim(document: dict[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -> tuple[str, bool]:
     name: str = document["metadata"]["name"]
     wanted = document.get("spec", {}).get("volumeName")
     if wanted not in volumes:
         found = wanted or "not set"
         raise Refused(f"PersistentVolumeClaim {name}: spec.volumeName is {found}: no such PersistentVolume, the pods would wait")
-    return name
+    return name, "csi" in volumes[wanted]
 
 
 def _service(document: dict[str, Any]) -> Service:
@@ -357,7 +359,9 @@ def _container(item: dict[str, Any]) -> Container:
             EnvironmentSource(entry["configMapRef"]["name"], entry.get("prefix", ""), bool(entry["configMapRef"].get("optional")))
             for entry in item.get("envFrom", ())
         ),
-        mounts=tuple(Mount(m["name"], m["mountPath"], m.get("subPath", "")) for m in item.get("volumeMounts", ())),
+        mounts=tuple(
+            Mount(m["name"], m["mountPath"], m.get("subPath", ""), bool(m.get("readOnly"))) for m in item.get("volumeMounts", ())
+        ),
         startup=_probe(item.get("startupProbe")),
         liveness=_probe(item.get("livenessProbe")),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rehearsal.pods.addresses import AddressBlock
-from rehearsal.pods.container import private_hosts_work
+from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import PodFacts
 from rehearsal.pods.job import JobResult, NobodyWatches, Watcher
 from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, PaddleJob, PodTemplate
@@ -96,11 +96,6 @@ def _endpoints(hosts: Sequence[str]) -> str:
     return ",".join(f"{host}:{PORT}" for host in hosts)
 
 
-async def names_resolve(folder: Path) -> bool:
-    """Whether pods here can have an /etc/hosts of their own, by which Service names resolve: it takes a mount namespace."""
-    return await private_hosts_work(_hosts_file(folder / "hosts", {}))
-
-
 def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
@@ -112,7 +107,7 @@ async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, wa
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
     watcher = watcher or NobodyWatches()
     given = {pod.name: addresses.next() for pod in pods(job)}
-    by_name = job.by_service and await names_resolve(host.pods)
+    by_name = job.by_service and private_mounts_work()
     told = hosts(job, given, names_resolve=by_name)
     config_maps = {**host.manifests.config_maps, job.name: shared(job, told)}
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))

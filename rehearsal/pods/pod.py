@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from paddle_node import contract
 
 from rehearsal.errors import Refused
-from rehearsal.pods.container import RunningContainer, run_briefly
+from rehearsal.pods.container import Bind, RunningContainer, private_mounts_work, run_briefly
 from rehearsal.pods.environment import PodFacts, environment, expand
 from rehearsal.pods.image import Image
 from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate, Probe
@@ -150,14 +150,15 @@ class Pod:
         variables = self._environment(container, root)
         folder = _inside(root, container.working_dir or self.host.image.working_dir or "/")
         folder.mkdir(parents=True, exist_ok=True)
+        binds = self._binds(container)
         running = await RunningContainer.start(
-            self._argv(container, root, variables), variables, folder, self.log(container.name), self._etc_hosts
+            self._argv(container, root, variables), variables, folder, self.log(container.name), binds
         )
         self.started[container.name] = running
         if self._leaving:
             # The pod was deleted while this container was still being started.
             await running.terminate(self.template.grace)
-        probes = asyncio.create_task(self._probe(container, running, root, variables, folder))
+        probes = asyncio.create_task(self._probe(container, running, root, variables, folder, binds))
         try:
             return await running.wait()
         finally:
@@ -197,12 +198,35 @@ class Pod:
         shutil.copytree(self.host.image_files, root)
         for always in ("tmp", contract.HOME):
             _inside(root, always).mkdir(parents=True, exist_ok=True)
-        for mount in container.mounts:
-            place = _inside(root, mount.path)
+        for mount in _outer_first(container):
+            source, place = self._mounted(mount), _inside(root, mount.path)
+            if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
+                continue  # Within another mount: it is seen through that one.
             if place.is_dir():
                 shutil.rmtree(place)
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(self._mounted(mount))
+            place.symlink_to(source)
+
+    def _binds(self, container: Container) -> list[Bind]:
+        """What lies over the machine's files for this container alone: on the volume is only what the container mounts of it.
+
+        Where a machine allows no such thing the links alone stand for the mounts: `..` then leads to the whole volume.
+        """
+        hosts = [Bind(self._etc_hosts, Path("/etc/hosts"))] if self._etc_hosts is not None else []
+        claimed = [mount for mount in _outer_first(container) if self.template.volumes[mount.volume].claim is not None]
+        if not private_mounts_work() or not any(mount.sub_path or mount.read_only for mount in claimed):
+            return hosts
+        seen = self._folder / "volumes" / f"{container.name} sees"
+        binds = []
+        for mount in claimed:
+            source, target = self._mounted(mount), _inside(seen, mount.sub_path)
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+            binds.append(Bind(source, target, mount.read_only))
+        return [*binds, Bind(seen, self.host.volume), *hosts]
 
     def _mounted(self, mount: Mount) -> Path:
         volume = self.template.volumes[mount.volume]
@@ -220,11 +244,22 @@ class Pod:
         if mount.sub_path:
             folder = _inside(folder, mount.sub_path)
             if not folder.exists():
+                if volume.claim is not None and not self.host.manifests.claims.get(volume.claim):
+                    raise Refused(
+                        f"pod {self.facts.name}: {mount.sub_path} is not on the volume: the kubelet would make it as root, and "
+                        "user 1000 could not write there; an init container has to make it before"
+                    )
                 folder.mkdir(parents=True)
         return folder
 
     async def _probe(
-        self, container: Container, running: RunningContainer, root: Path, variables: Mapping[str, str], folder: Path
+        self,
+        container: Container,
+        running: RunningContainer,
+        root: Path,
+        variables: Mapping[str, str],
+        folder: Path,
+        binds: Sequence[Bind],
     ) -> None:
         """Kill the container when a probe gives up; what follows is the restart policy's."""
         for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
@@ -233,7 +268,7 @@ class Pod:
             await asyncio.sleep(probe.initial_delay)
             failures = successes = 0
             while True:
-                if await self._probe_once(probe, root, variables, folder, container.name):
+                if await self._probe_once(probe, root, variables, folder, container, binds):
                     failures, successes = 0, successes + 1
                     if kind == "startup" and successes >= probe.successes:
                         break
@@ -248,13 +283,19 @@ class Pod:
             if kind == "startup":
                 self._publish(ready=True)
 
-    async def _probe_once(self, probe: Probe, root: Path, variables: Mapping[str, str], folder: Path, name: str) -> bool:
+    async def _probe_once(
+        self,
+        probe: Probe,
+        root: Path,
+        variables: Mapping[str, str],
+        folder: Path,
+        container: Container,
+        binds: Sequence[Bind],
+    ) -> bool:
         if probe.command:
             argv = [_mapped(expand(word, variables), root) for word in probe.command]
-            return (
-                await run_briefly(argv, variables, folder, probe.timeout, self.host.logs / f"{self.facts.name}.{name}.probes.log")
-                == 0
-            )
+            log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
+            return await run_briefly(argv, variables, folder, probe.timeout, log, binds) == 0
         try:
             async with asyncio.timeout(probe.timeout):
                 _, writer = await asyncio.open_connection(self.facts.address, probe.port)
@@ -277,3 +318,7 @@ def _mapped(word: str, root: Path) -> str:
     if word.startswith("/") and ".." not in PurePosixPath(word).parts and (inside := _inside(root, word)).exists():
         return str(inside)
     return word
+
+
+def _outer_first(container: Container) -> list[Mount]:
+    return sorted(container.mounts, key=lambda mount: len(PurePosixPath(mount.path).parts))

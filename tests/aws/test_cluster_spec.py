@@ -43,8 +43,8 @@ REFUSED_OF_A_SELF_MANAGED_CLUSTER = [
 ]  # fmt: skip
 
 REFUSED = [
-    ("", "s.yaml is empty: allowed are `setting: value` lines"),
-    ("- a", "s.yaml is ['a']: allowed are `setting: value` lines"),
+    ("", "s.yaml holds nothing: allowed are `setting: value` lines"),
+    ("- a", "s.yaml holds a list: allowed are `setting: value` lines"),
     ("a: [", "s.yaml is not valid YAML: line 1: expected the node content, but found '<stream end>'"),
     ("retain: true\nretain: false", "s.yaml is not valid YAML: line 2: retain is given twice"),
     ("name: x", "s.yaml: retain is missing: it has no default"),

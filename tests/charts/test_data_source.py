@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cdk8s_plus_33 import k8s
 
+from k8s_charts import job_folder, pod
 from k8s_charts.data_job import source
+from k8s_charts.documents import documents
 from k8s_charts.errors import JobError
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
@@ -91,3 +97,98 @@ def test_what_cannot_be_read_is_refused(given: str, job: Job) -> None:
     with pytest.raises(JobError, match=r"data\.source") as refusal:
         job(data={"source": given})
     assert "secret" not in str(refusal.value)
+
+
+OWN = ("/home/jobpath/words", "words", None)
+
+
+@pytest.mark.parametrize(
+    ("volume", "given", "mounted", "made"),
+    [
+        ({}, "s3://corpus/words", [OWN], None),
+        ({}, "/home/jobpath/words/raw.tsv", [OWN], None),
+        ({}, "/home/jobpath/words/raw/*.tsv", [OWN], None),
+        ({}, "/home/jobpath/raw.tsv", [OWN, ("/home/jobpath/raw.tsv", "raw.tsv", True)], ["words", "raw.tsv"]),
+        ({}, "/home/jobpath//wordsworth/./", [OWN, ("/home/jobpath/wordsworth", "wordsworth", True)], ["words", "wordsworth"]),
+        ({}, "/home/jobpath/raw/$x/p?rt-*.tsv", [OWN, ("/home/jobpath/raw/$x", "raw/$x", True)], ["words", "raw/$$x"]),
+        ({}, "/home/jobpath/raw/a:b/c", [OWN, ("/home/jobpath/raw", "raw", True)], ["words", "raw"]),
+        ({}, "/home/jobpath/*.tsv", [OWN, ("/home/jobpath", None, True)], ["words", "."]),
+        ({}, "/home/jobpath", [OWN, ("/home/jobpath", None, True)], ["words", "."]),
+        ({"kind": "nfs"}, "s3://corpus/words", [OWN], ["words"]),
+        ({"kind": "host-path", "path": "/srv"}, "s3://corpus/words", [OWN], ["words"]),
+        ({"kind": "claim", "claim": "mine"}, "s3://corpus/words", [OWN], ["words"]),
+        (
+            {"kind": "nfs", "folder": "team/jobs", "mount_path": "/mnt"},
+            "/mnt/raw/*",
+            [("/mnt/words", "team/jobs/words", None), ("/mnt/raw", "team/jobs/raw", True)],
+            ["team/jobs/words", "team/jobs/raw"],
+        ),
+    ],
+)
+def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
+    volume: dict[str, Any],
+    given: str,
+    mounted: list[tuple[str, str | None, bool | None]],
+    made: list[str] | None,
+    only: Callable[..., dict[str, Any]],
+    job: Job,
+    outputs: ClusterOutputs,
+    image: str,
+) -> None:
+    found = documents(job(volume=volume, data={"source": given}), outputs, image)
+    for component, wanted in (("data", mounted), ("trainer", mounted[:1])):
+        pod = only(found, "Job", component=component)["spec"]["template"]["spec"]
+        mounts = [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "job"]
+        assert [(m["mountPath"], m.get("subPath"), m.get("readOnly")) for m in mounts] == wanted
+        makers = pod.get("initContainers", [])
+        if component == "data" or volume:
+            assert [maker["args"] for maker in makers] == ([made[: len(wanted)]] if made else [])
+        else:
+            assert makers == []
+        for maker in makers:
+            # All of the volume is seen where no program of a user runs, and by nobody else.
+            assert [m for m in maker["volumeMounts"]] == [{"name": "job", "mountPath": volume.get("mount_path", "/home/jobpath")}]
+            assert maker["resources"]["requests"] == maker["resources"]["limits"], "else the pod is not Guaranteed"
+
+
+def test_a_source_on_the_volume_has_no_way_out_of_it(job: Job) -> None:
+    with pytest.raises(JobError, match=r"data\.source is /home/jobpath/\.\./etc: a path on the volume without \.\. is allowed"):
+        job(data={"source": "/home/jobpath/../etc"})
+
+
+@pytest.mark.parametrize(
+    ("mode", "there", "code", "said"),
+    [
+        (0o777, ["raw"], 0, ""),
+        (0o555, ["raw"], 2, "may not make the job's folder on the volume (Permission denied): make team/words there and chown"),
+        (0o777, ["raw", "team/words"], 2, "may not write to the job's folder on the volume: make team/words there and chown"),
+        (0o700, [], 1, "cannot enter the volume: make team/words there and chown it to 1000:1000"),
+        (0o777, [], 2, "data.source is not there: the volume has no raw"),
+    ],
+)
+def test_who_makes_the_jobs_folder_says_why_it_cannot(
+    mode: int, there: list[str], code: int, said: str, job: Job, image: str
+) -> None:
+    """As user 1000, in a folder that belongs to another user, as on an NFS server; only root can play that."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    made = job(volume={"kind": "nfs", "folder": "team", "mount_path": "/v"})
+    (maker,) = job_folder.maker(made, k8s.Container(name="main", image=image), pod.requirements(made.resources))
+    with tempfile.TemporaryDirectory() as name:
+        root, volume = Path(name), Path(name, "v")
+        for folder in there:
+            (volume / folder).mkdir(parents=True)
+        volume.mkdir(exist_ok=True)
+        root.chmod(0o755)
+        volume.chmod(mode)
+        command = [word.replace("$$", "$") for word in (*(maker.command or ()), "team/words", "raw")]
+        done = subprocess.run(command, cwd=root, user=1000, group=1000, extra_groups=[], capture_output=True, text=True)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+        assert (volume / "team" / "words").is_dir() == (code == 0 or "team/words" in there or "data.source" in said)
+
+
+@pytest.mark.parametrize(("given", "told"), [(0.9999999, "0.9999999"), (0.12345678, "0.12345678"), (0.1, "0.1"), (0, "0")])
+def test_hold_out_is_handed_on_exactly(given: float, told: str, made: Callable[..., list[dict[str, Any]]]) -> None:
+    (data,) = [d for d in made(data={"source": "s3://corpus/words", "hold_out": given}) if "-data-" in d["metadata"]["name"]]
+    environment = {v["name"]: v.get("value") for v in data["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert environment["HOLD_OUT"] == told and float(told) == given

@@ -143,16 +143,15 @@ def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str, job: C
 
 
 FILES = {
-    "name: x\nname: y\n": "job.yaml line 2: name is given twice: keep one",
-    "- a\n": "job.yaml holds a list: a job file is a mapping of settings",
-    "": "job.yaml holds nothing: a job file is a mapping of settings",
-    "name: [\n": "job.yaml line 2: expected the node content, but found '<stream end>'",
+    "name: x\nname: y\n": "job.yaml is not valid YAML: line 2: name is given twice",
+    "- a\n": "job.yaml holds a list: allowed are `setting: value` lines",
+    "": "job.yaml holds nothing: allowed are `setting: value` lines",
+    "name: [\n": "job.yaml is not valid YAML: line 2: expected the node content, but found '<stream end>'",
     "name: x\ndata: {source: a}\n": "trainers is missing: How many pods train; with engine job each runs a parameter server and a trainer",
-    "1: x\n": "job.yaml line 1: the key 1 is no text: put it in quotes",
-    "~: x\n": "job.yaml line 1: the key ~ is no text: put it in quotes",
-    "? [a, 1]\n: x\n": "job.yaml line 1: the key ['a', 1] is no text: put it in quotes",
-    "3\n": "job.yaml holds one value: a job file is a mapping of settings",
-    "[" * 900: "job.yaml is nested too deeply: a job file is a mapping of settings",
+    "1: x\n": "job.yaml is not valid YAML: line 1: the key 1 is no text: put it in quotes",
+    "~: x\n": "job.yaml is not valid YAML: line 1: the key ~ is no text: put it in quotes",
+    "? [a, 1]\n: x\n": "job.yaml is not valid YAML: line 1: a list or a group of settings stands where the name of a setting belongs",
+    "3\n": "job.yaml holds one value: allowed are `setting: value` lines",
     "Trainers: 3\nname: x\ndata: {source: a}\n": "Trainers is no setting of a job: did you mean trainers?",
 }
 
@@ -183,7 +182,7 @@ def test_names_of_images(image: str, job: Callable[..., TrainingJob]) -> None:
 
 
 def test_a_missing_file_is_refused_in_one_sentence() -> None:
-    with pytest.raises(JobError, match=r"no-such\.yaml does not exist: give the path of a job file, such as job\.yaml"):
+    with pytest.raises(JobError, match=r"no-such\.yaml is missing: name an existing settings file"):
         TrainingJob.load(Path("no-such.yaml"))
 
 
@@ -191,7 +190,8 @@ def test_a_missing_file_is_refused_in_one_sentence() -> None:
     ("text", "sentence"),
     [
         ("[]", "is no outputs file of cdk deploy: it has to map each stack to its outputs"),
-        ("{", "is no outputs file of cdk deploy"),
+        ("{", "is no outputs file of cdk deploy: it is not valid JSON"),
+        ('{"s": {"Region": 1}}', "is no outputs file of cdk deploy: it has to map each stack to its outputs"),
         ("{}", "lacks the output FileSystemId: deploy all stacks with"),
         (
             '{"s": {"DataJobCredentials": "keys"}}',

@@ -12,22 +12,39 @@ ROOT = Path(__file__).parents[2]
 # room -> what its files may import of the project and of the heavy libraries.
 MAY_IMPORT = {
     "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "stacks": {"stacks", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "k8s_charts": {"k8s_charts", "paddle_node.contract", "cdk8s", "cdk8s_plus_33", "constructs"},
+    "settings": {"settings"},
+    "stacks": {"stacks", "settings", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
+    "k8s_charts": {
+        "k8s_charts",
+        "paddle_node.contract",
+        "settings",
+        "cdk8s",
+        "cdk8s_plus_33",
+        "constructs",
+    },
     "trainer_image": {"paddle_node"},
     "operations": {
         "operations",
         "k8s_charts",
         "stacks.cluster_spec",
         "stacks.settings",
+        "settings",
         "stacks.distribution_lock",
         "paddle_node",
     },
-    "rehearsal": {"rehearsal", "k8s_charts", "paddle_node", "operations", "stacks.cluster_spec", "stacks.settings"},
+    "rehearsal": {
+        "rehearsal",
+        "k8s_charts",
+        "paddle_node",
+        "operations",
+        "settings",
+        "stacks.cluster_spec",
+        "stacks.settings",
+    },
     "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
 WATCHED = {
-    "app", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "rehearsal",
+    "app", "settings", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "rehearsal",
     "aws_cdk", "cdk8s", "cdk8s_plus_33", "constructs", "cdk_nag",
 }  # fmt: skip
 

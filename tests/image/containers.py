@@ -131,7 +131,12 @@ class Cluster:
         for mount in container["volumeMounts"]:
             volume = volumes[mount["name"]]
             if "persistentVolumeClaim" in volume:
-                arguments += ["--volume", f"{self.volume}:{mount['mountPath']}"]
+                # As behind an access point: what is missing belongs to user 1000.
+                mounted = self.volume / mount["subPath"]
+                if not mounted.exists():
+                    mounted.mkdir()
+                    os.chown(mounted, 1000, 1000)
+                arguments += ["--volume", f"{mounted}:{mount['mountPath']}{':ro' if mount.get('readOnly') else ''}"]
             elif volume["emptyDir"].get("medium") == "Memory":
                 arguments += ["--tmpfs", f"{mount['mountPath']}:rw,mode=1777"]
             else:

@@ -130,7 +130,7 @@ def test_requirements_that_do_not_exist(machine: Machine) -> None:
 
 
 def test_push_before_deploy(machine: Machine) -> None:
-    refused(machine.run("push"), 2, "outputs.json is missing: deploy first, with `cdk deploy --all --outputs-file outputs.json`")
+    refused(machine.run("push"), 2, "outputs.json does not exist: deploy with `cdk deploy --all --outputs-file outputs.json`")
 
 
 @pytest.mark.parametrize(

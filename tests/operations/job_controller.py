@@ -63,12 +63,12 @@ class JobController:
             self.finish(document, script.code, script.message)
 
     def serve(self, pod: Object) -> None:
-        """Runs the helper pod's own command, below `volume` instead of the mount."""
+        """Runs the helper pod's own command, in the folder of `volume` that it mounts."""
         (container,) = pod["spec"]["containers"]
         (mount,) = container["volumeMounts"]
         folder, token, _ = container["args"]
-        below = str(self.volume) + folder.removeprefix(mount["mountPath"])
-        command = [sys.executable, *container["command"][1:], below, token, "0"]
+        assert self.volume is not None and folder == mount["mountPath"]
+        command = [sys.executable, *container["command"][1:], str(self.volume / mount["subPath"]), token, "0"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.processes.append(process)
         assert process.stdout is not None

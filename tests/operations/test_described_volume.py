@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from k8s_charts.documents import documents
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
 from operations.cluster import Cluster
 from operations.described_volume import DescribedVolume
+from operations.volume_access import reader
 
 
 class SlowCluster:
@@ -60,3 +64,21 @@ def test_what_was_there_before_stays() -> None:
     volume.bring(cast("Cluster", double))
     volume.remove(cast("Cluster", double), "pod")
     assert double.there == {"pod", "PersistentVolumeClaim"}
+
+
+def test_the_inspection_pod_sees_the_jobs_own_folder_and_can_make_it() -> None:
+    """Not what the data job reads beside it: its source may be gone by then."""
+    settings = {
+        "name": "words",
+        "trainers": 1,
+        "data": {"source": "/home/jobpath/raw"},
+        "volume": {"kind": "nfs", "folder": "team"},
+    }
+    made = documents(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "image")
+    for job in (document for document in made if document["kind"] == "Job"):
+        spec = reader(job["spec"]["template"], "words", "helper", "token", write=True)["spec"]
+        (maker,), (container,) = spec["initContainers"], spec["containers"]
+        assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
+        own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": False}
+        assert container["volumeMounts"] == [own] and container["args"][0] == own["mountPath"]
+        assert [volume["name"] for volume in spec["volumes"]] == ["job"]

@@ -102,6 +102,17 @@ def pod(status: dict[str, Any], **more: Any) -> dict[str, Any]:
             "waiting",
             "its queue has not let it in yet",
         ),
+        (
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [
+                    {"state": {"terminated": {"exitCode": 2, "message": "user 1000 may not write to the job's folder"}}}
+                ],
+                "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}],
+            },
+            "failed",
+            "code 2 (bad setting): user 1000 may not write to the job's folder",
+        ),
         ({"phase": "Pending"}, "starting", "image is being pulled"),
         ({"phase": "Running"}, "running", ""),
         ({"phase": "Succeeded"}, "done", ""),

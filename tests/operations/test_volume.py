@@ -114,7 +114,9 @@ def test_the_helper_pod_is_as_harmless_as_it_can_be(run: Run, api: KubernetesApi
     assert isinstance(spec, dict)
     (container,) = spec["containers"]
     assert [volume["name"] for volume in spec["volumes"]] == ["job"]
-    assert container["volumeMounts"][0]["readOnly"] is True
+    assert container["volumeMounts"] == [
+        {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "words", "readOnly": True}
+    ]
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["seccompProfile"]
     assert spec["automountServiceAccountToken"] is False

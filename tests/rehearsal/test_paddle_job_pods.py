@@ -9,8 +9,9 @@ import pytest
 
 from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.names import Names
-from rehearsal.pods.paddle_job import names_resolve, run_paddle_job
+from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.pods.pod import Host
 
 pytestmark = pytest.mark.slow
@@ -68,12 +69,12 @@ def test_the_operators_variables_and_the_shared_ones(run):
     assert said["x-worker-0"][1:] == ["0", "TRAINER", "2", "1", servers]
 
 
-def test_service_names_resolve_where_a_pod_may_have_hosts_of_its_own(run, tmp_path):
+def test_service_names_resolve_where_a_pod_may_have_hosts_of_its_own(run):
     known = "socket.gethostbyname('$POD_IP'), '$POD_IP', socket.gethostbyname(socket.gethostname())"
     look = f'{sys.executable} -c "import socket; print({known})"'
     result, said = run(document(look, look, intranet="Service"))
     assert result.succeeded, said
-    names = asyncio.run(names_resolve(tmp_path / "probe"))
+    names = private_mounts_work()
     for pod in ("x-ps-0", "x-ps-1", "x-worker-0", "x-worker-1"):
         address, told, own = said[pod]
         assert address.startswith("127.")
@@ -82,10 +83,7 @@ def test_service_names_resolve_where_a_pod_may_have_hosts_of_its_own(run, tmp_pa
 
 
 def test_where_names_cannot_resolve_pods_are_told_addresses(run, monkeypatch):
-    async def not_allowed(etc_hosts: Path) -> bool:
-        return False
-
-    monkeypatch.setattr("rehearsal.pods.paddle_job.private_hosts_work", not_allowed)
+    monkeypatch.setattr("rehearsal.pods.paddle_job.private_mounts_work", lambda: False)
     tell = "echo $POD_IP $PADDLE_PSERVERS_IP_PORT_LIST"
     result, said = run(document(tell, tell, intranet="Service"))
     assert result.succeeded

@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from k8s_charts.documents import documents as charts
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from rehearsal.errors import Refused
 from rehearsal.pods import image, job, manifests
 from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
@@ -341,3 +346,63 @@ def test_two_rehearsals_have_different_blocks():
     with AddressBlock() as one, AddressBlock() as two:
         assert one.prefix != two.prefix
         assert one.next() != one.next()
+
+
+KINDS = {
+    "efs": {},
+    "nfs": {"kind": "nfs", "folder": "team/jobs"},
+    "host-path": {"kind": "host-path", "path": "/srv"},
+    "claim": {"kind": "claim", "claim": "mine"},
+}
+
+
+def written(script, name="words", data=None, **volume):
+    """The documents of a job whose one trainer runs `script`."""
+    settings = {
+        "name": name, "mode": "single", "trainers": 1, "volume": volume, "data": data or {"prepared": True},
+        "program": {"from": "image" if data else "volume"}, "image": "any", "command": ["/bin/sh", "-c", script],
+    }  # fmt: skip
+    return charts(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "any")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_jobs_pods_see_no_other_jobs_folder(kind, machine):
+    script = (
+        'cd "$PADDLE_NODE_ROOT$JOB_PATH"; ls; echo mine > $JOB_NAME/note; echo new > $JOB_NAME/../stray;'
+        "cat {other}/note {name}/../{other}/note; true"
+    )
+    for name, other in (("alpha", "beta"), ("beta", "alpha")):
+        assert machine.run(written(script.format(name=name, other=other), name, **KINDS[kind])).succeeded
+        (log,) = machine.logs.glob(f"{name}-*.trainer.log")
+        seen, *refused = log.read_text().splitlines()
+        assert seen == name and all("No such file" in line for line in refused) and len(refused) == 2, log.read_text()
+    root = machine.volume / KINDS[kind].get("folder", "")
+    assert [path.relative_to(root).as_posix() for path in sorted(root.rglob("note"))] == ["alpha/note", "beta/note"]
+    assert not (root / "stray").exists()
+
+
+def test_a_folder_that_only_the_kubelet_would_make_is_refused(machine):
+    docs = written("true", kind="nfs")
+    del docs[-1]["spec"]["template"]["spec"]["initContainers"]
+    with pytest.raises(Refused, match="words is not on the volume: the kubelet would make it as root"):
+        machine.run(docs)
+
+
+@pytest.mark.parametrize("source", ["corpora/a.txt", "corpora", "corpora/*.txt", "*/a.txt", "words/mine.txt"])
+def test_a_source_elsewhere_on_the_volume_is_read_and_never_written(source, machine, tmp_path):
+    for name in ("corpora/a.txt", "words/mine.txt", "other/secret"):
+        (machine.volume / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine.volume / name).write_text("line\n")
+    (tmp_path / "split.sh").write_text(
+        '#!/bin/sh\ncd "$PADDLE_NODE_ROOT$JOB_PATH" || exit\n'
+        "{ find -L corpora words other; echo x >> corpora/a.txt; echo x > corpora/b.txt; } 2>&1\necho done > words/done\n"
+    )
+    (tmp_path / "split.sh").chmod(0o755)
+    docs = written("true", data={"source": f"/home/jobpath/{source}"}, kind="nfs")
+    assert machine.run(docs, "FROM scratch\nCOPY split.sh /usr/local/bin/split.sh\n").succeeded
+    (log,) = machine.logs.glob("*.data.log")
+    assert ("corpora/a.txt\n" in log.read_text()) == ("words/" not in source), log.read_text()
+    assert ("other/secret" in log.read_text()) == source.startswith("*")
+    assert (machine.volume / "words" / "done").exists()
+    assert [path.read_text() for path in (machine.volume / "corpora").iterdir()] == ["line\n"]
+    assert private_mounts_work() is ("ead-only" in log.read_text() or source.startswith("words"))

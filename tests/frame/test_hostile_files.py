@@ -1,0 +1,112 @@
+"""Whatever lies where a file of settings belongs, its reader answers with one sentence that names the file, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from k8s_charts import image
+from k8s_charts.errors import JobError
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from operations.errors import BadInput
+from operations.kubeconfig_file import Entry, merge
+from settings.file import SettingError
+from stacks.cluster_spec import ClusterSpec
+
+ROOT = Path(__file__).parents[2]
+ROWS = list(pairwise("abcdefghijklmnopqrstuvwxyz"))
+LAUGHS = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in ROWS)
+MERGED = "a: &a {x: 1}\n" + "".join(f"{b}: &{b} {{<<: [*{a}, *{a}]}}\n" for a, b in ROWS)
+
+YAML: dict[str, tuple[str | bytes, str]] = {
+    "5,000 digits": ("trainers: " + "9" * 5000, "line 1: 999"),
+    "5,000 digits of another base": ("trainers: 0x" + "f" * 5000, "line 1: 0xfff"),
+    "5,000 digits as a key": ("9" * 1000 + ": 1", "line 1: 999"),
+    "3,000 brackets": ("trainers: " + "[" * 3000, "is nested too deeply"),
+    "3,000 groups": ("{a: " * 3000, "is nested too deeply"),
+    "infinite": ("trainers: .inf", "line 1: .inf is no number that a setting takes"),
+    "not a number": ("trainers: .nan", "line 1: .nan is no number that a setting takes"),
+    "too large": ("trainers: 1.0e+400", "line 1: 1.0e+400 is no number that a setting takes"),
+    "a very long key": ("? " + "k" * 5000 + "\n: 1", "a key has 5000 characters"),
+    "a day that is none": ("name: 2001-99-99", "line 1: 2001-99-99 is no value of its kind"),
+    "a wrong tag": ("name: !!bool maybe", "line 1: maybe is no value of its kind"),
+    "an object": ("name: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+    "aliases of a billion": (LAUGHS, "its aliases stand for more than 100,000 values"),
+    "merges of a billion": (MERGED, "its aliases stand for more than 100,000 values"),
+    "an alias of itself": ("a: &a [*a]", "its aliases stand for more than 100,000 values"),
+    "an anchor that is none": ("name: *nobody", "found undefined alias 'nobody'"),
+    "a tab": ("data:\n\tsource: x", "found character '\\t' that cannot start any token"),
+    "a NUL": ("name: a\0b", "special characters are not allowed"),
+    "no UTF-8": (b"name: \xff", "is no UTF-8 text: byte 6"),
+    "UTF-16": ("name: x".encode("utf-16"), "is no UTF-8 text: byte 0"),
+    "100 MB": (b"", "has 104,857,600 bytes: at most 1,048,576 are allowed"),
+    "a folder": (b"", "cannot be read: Is a directory"),
+    "a FIFO": (b"", "is no file"),
+}
+JSON = {case: YAML[case] for case in ("no UTF-8", "100 MB", "a folder", "a FIFO")}
+JSON |= {"5,000 digits": ("[" + "9" * 5000 + "]", ""), "brackets": ("[" * 100_000, ""), "a number": ("[1]", "")}
+
+
+def merged(path: Path) -> None:
+    merge(path, Entry("name", {}, {}), None)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "cluster.yaml": ClusterSpec.load,
+    "job.yaml": TrainingJob.load,
+    "outputs.json": ClusterOutputs.load,
+    "image.json": lambda path: image.choose(TrainingJob.load(ROOT / "job.yaml"), ClusterOutputs.placeholder(), path),
+    "kubeconfig": merged,
+}
+HOLDS = {name: YAML if name.endswith(".yaml") else JSON for name in READERS}
+
+
+def lay(path: Path, case: str, content: str | bytes) -> None:
+    if case == "a folder":
+        path.mkdir()
+    elif case == "a FIFO":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        if case == "100 MB":
+            os.truncate(path, 100 << 20)
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name in READERS for case in HOLDS[name]])
+def test_a_hostile_file_is_one_sentence(name: str, case: str, tmp_path: Path) -> None:
+    content, sentence = HOLDS[name][case]
+    lay(tmp_path / name, case, content)
+    with pytest.raises((JobError, SettingError, BadInput)) as refusal:
+        READERS[name](tmp_path / name)
+    said = str(refusal.value)
+    assert name in said and "\n" not in said and len(said) < 400 + len(str(tmp_path))
+    assert sentence in said or name in ("image.json", "kubeconfig")
+
+
+@pytest.mark.parametrize("name", ["cluster.yaml", "job.yaml"])
+def test_a_byte_order_mark_is_no_fault(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + (ROOT / name).read_bytes())
+    assert READERS[name](tmp_path / name) == READERS[name](ROOT / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", [("app.py", "cluster.yaml"), ("-m k8s_charts", "job.yaml"), ("-m operations.main manifests", "job.yaml")]
+)
+def test_a_hostile_file_ends_a_command_with_code_2(command: tuple[str, str], tmp_path: Path) -> None:
+    program, name = command
+    (tmp_path / name).write_text("trainers: " + "9" * 5000)
+    context = f'{{"config": "{tmp_path / name}"}}'
+    arguments = program.split() if name == "cluster.yaml" else [*program.split(), str(tmp_path / name)]
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, "CDK_CONTEXT_JSON": context}, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr and str(tmp_path / name) in done.stderr.replace("\n", "")

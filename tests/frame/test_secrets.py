@@ -1,0 +1,122 @@
+"""An address may hold a secret: no sentence repeats its user, its password or its query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from k8s_charts.documents import documents
+from k8s_charts.errors import JobError
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from operations.bucket_upload import Address
+from operations.download import text
+from operations.errors import BadInput
+from rehearsal.errors import Refused
+from rehearsal.rehearse import Rehearsal
+from settings.addresses import without_secrets
+from settings.file import SettingError
+
+ADDRESSES = [
+    "ftp://me:SECRET@host/f",
+    "ftp://me:SEC/SECRET@host/f",
+    "FTP://SECRET@host/f",
+    "s3://me:SECRET@bucket/f",
+    "https:/me:SECRET@host/f",
+    "https:///f?token=SECRET",
+    "https://host:0/f?token=SECRET",
+    "https://h/f?token=SECRET SECRET",
+    "https://h/é?a=b@SECRET",
+    "https://host:99999/f?mail=a@SECRET",
+    "https://h:x/f#SECRET",
+    f"https://me:{'x' * 100}SECRET@host/f",
+]
+SETTINGS = [
+    "data.source",
+    "data.format",
+    "data",
+    "image",
+    "name",
+    "mode",
+    "runtime",
+    "volume.claim",
+    "volume.file_system_id",
+    "volume.path",
+    "paddlejob.etcd_server",
+    "paddlejob.operator_image",
+    "scheduling.zone",
+    "trainers",
+    "ports.first",
+]
+OF_THE_CLUSTER = [
+    "name",
+    "region",
+    "network.cidr",
+    "key.existing_arn",
+    "cluster.version",
+    "cluster.administrators",
+    "budget.emails",
+    "retain",
+    "nodes.w.instance_types",
+    "cluster",
+]
+
+
+def put(settings: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    first, _, rest = path.partition(".")
+    inner = settings.get(first)
+    return {**settings, first: put(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_sentence_repeats_a_secret_of_an_address(address: str, tmp_path: Path) -> None:
+    job = {"name": "words", "trainers": 3, "data": {"source": "s3://corpus/words"}}
+    jobs = [put(job, setting, address) for setting in SETTINGS]
+    jobs += [job | {address: 1}, put(put(job, "data.prepared", True), "data.source", address)]
+    clusters = [put({"retain": False}, setting, [address]) for setting in OF_THE_CLUSTER]
+    said = [refusal(job, {"retain": False}, tmp_path) for job in jobs]
+    said += [refusal(job, cluster, tmp_path) for cluster in [*clusters, {"retain": False, address: 1}]]
+    assert [sentence for sentence in said if "SECRET" in sentence] == []
+
+
+def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
+    """What a command says of these files; what is no address for it is a local file, which is not there."""
+    for name, settings in (("job.yaml", job), ("cluster.yaml", cluster)):
+        (folder / name).write_text(yaml.safe_dump(settings))
+    try:
+        Rehearsal.check(folder / "cluster.yaml", folder / "job.yaml")
+    except (JobError, SettingError, Refused) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_command_repeats_a_secret_of_its_argument(address: str) -> None:
+    for reader in (Address.parse, text):
+        if reader is text or not address.startswith("s3:"):
+            with pytest.raises(BadInput) as bad:
+                reader(address.replace("https", "http"))
+            assert "SECRET" not in str(bad.value)
+
+
+def test_the_manifest_has_the_query_that_its_source_needs() -> None:
+    job = TrainingJob.parse({"name": "words", "trainers": 3, "data": {"source": "https://host/f?set=A"}})
+    made = str(documents(job, ClusterOutputs.placeholder(), "image"))
+    assert made.count("https://host/f?set=A") == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("s3://bucket/a@b:c/d", "s3://bucket/a@b:c/d"),
+        ("https://host:8080/f.tsv.gz", "https://host:8080/f.tsv.gz"),
+        ("/home/jobpath/what?.tsv", "/home/jobpath/what?.tsv"),
+        ("https://host/f?set=A", "https://host/f?..."),
+        ("https://me@host/f", "https://...@host/f"),
+    ],
+)
+def test_what_is_no_secret_is_shown(address: str, shown: str) -> None:
+    assert without_secrets(address) == shown
