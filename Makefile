@@ -21,7 +21,7 @@ CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
 PYTEST := $(RUN) $(BIN)/pytest
 
-.PHONY: help setup rehearse test test-cluster quick lint manifests image push bench lock clean
+.PHONY: help setup rehearse test test-cluster test-nfs quick lint manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -39,6 +39,10 @@ quick: environments  ## the tests of an edit round: under 15 seconds
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is unset: name the configuration of a cluster in which you may make namespaces: make test-cluster KUBECONFIG=/path/to/config" >&2; exit 2; }
 	@TEST_CLUSTER=yes $(PYTEST) -m cluster tests/operations
+
+test-nfs: environments  ## what is on the volume, on NFS: a small machine with the kernel's own server and three clients
+	@MOUNT_OPTIONS=$$($(BIN)/python -c 'from k8s_charts.settings import TUTORIALS_MOUNT_OPTIONS as o; print(*o, sep=",")') && \
+		export MOUNT_OPTIONS && $(RUN) tests/nfs/machine env TEST_NFS=yes PYTHONDONTWRITEBYTECODE=yes pytest -q -p no:cacheprovider tests/nfs
 
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -15,7 +15,7 @@ import pytest
 from job_folder import IMAGE, Job
 from paddle_node import data_manifest
 
-KILLS = int(os.environ.get("SPLIT_KILLS", "10"))
+KILLS = int(os.environ.get("SPLIT_KILLS", "5"))
 ROUNDS = int(os.environ.get("SPLIT_ROUNDS", "5"))
 
 # The data job with pieces so small that some kilobytes fill many files, by two processes; AT: where it stops itself.
@@ -207,3 +207,21 @@ def test_a_full_volume_leaves_what_was_complete_and_with_room_the_next_run_is_do
         assert job.records() == content(sources[1])
     finally:
         subprocess.run(["umount", "-l", str(volume)], check=True)
+
+
+def test_an_index_that_is_repeated_behind_the_last_manifest_puts_the_split_in_place(job: Job, sources: list[Path]) -> None:
+    """The last index was killed between the manifest of the split and that of the job."""
+    shared = {"SPLIT_PODS": 2, "PADDLE_NODE_RUN_ID": "run"}
+    ended(start(job, sources[0], JOB_COMPLETION_INDEX=0, POD_UID="pod", **shared))
+    dying = start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT="put", **shared)
+    os.waitid(os.P_PID, dying.pid, os.WSTOPPED)
+    os.killpg(dying.pid, signal.SIGKILL)
+    dying.communicate()
+    assert not job.folder.data_manifest.exists()
+    ended(start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="second", **shared))
+    assert job.records() == content(sources[0])
+    # Another run of the same data job: index 0 alone verifies what is there.
+    again = shared | {"PADDLE_NODE_RUN_ID": "again"}
+    outputs = [ended(start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="pod", **again)) for index in (1, 0)]
+    assert "run is complete already: index 0 reads and verifies it" in outputs[0]
+    assert "is complete already: nothing to do" in outputs[1]

@@ -261,3 +261,14 @@ def test_a_right_that_is_missing_is_named(job: Job, bucket: str, monkeypatch: py
         f"s3://{bucket}/sources answered AccessDenied: the data job's role needs s3:ListBucket and s3:GetObject "
         f"on bucket {bucket}, and kms:Decrypt on its key"
     )
+
+
+def test_two_processes_read_one_object_each_by_connections_of_its_own(
+    job: Job, bucket: str, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddle_node.data.lanes.WORTH", 1)
+    lines = [b"line %d of a text" % number for number in range(50_000)]
+    s3.put_object(Bucket=bucket, Key="two-lanes.txt", Body=b"\n".join(lines))
+    job.split(f"s3://{bucket}/two-lanes.txt", SHUFFLE_SEED=1, HOLD_OUT=0.1)
+    assert job.records() == sorted(lines)
+    assert {name.split("part-")[1][:5] for name in job.data()} == {"00000", "00001"}

@@ -185,6 +185,7 @@ def _path(folder: JobFolder) -> Path:
 
 
 def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
+    durable.look(path.parent)
     try:
         document = json.loads(path.read_text())
         return (

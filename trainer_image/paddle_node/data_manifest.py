@@ -154,9 +154,7 @@ def read(path: Path) -> DataManifest | None:
     when the volume fails, which says nothing about the data.
     """
     try:
-        if not path.exists() and path.parent.is_dir():
-            # An NFS client remembers for up to a minute that a name was not there; listing the folder makes it ask again.
-            any(path.parent.iterdir())
+        durable.look(path.parent)
         with naming(path):
             text = path.read_text()
     except FileNotFoundError:
@@ -176,6 +174,7 @@ def content(path: Path) -> bytes:
 
     Two splits of the same bytes into the same shards say the same: the folder that a file lies in is left out.
     """
+    durable.look(path.parent)
     try:
         text = path.read_bytes()
     except FileNotFoundError:

@@ -1,6 +1,8 @@
 """A small file on the volume that a reader sees whole or not at all, even after a loss of power.
 
 Promises: `write` replaces what was there; of any number of `create`, exactly one makes the file, and it stays as it was made.
+Both hold on NFS, where a client may answer from memory for up to a minute that a name is not there, or where a link leads:
+whoever must know asks for a `look` at the folder first.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ def write(path: Path, content: str | bytes) -> None:
 def create(path: Path, content: str | bytes) -> bool:
     """Makes the file where there is none; False where there is one, which is left as it is. Its folder must be there."""
     with _draft(path, content) as draft:
+        mine = draft.stat().st_ino
         try:
             os.link(draft, path)
         except FileExistsError:
             # An NFS server whose answer got lost is asked again, and then finds the name that it has made itself.
-            if draft.stat().st_nlink != 2:
+            look(path.parent)
+            if not path.exists() or path.stat().st_ino != mine:
                 return False
     sync(path.parent)
     return True
@@ -34,6 +38,7 @@ def create(path: Path, content: str | bytes) -> bool:
 
 def link(path: Path, target: str) -> None:
     """Makes `path` a symbolic link to `target`, at once where it was another one. Raises OSError where it is a folder."""
+    look(path.parent)
     if path.is_symlink() and str(path.readlink()) == target:
         return
     temporary = _temporary(path)
@@ -62,6 +67,17 @@ def _draft(path: Path, content: str | bytes) -> Iterator[Path]:
 def _temporary(path: Path) -> Path:
     # Not by process number: pods that share a volume have equal ones.
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+
+
+def look(folder: Path) -> None:
+    """Makes an NFS client ask what is in the folder now: to open it is enough, and costs one request."""
+    try:
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+    except FileNotFoundError:
+        if folder != folder.parent:
+            look(folder.parent)
+    except OSError:
+        pass  # Whoever reads there will say so.
 
 
 def sync(path: Path) -> None:

@@ -7,7 +7,7 @@ are never compared); a holder that cannot renew it knows by its own clock, befor
 How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder.
 Making the next number by a hard link is the only way to take it over: only one can, and its file says from the first
 moment whose it is, though the holder be killed in the next. A heartbeat replaces the holder's own file by rename, with a
-higher count. Every look first creates and removes a file: that makes an NFS client forget what it remembers of the folder.
+higher count. Every look first opens the folder: that makes an NFS client ask for what is there now.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.patience import passing
@@ -219,10 +220,7 @@ def _take(folder: Path, lease: Lease) -> bool:
 
 def _newest(folder: Path) -> _Seen | None:
     """The lease in force. One that cannot be read counts as held by somebody unknown."""
-    probe = folder / f".look.{os.getpid()}.{time.monotonic_ns()}"
-    with contextlib.suppress(OSError):  # A full volume can still be read.
-        probe.touch()
-        probe.unlink()
+    durable.look(folder)
     names = sorted(path.name for path in folder.glob("lease-*.json"))
     if not names:
         return None

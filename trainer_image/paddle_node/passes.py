@@ -225,6 +225,7 @@ def is_sealed(directory: Path) -> bool:
 
 def _read(directory: Path) -> dict[str, Any] | None:
     """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
+    durable.look(directory)
     try:
         text = (directory / DONE).read_bytes()
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paddle_node import attempts, data_manifest, program_copy
+from paddle_node import attempts, data_manifest, durable, program_copy
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
@@ -71,6 +71,7 @@ def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
     """The program's folder, behind its link, and its digest: the run's, where it has one."""
     if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
         return copied, wanted
+    durable.look(node.folder.root)
     folder = node.program.resolve() if node.program.is_symlink() else node.program
     if not folder.is_dir():
         raise SettingError(f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no {node.program} on the volume")

@@ -33,6 +33,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
         raise SettingError(
             f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: {there or 'none'})"
         )
+    durable.look(folder.root)
     link, wanted = folder.program(name), digest(source)
     if link.is_dir() and digest(link) == wanted:
         return False
@@ -79,6 +80,7 @@ def sweep(folder: JobFolder, name: str) -> None:
 
 def digest(folder: Path) -> str:
     """Names the whole program: every file that counts, by its name and its bytes. Raises OSError."""
+    durable.look(folder.parent)  # Where its link is.
     whole = hashlib.sha256()
     for name in _files(folder):
         content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -88,6 +90,7 @@ def digest(folder: Path) -> str:
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """The whole copy of that digest, if there is one."""
+    durable.look(folder.programs)
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         copy = folder.programs / str(json.loads((folder.programs / f"{wanted[:32]}.json").read_text())["folder"])
         if copy.parent == folder.programs and digest(copy) == wanted:

@@ -54,7 +54,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
         return None
     one = found[0]
     for number, other in enumerate(found):
-        if (other.source, len(other.shards)) != (one.source, len(one.shards)):
+        if not other.same(one):
             raise Failure(
                 ExitCode.BAD_DATA,
                 f"{one.source.uri} changed while it was being split (index 0 found {one.source.size} bytes, "
@@ -87,7 +87,7 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
     for path in (folder.data_manifest, *sorted(folder.splits.glob(f"*/{MANIFEST}"), reverse=True)):
         with contextlib.suppress(ManifestError):
             manifest = data_manifest.read(path)
-            if manifest is not None and manifest.split not in seen:
+            if manifest and manifest.split not in seen and (folder.splits / manifest.split / MANIFEST).exists():
                 seen.add(manifest.split)
                 yield manifest
 

@@ -9,9 +9,9 @@ Memory stays below 100 MB for any size.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-import shutil
 import signal
 import sys
 import time
@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, full_disk, program_copy, staging
+from paddle_node import contract, data_manifest, durable, full_disk, program_copy, staging
 from paddle_node.contract import ExitCode
 from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
@@ -78,8 +78,11 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     done: DataManifest | None = None
     while done is None:
         found, damaged = _complete(settings, wanted)
-        if found is None and (damaged or (folder.splits / settings.run / commit.MANIFEST).exists()):
+        if found is None and (damaged or _spoilt(settings, wanted)):
             settings = _anew(settings)
+        if found is not None and settings.index and not found.split.startswith(settings.run):
+            _say(f"{found.split} is complete already: index 0 reads and verifies it")
+            return None
         try:
             found = found or _split(settings, source, objects, wanted)
             if found is None:
@@ -96,6 +99,13 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     if settings.program_from and commit.unused(folder):
         program_copy.sweep(folder, settings.program)
     return done
+
+
+def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
+    """Whether this run has completed another split, or would: its source or settings have changed since."""
+    place = settings.folder.splits / settings.run
+    mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
+    return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(wanted))
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
@@ -124,9 +134,9 @@ def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManife
     for manifest in commit.known(settings.folder):
         if not manifest.same(wanted) or not (wanted.source.etag or manifest.split.partition(".")[0] == settings.run):
             continue
-        files = manifest.files()
         if settings.index:
-            return manifest, False  # Index 0 reads it.
+            return manifest, False
+        files = manifest.files()
         started = time.monotonic()
         try:
             with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
@@ -147,9 +157,14 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
     place = settings.folder.splits / settings.run
     mine = place / f"{settings.index}.json"
     place.mkdir(parents=True, exist_ok=True)
-    if not mine.exists():
+
+    def undone() -> bool:
+        durable.look(place)
+        return not mine.exists()
+
+    if undone():
         for old in place.glob(f"{settings.index}.*/"):
-            commit.remove(old, lambda: not mine.exists())  # A dead pod's: this one is its replacement.
+            commit.remove(old, undone)  # A dead pod's: this one is its replacement.
         own = place / f"{settings.index}.{settings.pod}"
         if own.exists():
             own = own.with_name(f"{own.name}.{os.urandom(4).hex()}")
@@ -167,7 +182,8 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
             parts.sync_folders(own)
             found = commit.create(manifest, own / "index.json", mine)
         except BaseException:
-            shutil.rmtree(own, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                commit.remove(own, undone)  # Not what was recorded in this very moment.
             raise
         held = sum(file.records for file in found.held_out)
         _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import os
 import re
 from typing import Any, BinaryIO, NoReturn
 
@@ -32,12 +33,19 @@ class S3Source:
         self.uri = public(uri)
         self.identity = identity(uri)
         self._bucket, _, self._key = uri.removeprefix("s3://").partition("/")
-        # boto3's own tries are quick ones: the waiting is `Resumed`'s.
-        config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60)
-        try:
-            self._s3: Any = boto3.client("s3", config=config)
-        except botocore.exceptions.BotoCoreError as error:
-            self._explain(error)
+        self._clients: dict[int, Any] = {}
+
+    @property
+    def _s3(self) -> Any:
+        """One a process: a connection must not be shared by two that were forked."""
+        if os.getpid() not in self._clients:
+            # boto3's own tries are quick ones: the waiting is `Resumed`'s.
+            config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60)
+            try:
+                self._clients[os.getpid()] = boto3.client("s3", config=config)
+            except botocore.exceptions.BotoCoreError as error:
+                self._explain(error)
+        return self._clients[os.getpid()]
 
     def objects(self) -> list[Object]:
         """Raises a `Failure` that tells a missing bucket, a missing object and a missing right apart."""

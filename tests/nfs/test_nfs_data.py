@@ -1,0 +1,195 @@
+"""The data job and the program's copy: pods on different nodes, each a process that works through a client of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import paddle_node
+from nfs_machine import Volume, cut_off, server_down, slow_answers, until
+from paddle_node import data_manifest, environment, preparation, program_copy, staging
+from paddle_node.contract import JobFolder
+
+IMAGE = Path(paddle_node.__file__).parents[1]
+SLOW = 0.2
+"""Seconds that the server takes for each answer, where a pod must not end before it is disturbed."""
+MOUNT = "/run/pod"
+"""Where every pod finds the volume."""
+
+
+def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
+    """A folder of three files beside the job's; returns its records."""
+    lines = [f"{name} {number} {'x' * 40}\n".encode() for number in range(records)]
+    (volume.a / name).mkdir()
+    for part in range(3):
+        (volume.a / name / f"{part}.txt").write_bytes(b"".join(lines[part::3]))
+    return set(lines)
+
+
+def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "", **more: str) -> subprocess.Popen[str]:
+    """A data job's pod on the node that has the volume at `place`."""
+    environ = {
+        "OUT_DIR": f"{MOUNT}/job",
+        "DATA_SOURCE": f"{MOUNT}/{name}",
+        "SPLIT_COUNT": "2",
+        "SPLIT_PODS": str(pods),
+        "JOB_COMPLETION_INDEX": str(index),
+        "POD_UID": uid or f"{run}-{index}",
+        "PADDLE_NODE_RUN_ID": run,
+        **more,
+    }
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", place, MOUNT]
+    return subprocess.Popen(
+        [*mounted, sys.executable, IMAGE / "split_data.py"],
+        env=os.environ | {"PYTHONPATH": str(IMAGE)} | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(pod: subprocess.Popen[str]) -> int:
+    said, _ = pod.communicate(timeout=120)
+    print(said)
+    return pod.returncode
+
+
+def read(place: Path) -> list[bytes]:
+    """All records that two trainers find in their shards, once every file was checked against the manifest."""
+    records: list[bytes] = []
+    for trainer in range(2):
+        shard = staging.stage(JobFolder(place / "job"), trainer, 2)
+        for path in sorted(shard.rglob("*")):
+            records += path.read_bytes().splitlines(True) if path.is_file() else ()
+    return records
+
+
+def parts(volume: Volume) -> list[Path]:
+    return list((volume.served / "job" / "splits").glob("*/*/*/part-*"))
+
+
+def exactly(records: list[bytes], wanted: set[bytes]) -> bool:
+    return len(records) == len(wanted) and set(records) == wanted
+
+
+def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volume) -> None:
+    wanted = source(volume, "source")
+    for place in (volume.a, volume.b, volume.c):
+        assert data_manifest.read(JobFolder(place / "job").data_manifest) is None
+    pods = [pod(place, "source", "run", index, 3) for index, place in enumerate((volume.a, volume.b, volume.c))]
+    assert [ended(one) for one in pods] == [0, 0, 0]
+    for place in (volume.a, volume.b, volume.c):
+        assert exactly(read(place), wanted)
+
+
+def test_nfs_two_different_splits_at_once_leave_one_of_them_whole(volume: Volume) -> None:
+    sources = [source(volume, "first"), source(volume, "second")]
+    for round_ in range(3):
+        pods = [pod(volume.a, "first", f"first-{round_}"), pod(volume.b, "second", f"second-{round_}")]
+        assert [ended(one) for one in pods] == [0, 0]
+        found = [read(place) for place in (volume.a, volume.b, volume.c)]
+        assert found[0] == found[1] == found[2]
+        assert any(exactly(found[0], wanted) for wanted in sources)
+
+
+def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volume: Volume) -> None:
+    wanted = source(volume, "source")
+    splits = volume.b / "job" / "splits"
+    splits.mkdir(parents=True)
+    first = pod(volume.a, "source", "run", 0, 2, "first")
+    while first.poll() is None:  # The node's other pods look, too: it remembers that there is nothing.
+        (splits / "run" / "0.json").exists()
+    assert ended(first) == 0
+    assert ended(pod(volume.b, "source", "run", 0, 2, "second")) == 0
+    assert ended(pod(volume.b, "source", "run", 1, 2)) == 0
+    assert exactly(read(volume.c), wanted)
+    assert [folder.name for folder in (volume.served / "job" / "splits" / "run").glob("0.*/")] == ["0.first"]
+
+
+def test_nfs_a_server_that_restarts_while_a_pod_splits_costs_time_and_no_record(volume: Volume) -> None:
+    wanted = source(volume, "source", 20_000)
+    with slow_answers("b", SLOW):
+        splitting = pod(volume.b, "source", "run")
+        until(lambda: parts(volume))
+        with server_down():
+            assert splitting.poll() is None
+    assert ended(splitting) == 0
+    assert exactly(read(volume.c), wanted)
+
+
+def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_nothing_when_it_is_back(volume: Volume) -> None:
+    wanted = source(volume, "source", 20_000)
+    with slow_answers("a", SLOW):
+        lost = pod(volume.a, "source", "run", uid="lost")
+        until(lambda: parts(volume))
+        with cut_off("a"):
+            assert ended(pod(volume.b, "source", "run", uid="replacement")) == 0
+            assert lost.poll() is None
+    ended(lost)
+    for place in (volume.a, volume.b, volume.c):
+        assert exactly(read(place), wanted)
+
+
+def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(volume: Volume) -> None:
+    for round_ in range(5):
+        program = Path(os.environ["TMPDIR"]) / f"{volume.a.name[:20]}-{round_}" / "words"
+        (program / "text").mkdir(parents=True)
+        for number in range(10):
+            (program / "text" / f"module_{number}.py").write_text(f"ROUND, NUMBER = {round_}, {number}\n")
+        places = [JobFolder(place / "job") for place in (volume.a, volume.b)]
+        read = JobFolder(volume.c / "job").program("words")
+        before = program_copy.digest(read) if read.exists() else ""
+        start = threading.Barrier(2)
+
+        def copy(place: JobFolder, program: Path = program, start: threading.Barrier = start) -> None:
+            start.wait()
+            program_copy.copy_program(program, place, "words")
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(copy, places))
+        wanted = program_copy.digest(program)
+        assert before != wanted
+        assert program_copy.digest(read) == wanted
+        assert [program_copy.digest(place.program("words")) for place in places] == [wanted, wanted]
+        assert len(list((volume.served / "job" / "programs").glob("*.json"))) == round_ + 1
+
+
+def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_seconds(volume: Volume) -> None:
+    source(volume, "source")
+    program = Path(os.environ["TMPDIR"]) / "quick"
+    program.mkdir()
+    (program / "train.py").write_text("new\n")
+    waiting = trainer(volume.b, PADDLE_NODE_DATA_JOB="this")
+    (waiting.folder.root / "quick").parent.mkdir(parents=True)
+    said: list[str] = []
+    with ThreadPoolExecutor() as pool:
+        ready = pool.submit(preparation.prepare, waiting, said.append)
+        until(lambda: said)
+        splitting = pod(volume.a, "source", "run", PROGRAM_FROM=str(program), PADDLE_NODE_DATA_JOB="this")
+        assert ended(splitting) == 0
+        start = time.monotonic()
+        reading = ready.result(timeout=60)
+        assert time.monotonic() - start < 10
+    assert (reading.program / "train.py").read_text() == "new\n"
+    assert reading.identity.data == data_manifest.digest(JobFolder(volume.a / "job").data_manifest)
+    assert reading.identity.program == program_copy.digest(program)
+
+
+def trainer(place: Path, **more: str) -> environment.NodeEnvironment:
+    """Trainer 1 of 2 on the node that has the volume at `place`."""
+    basic = {
+        "JOB_NAME": "job",
+        "JOB_PATH": str(place),
+        "TRAIN_CONFIG_DIR": "quick",
+        "CONF_PADDLE_GRADIENT_NUM": "2",
+        "JOB_COMPLETION_INDEX": "1",
+        "PADDLE_NODE_RUN_ID": "run",
+        "PADDLE_NODE_SERVICE": "service",
+        "POD_IP": "127.0.0.1",
+    }
+    return environment.parse(basic | more)

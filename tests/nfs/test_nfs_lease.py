@@ -1,0 +1,148 @@
+"""The lease, held and wanted by runs whose pods see the volume through different clients."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from nfs_machine import GRACE, Volume, cut_off, server_down, until
+from paddle_node import lease
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+from paddle_node.lease import Lease
+
+EXPIRY = 4.5
+"""Half a second between two heartbeats."""
+
+
+class Beating:
+    """A pod that holds the lease: its heartbeats, as the supervisor gives them."""
+
+    def __init__(self, held: Lease) -> None:
+        self.held = held
+        self.beats = 0
+        self.lost: Failure | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self.held.interval):
+            try:
+                self.held.beat()
+                self.beats += 1
+            except OSError:
+                continue  # The next heartbeat tries again.
+            except Failure as failure:
+                self.lost = failure
+                return
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+@contextmanager
+def beating(held: Lease) -> Iterator[Beating]:
+    pod = Beating(held)
+    try:
+        yield pod
+    finally:
+        pod.end()
+
+
+def acquire(folder: Path, run: str, expiry: float = EXPIRY) -> Lease:
+    return lease.acquire(folder / "state", run, f"boot of {run}", expiry)
+
+
+def test_nfs_of_runs_that_race_for_the_lease_through_three_clients_one_wins(volume: Volume) -> None:
+    for round_ in range(8):
+        places = [place / str(round_) for place in (volume.a, volume.b, volume.c)]
+        for place in places:
+            assert not (place / "state").exists()  # All remember that nothing was there.
+        start = threading.Barrier(3)
+        winners: list[Beating] = []
+
+        def race(place: Path, start: threading.Barrier = start, winners: list[Beating] = winners) -> None:
+            start.wait()
+            winners.append(Beating(acquire(place, f"run-on-{place.parts[3]}")))
+
+        try:
+            with ThreadPoolExecutor() as pool:
+                ends = [end.exception() for end in [pool.submit(race, place) for place in places]]
+            refused = [end for end in ends if end is not None]
+            assert len(refused) == 2
+            assert all(isinstance(end, Failure) and end.code == ExitCode.FOLDER_IN_USE for end in refused)
+            assert [pod.lost for pod in winners] == [None]
+        finally:
+            for pod in winners:
+                pod.end()
+
+
+def test_nfs_a_living_holder_is_seen_though_the_other_client_has_just_looked(volume: Volume) -> None:
+    with beating(acquire(volume.a, "first")) as first:
+        for path in (volume.b / "state").iterdir():
+            path.read_text()
+        start = time.monotonic()
+        with pytest.raises(Failure) as refused:
+            acquire(volume.b, "second")
+        assert refused.value.code == ExitCode.FOLDER_IN_USE
+        assert time.monotonic() - start < EXPIRY
+        assert first.lost is None
+
+
+def test_nfs_a_silent_holder_is_replaced_after_the_expiry_and_finds_out_at_its_next_beat(volume: Volume) -> None:
+    first = acquire(volume.a, "first")
+    first.beat()
+    start = time.monotonic()
+    second = acquire(volume.b, "second")
+    assert time.monotonic() - start >= EXPIRY
+    with pytest.raises(lease.TakenOver, match="run second"):
+        first.beat()
+    second.beat()
+
+
+def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) -> None:
+    waits = threading.Event()
+    with beating(acquire(volume.a, "first")) as first, ThreadPoolExecutor() as pool:
+        wanted: Future[Lease] = pool.submit(
+            lease.acquire, volume.b / "state", "second", "boot", EXPIRY, lambda _: waits.set(), time.sleep
+        )
+        waits.wait()
+        # A client that does not come back: the server waits its whole grace period for it.
+        with cut_off("c"):
+            with server_down():
+                time.sleep(EXPIRY)
+                stopped = first.beats
+            refused = wanted.exception(timeout=60)
+            assert isinstance(refused, Failure)
+            assert refused.code == ExitCode.FOLDER_IN_USE
+            until(lambda: first.beats > stopped)
+            assert first.lost is None
+
+
+def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_itself_when_it_is_back(volume: Volume) -> None:
+    with beating(acquire(volume.a, "first")) as first:
+        until(lambda: first.beats > 1)
+        start = time.monotonic()
+        with cut_off("a"):
+            second = Beating(acquire(volume.b, "second"))
+            assert time.monotonic() - start >= EXPIRY
+            assert first.held.left < 0  # It may not go on, by its own clock.
+            until(lambda: time.monotonic() - start > GRACE + 5)  # The server gave up its state, too.
+        try:
+            until(lambda: first.lost is not None)
+            assert isinstance(first.lost, lease.TakenOver)
+            assert not first.lost.same_run
+            beats = second.beats
+            until(lambda: second.beats > beats + 1)
+            assert second.lost is None
+            assert (holder := lease.holder(volume.c / "state"))
+            assert holder.run == "second"
+        finally:
+            second.end()

@@ -1,0 +1,104 @@
+"""Records created exclusively, and the passes that they seal, through different clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from nfs_machine import SERVER, Volume, cut_off, slow_answers, until
+from paddle_node import durable, passes
+from paddle_node.contract import JobFolder
+from paddle_node.failure import Failure
+
+FACTS = {"pass": 3, "attempt": 1, "run": "run", "data": "data", "program": "program"}
+
+
+def saved(root: Path) -> Path:
+    """A pass as a trainer leaves it, not sealed."""
+    folder = JobFolder(root).output / "attempts" / "run-1" / "pass-00003"
+    (folder / "000").mkdir(parents=True)
+    for number in range(5):
+        (folder / "000" / f"part-{number}").write_bytes(os.urandom(100_000))
+    return folder
+
+
+def test_nfs_of_records_created_exclusively_through_three_clients_one_is_made_and_all_read_it(volume: Volume) -> None:
+    for round_ in range(20):
+        paths = [place / f"record-{round_}" for place in (volume.a, volume.b, volume.c)]
+        assert not any(path.exists() for path in paths)  # All remember that nothing was there.
+        start = threading.Barrier(3)
+
+        def race(path: Path, start: threading.Barrier = start) -> bool:
+            start.wait()
+            return durable.create(path, str(path))
+
+        with ThreadPoolExecutor() as pool:
+            made = list(pool.map(race, paths))
+        assert sum(made) == 1
+        assert {path.read_text() for path in paths} == {str(paths[made.index(True)])}
+
+
+def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The one fault at one line: the server does what `os.link` asks for, and restarts before its answer has come.
+    link = os.link
+
+    def unanswered_link(draft: Path, path: Path) -> None:
+        with ThreadPoolExecutor() as pool:
+            with slow_answers("a", 3):
+                asked = pool.submit(link, draft, path)
+                until((volume.served / "record").exists)
+                with cut_off("a"):
+                    subprocess.run([SERVER, "stop"], check=True)
+            subprocess.run([SERVER, "start"], check=True)
+            fault = asked.exception()
+        assert isinstance(fault, FileExistsError)
+        raise fault
+
+    monkeypatch.setattr(os, "link", unanswered_link)
+    assert durable.create(volume.a / "record", "mine")
+    assert (volume.b / "record").read_text() == "mine"
+
+
+def test_nfs_a_pass_is_seen_whole_or_not_at_all_through_a_client_that_has_just_looked(volume: Volume) -> None:
+    folder = saved(volume.a)
+    there = JobFolder(volume.b)
+    assert passes.find(there) == []
+    assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
+    passes.seal(folder, FACTS)
+    (found,) = passes.find(there)
+    assert found.number == 3
+    passes.verify(found.folder)
+    assert json.loads((found.folder / passes.DONE).read_text()) == json.loads((folder / passes.DONE).read_text())
+
+
+def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_that_try_at_once(volume: Volume) -> None:
+    for round_ in range(10):
+        folder = saved(volume.a / str(round_))
+        there = JobFolder(volume.b / str(round_))
+        assert passes.find(there) == []
+        start = threading.Barrier(2)
+
+        def seal(folder: Path = folder, start: threading.Barrier = start) -> bool:
+            start.wait()
+            try:
+                passes.seal(folder, FACTS)
+            except (Failure, FileNotFoundError):
+                return False
+            return True
+
+        def give_up(there: JobFolder = there, start: threading.Barrier = start) -> bool:
+            start.wait()
+            return bool(passes.discard_incomplete(there))
+
+        with ThreadPoolExecutor() as pool:
+            sealing, giving_up = pool.submit(seal), pool.submit(give_up)
+        assert sealing.result() != giving_up.result()
+        found = passes.find(JobFolder(volume.c / str(round_)))
+        assert len(found) == sealing.result()
+        for one in found:
+            passes.verify(one.folder)
