@@ -1,7 +1,7 @@
 """The records of one trainer's shard, in an order that seed, pass and trainer alone decide.
 
-Promises: every record of the shard comes once a pass and none of another shard's; a pass takes stretches of the files, of at
-most `STRETCH` bytes, in random order, and shuffles `WINDOW` records at a time, which is all that memory holds; a shard without
+Promises: every record of the shard comes once a pass and none of another shard's; a pass takes short stretches of the files
+in random order, and shuffles `WINDOW` records at a time, which is all that memory holds; a shard without
 records, or with another count than the data manifest tells, raises a `Failure` before a pass of it can count as trained; so does
 one in which more than `ODD` of the records cannot be read, naming the first by file and number. Fewer odd records are left out
 and counted.
@@ -21,8 +21,8 @@ from paddle_node.failure import Failure
 
 WINDOW = 65_536
 """Records that are shuffled together: a smaller shard is shuffled as a whole."""
-STRETCH = 1 << 18
-"""Bytes of a file of lines that are read one after the other: a window has records from many places of the shard."""
+STRETCH = 1 << 12
+"""Bytes of a file of lines, at least, that are read one after the other: a window has records from very many places."""
 
 ODD = 0.01
 """Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
@@ -98,14 +98,17 @@ class Shard:
 
     def _scattered(self, randomness: random.Random) -> Iterator[Record]:
         """Stretch by stretch, in random order; a reader of the program's own reads whole files."""
+        sizes = [file.stat().st_size for file in self.files]
+        # Some dozens of records of any length; a file that was put there by hand may have long ones.
+        length = max(STRETCH, 64 * sum(sizes) // self.expected) if self.expected else 256 * STRETCH
         stretches = [
             (file, begin)
-            for file in self.files
-            for begin in (range(0, max(file.stat().st_size, 1), STRETCH) if self._reader is lines else (0,))
+            for file, size in zip(self.files, sizes, strict=True)
+            for begin in (range(0, max(size, 1), length) if self._reader is lines else (0,))
         ]
         randomness.shuffle(stretches)
         for file, begin in stretches:
-            texts = lines(file, begin, begin + STRETCH) if self._reader is lines else self._reader(file)
+            texts = lines(file, begin, begin + length) if self._reader is lines else self._reader(file)
             for number, text in enumerate(texts, start=1):
                 yield Record(text, file, number, begin)
 
