@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import cache, cached_property, partial
 
 from operations.aws import client
 from operations.errors import BadInput, of_a_library
-from operations.findings import Check, State
+from operations.findings import Check, Found
 from stacks.cluster_spec import ClusterSpec
-
-Found = Iterator[tuple[State, str]]
 
 SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
 OF_KIND = {"eks": ("eks",), "self-managed": ("autoscaling", "secretsmanager")}
@@ -65,7 +62,8 @@ class AccountChecks:
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
-        self._clients: dict[str, Any] = {}
+        self.client = cache(partial(client, region=spec.region))
+        """A client in the cluster's region, made once."""
 
     def all(self) -> list[Check]:
         """In the order in which they are shown."""
@@ -81,12 +79,6 @@ class AccountChecks:
             ("stacks", self.stacks),
             *self.existing(),
         ]
-
-    def client(self, service: str) -> Any:
-        """A client in the cluster's region, made once."""
-        if service not in self._clients:
-            self._clients[service] = client(service, self.spec.region)
-        return self._clients[service]
 
     @cached_property
     def _identity(self) -> dict[str, str]:

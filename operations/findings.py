@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ from operations import screen
 from operations.errors import OperationError, of_a_library
 
 State = Literal["ok", "warning", "problem"]
+Found = Iterator[tuple[State, str]]
+"""What a check yields: how it is, and in words."""
 
 
 @dataclass(frozen=True)

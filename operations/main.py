@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 
@@ -12,7 +13,6 @@ from operations.cost import cost
 from operations.delete import delete
 from operations.doctor import doctor
 from operations.eks_token import eks_token
-from operations.help_text import flow
 from operations.kubeconfig import kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
@@ -49,6 +49,19 @@ app.command()(leftovers)
 app.command()(cost)
 app.add_typer(lock, name="lock")
 app.command("eks-token", hidden=True)(eks_token)
+
+
+def flow(group: typer.Typer) -> None:
+    """Gives the commands their help, from their docstrings: paragraphs flow to the terminal's width, whatever the source's is."""
+    for command in group.registered_commands:
+        if command.help is None and command.callback is not None:
+            text = inspect.cleandoc(command.callback.__doc__ or "")
+            command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            flow(inner.typer_instance)
+
+
 flow(app)
 
 

@@ -109,7 +109,7 @@ class Cloud:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        _end(emulator)
+        end(emulator)
 
     # What a client needs.
 
@@ -233,7 +233,7 @@ class Cloud:
                 self._report(lines[-1])
             process.wait()
         except BaseException:
-            _end(process)
+            end(process)
             raise
         finally:
             if process.stdout is not None:
@@ -244,7 +244,7 @@ class Cloud:
         return list(lines)
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """End a process and its group: asked first, killed when it does not listen."""
     for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
