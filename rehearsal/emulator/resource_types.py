@@ -327,8 +327,9 @@ TYPES["AWS::EC2::VPCDHCPOptionsAssociation"] = ResourceType(
 # EKS: its API writes the same members with a small first letter.
 
 
-def _camel(value: Any) -> Any:
-    return provisioners._pascal_to_camel(value)
+def _told(props: Properties, *without: str) -> dict[str, Any]:
+    """Everything but the tags, as EKS's API takes it; botocore refuses what that does not know."""
+    return dict(provisioners._pascal_to_camel({name: props[name] for name in props if name not in ("Tags", *without)}))
 
 
 def _tag_map(props: Properties) -> dict[str, str]:
@@ -343,35 +344,13 @@ def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
         client("eks").tag_resource(resourceArn=arn, tags=after)
 
 
-ADDON = (
-    "AddonName",
-    "AddonVersion",
-    "ClusterName",
-    "ConfigurationValues",
-    "NamespaceConfig",
-    "PodIdentityAssociations",
-    "PreserveOnDelete",
-    "ResolveConflicts",
-    "ServiceAccountRoleArn",
-)
-
-
-def _addon_parameters(props: Properties) -> dict[str, Any]:
-    given = _camel(_pick(props, *ADDON))
-    given.pop("preserveOnDelete", None)
-    return dict(given)
-
-
 def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_addon(**_addon_parameters(props), tags=_tag_map(props))["addon"]
+    made = client("eks").create_addon(**_told(props, "PreserveOnDelete"), tags=_tag_map(props))["addon"]
     return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
 
 
 def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _addon_parameters(new)
-    given.pop("namespaceConfig", None)
-    given.setdefault("podIdentityAssociations", [])
-    client("eks").update_addon(**given)
+    client("eks").update_addon(**{"podIdentityAssociations": []} | _told(new, "PreserveOnDelete", "NamespaceConfig"))
     arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
     _eks_retag(arn, old, new)
     return physical_id, {"Arn": arn}
@@ -386,17 +365,15 @@ TYPES["AWS::EKS::Addon"] = ResourceType(
     replacing=("AddonName", "ClusterName", "NamespaceConfig"),
 )
 
-ENTRY = ("AccessPolicies", "ClusterName", "KubernetesGroups", "PrincipalArn", "Type", "Username")
-
 
 def _policies(props: Properties) -> dict[str, Any]:
-    return {policy["PolicyArn"]: _camel(policy["AccessScope"]) for policy in props.get("AccessPolicies") or []}
+    return {
+        policy["PolicyArn"]: provisioners._pascal_to_camel(policy["AccessScope"]) for policy in props.get("AccessPolicies") or []
+    }
 
 
 def _entry_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _camel(_pick(props, *ENTRY))
-    given.pop("accessPolicies", None)
-    made = client("eks").create_access_entry(**given, tags=_tag_map(props))["accessEntry"]
+    made = client("eks").create_access_entry(**_told(props, "AccessPolicies"), tags=_tag_map(props))["accessEntry"]
     _entry_policies({}, _policies(props), props)
     return f"{props['PrincipalArn']}|{props['ClusterName']}", {"AccessEntryArn": made["accessEntryArn"]}
 
@@ -429,13 +406,9 @@ TYPES["AWS::EKS::AccessEntry"] = ResourceType(
     replacing=("ClusterName", "PrincipalArn", "Type"),
 )
 
-ASSOCIATION = ("ClusterName", "DisableSessionTags", "Namespace", "Policy", "RoleArn", "ServiceAccount", "TargetRoleArn")
-
 
 def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_pod_identity_association(**_camel(_pick(props, *ASSOCIATION)), tags=_tag_map(props))[
-        "association"
-    ]
+    made = client("eks").create_pod_identity_association(**_told(props), tags=_tag_map(props))["association"]
     return made["associationArn"], {"AssociationArn": made["associationArn"], "AssociationId": made["associationId"]}
 
 
@@ -444,9 +417,7 @@ def _association_id(physical_id: str) -> str:
 
 
 def _association_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _camel(_pick(new, *ASSOCIATION))
-    for fixed in ("namespace", "serviceAccount"):
-        given.pop(fixed)
+    given = _told(new, "Namespace", "ServiceAccount")
     made = client("eks").update_pod_identity_association(**given, associationId=_association_id(physical_id))["association"]
     # MiniStack's TagResource does not know associations.
     eks._tags[physical_id] = made["tags"] = _tag_map(new)
@@ -536,9 +507,8 @@ TYPES["AWS::IAM::OIDCProvider"] = ResourceType(
 
 def _budget(props: Properties, name: str) -> dict[str, Any]:
     budget = {key: value for key, value in props["Budget"].items() if key != "BudgetName"}
-    for amount in ("BudgetLimit",):
-        if amount in budget:
-            budget[amount] = budget[amount] | {"Amount": str(budget[amount]["Amount"])}
+    if limit := budget.get("BudgetLimit"):
+        budget["BudgetLimit"] = limit | {"Amount": str(limit["Amount"])}
     return {"BudgetName": name, **budget}
 
 
