@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import Any
 
 from operations.aws import client
 from operations.errors import BadInput, of_a_library
@@ -85,6 +86,13 @@ class AccountChecks:
         found: dict[str, str] = self.client("sts").get_caller_identity()
         return found
 
+    @cached_property
+    def deployed_stacks(self) -> list[dict[str, Any]]:
+        """The cluster's own stacks that are there."""
+        found = self.client("cloudformation").get_paginator("describe_stacks").paginate().search("Stacks[]")
+        names = stack_names(self.spec)
+        return [stack for stack in found if stack and stack["StackName"] in names]
+
     def credentials(self) -> Found:
         try:
             yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
@@ -133,9 +141,9 @@ class AccountChecks:
             pages = self.client("ec2").get_paginator("describe_instance_type_offerings")
             filters = [{"Name": "instance-type", "Values": list(group.types)}]
             offered: dict[str, set[str]] = {}
-            for page in pages.paginate(LocationType="availability-zone", Filters=filters):
-                for entry in page["InstanceTypeOfferings"]:
-                    offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
+            found = pages.paginate(LocationType="availability-zone", Filters=filters).search("InstanceTypeOfferings[]")
+            for entry in found:
+                offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
             for kind in group.types:
                 lacking = [zone for zone in group.zones if zone not in offered.get(kind, set())]
                 if lacking:
@@ -222,16 +230,9 @@ class AccountChecks:
         yield from permissions(self.client("iam"), self._identity, self.spec)
 
     def stacks(self) -> Found:
-        mine = stack_names(self.spec)
-        found = [
-            stack
-            for page in self.client("cloudformation").get_paginator("describe_stacks").paginate()
-            for stack in page["Stacks"]
-            if stack["StackName"] in mine
-        ]
-        if not found:
+        if not self.deployed_stacks:
             yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
-        for stack in found:
+        for stack in self.deployed_stacks:
             name, status = stack["StackName"], stack["StackStatus"]
             tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
             if tags.get("cluster", self.spec.name) != self.spec.name:

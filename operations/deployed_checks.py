@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
-from operations.account_checks import AccountChecks, stack_names
+from operations.account_checks import AccountChecks
 from operations.errors import BadInput, OperationError
 from operations.findings import Check, Found, State
 from stacks.cluster_spec import ClusterSpec
@@ -56,19 +56,15 @@ class DeployedChecks:
     def deployed(self) -> bool | None:
         """Whether any stack of the cluster is there; None where that cannot be asked."""
         try:
-            return bool(self._stacks)
+            return bool(self._account.deployed_stacks)
         except Exception:
             return None
 
     @cached_property
-    def _stacks(self) -> list[dict[str, Any]]:
-        pages = self._client("cloudformation").get_paginator("describe_stacks").paginate()
-        names = stack_names(self.spec)
-        return [stack for page in pages for stack in page["Stacks"] if stack["StackName"] in names]
-
-    @cached_property
     def _outputs(self) -> dict[str, str]:
-        return {out["OutputKey"]: out["OutputValue"] for stack in self._stacks for out in stack.get("Outputs", ())}
+        return {
+            out["OutputKey"]: out["OutputValue"] for stack in self._account.deployed_stacks for out in stack.get("Outputs", ())
+        }
 
     def _output(self, key: str) -> str:
         if key not in self._outputs:
@@ -122,7 +118,7 @@ class DeployedChecks:
 
     def protection(self) -> Iterator[str]:
         unlock = "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name"
-        for stack in self._stacks:
+        for stack in self._account.deployed_stacks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from operations import screen
 from operations.errors import OperationError, of_a_library
@@ -41,11 +41,6 @@ def run(checks: Sequence[Check]) -> list[Finding]:
             _, text = of_a_library(error) or (None, f"{type(error).__name__}: {error}")
             found.append(Finding(name, "warning", f"not checked: {text}"))
     return found
-
-
-def as_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
-    """For `--json`."""
-    return [asdict(one) for one in found]
 
 
 def show(found: Sequence[Finding]) -> None:

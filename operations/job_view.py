@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -85,19 +85,8 @@ class JobView:
 def _job_json(job: JobState | None) -> dict[str, Any] | None:
     if job is None:
         return None
-    return {
-        "object": job.object,
-        "state": job.phase,
-        "reason": job.reason,
-        "wanted": job.wanted,
-        "active": job.active,
-        "succeeded": job.succeeded,
-        "failed": job.failed,
-        "image": job.image,
-        "created": job.created.isoformat() if job.created else None,
-        "finished": job.finished.isoformat() if job.finished else None,
-        "seconds": job.seconds(datetime.now(UTC)),
-    }
+    told = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(job).items()}
+    return {"object": told.pop("object"), "state": told.pop("phase"), **told, "seconds": job.seconds(datetime.now(UTC))}
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:

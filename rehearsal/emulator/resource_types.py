@@ -42,7 +42,7 @@ class ResourceType:
     """What `DeletionPolicy: Snapshot` takes before the delete."""
 
 
-def register() -> None:
+def apply() -> None:
     """Add every type to MiniStack's tables; one that MiniStack knows by now must leave this module."""
     import machine_types
 
