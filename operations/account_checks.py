@@ -173,15 +173,9 @@ class AccountChecks:
             quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
             what = f"{which} {'spot' if spot else 'on-demand'} instances"
             if quota < start:
-                yield (
-                    "problem",
-                    f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas",
-                )
+                yield "problem", f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas"
             elif quota < most:
-                yield (
-                    "warning",
-                    f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far",
-                )
+                yield "warning", f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far"
             else:
                 yield "ok", f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances count too)"
 
@@ -196,10 +190,7 @@ class AccountChecks:
             taken = ec2.describe_vpcs()["Vpcs"] if service == "vpc" else ec2.describe_addresses()["Addresses"]
             have, quota = len(taken), self._quota(service, code)
             if not mine and have + more > quota:
-                yield (
-                    "problem",
-                    f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas",
-                )
+                yield "problem", f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas"
             else:
                 yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
         if not vpcs and not addresses:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from operations.errors import Failed, Unreachable, explained
-from operations.screen import Json, as_json, say
+from operations.screen import Json, as_json, say, show
 
 
 def doctor(
@@ -42,7 +42,7 @@ def doctor(
         if json:
             as_json([asdict(one) for one in found])
         else:
-            findings.show(found)
+            show(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found])
         problems = sum(one.state == "problem" for one in found)
         unsure = sum(one.state == "warning" for one in found)
         if any((one.check, one.state) == ("credentials", "problem") for one in found):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from operations import screen
 from operations.errors import OperationError, of_a_library
 
 State = Literal["ok", "warning", "problem"]
@@ -41,8 +40,3 @@ def run(checks: Sequence[Check]) -> list[Finding]:
             _, text = of_a_library(error) or (None, f"{type(error).__name__}: {error}")
             found.append(Finding(name, "warning", f"not checked: {text}"))
     return found
-
-
-def show(found: Sequence[Finding]) -> None:
-    """A line each."""
-    screen.show(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found])

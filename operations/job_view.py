@@ -11,10 +11,9 @@ from typing import Any
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput
 from operations.job_objects import (
+    PART_OF,
     JobState,
-    Phase,
     component,
-    instance,
     jobs,
     newest,
     of_newest,
@@ -133,12 +132,9 @@ def _state(job: Object | None, pods_of_it: Iterable[PodState], refused: Mapping[
 def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
     """PaddleJobs; none where their operator is not installed."""
     try:
-        found = cluster.items(paddle_jobs(namespace), selector(name) if name else "app.kubernetes.io/part-of=paddle-aws")
+        found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
     except ApiError as error:
         if error.status == 404:
             return []
         raise
     return [{"kind": "PaddleJob", **document} for document in found]
-
-
-__all__ = ["JobView", "Phase", "instance", "make", "operator_jobs", "view"]
