@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
-from calls import client
+from calls import client, service_model
 from ministack.core.responses import get_account_id
 from ministack.services import eks
 from ministack.services.cloudformation import provisioners
@@ -327,9 +327,11 @@ TYPES["AWS::EC2::VPCDHCPOptionsAssociation"] = ResourceType(
 # EKS: its API writes the same members with a small first letter.
 
 
-def _told(props: Properties, *without: str) -> dict[str, Any]:
-    """Everything but the tags, as EKS's API takes it; botocore refuses what that does not know."""
-    return dict(provisioners._pascal_to_camel({name: props[name] for name in props if name not in ("Tags", *without)}))
+def _told(operation: str, props: Properties, *without: str) -> dict[str, Any]:
+    """Everything but the tags, as EKS's API takes it; what the operation does not know is refused."""
+    known = [name[0].upper() + name[1:] for name in service_model("eks").operation_model(operation).input_shape.members]
+    given = {name: props[name] for name in props if name not in ("Tags", *without)}
+    return dict(provisioners._pascal_to_camel(_pick(given, *known)))
 
 
 def _tag_map(props: Properties) -> dict[str, str]:
@@ -345,12 +347,14 @@ def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
 
 
 def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_addon(**_told(props, "PreserveOnDelete"), tags=_tag_map(props))["addon"]
+    made = client("eks").create_addon(**_told("CreateAddon", props, "PreserveOnDelete"), tags=_tag_map(props))["addon"]
     return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
 
 
 def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    client("eks").update_addon(**{"podIdentityAssociations": []} | _told(new, "PreserveOnDelete", "NamespaceConfig"))
+    client("eks").update_addon(
+        **{"podIdentityAssociations": []} | _told("UpdateAddon", new, "PreserveOnDelete", "NamespaceConfig")
+    )
     arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
     _eks_retag(arn, old, new)
     return physical_id, {"Arn": arn}
@@ -373,7 +377,9 @@ def _policies(props: Properties) -> dict[str, Any]:
 
 
 def _entry_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_access_entry(**_told(props, "AccessPolicies"), tags=_tag_map(props))["accessEntry"]
+    made = client("eks").create_access_entry(**_told("CreateAccessEntry", props, "AccessPolicies"), tags=_tag_map(props))[
+        "accessEntry"
+    ]
     _entry_policies({}, _policies(props), props)
     return f"{props['PrincipalArn']}|{props['ClusterName']}", {"AccessEntryArn": made["accessEntryArn"]}
 
@@ -408,7 +414,9 @@ TYPES["AWS::EKS::AccessEntry"] = ResourceType(
 
 
 def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_pod_identity_association(**_told(props), tags=_tag_map(props))["association"]
+    made = client("eks").create_pod_identity_association(**_told("CreatePodIdentityAssociation", props), tags=_tag_map(props))[
+        "association"
+    ]
     return made["associationArn"], {"AssociationArn": made["associationArn"], "AssociationId": made["associationId"]}
 
 
@@ -417,7 +425,7 @@ def _association_id(physical_id: str) -> str:
 
 
 def _association_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _told(new, "Namespace", "ServiceAccount")
+    given = _told("UpdatePodIdentityAssociation", new, "Namespace", "ServiceAccount")
     made = client("eks").update_pod_identity_association(**given, associationId=_association_id(physical_id))["association"]
     # MiniStack's TagResource does not know associations.
     eks._tags[physical_id] = made["tags"] = _tag_map(new)
