@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from operations.aws import client
 from operations.errors import BadInput, of_a_library
-from operations.findings import Check, State
+from operations.findings import Check, Found
 from stacks.cluster_spec import ClusterSpec
-
-Found = Iterator[tuple[State, str]]
 
 SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
 OF_KIND = {"eks": ("eks",), "self-managed": ("autoscaling", "secretsmanager")}
@@ -65,7 +63,8 @@ class AccountChecks:
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
-        self._clients: dict[str, Any] = {}
+        self.client = cache(partial(client, region=spec.region))
+        """A client in the cluster's region, made once."""
 
     def all(self) -> list[Check]:
         """In the order in which they are shown."""
@@ -82,16 +81,17 @@ class AccountChecks:
             *self.existing(),
         ]
 
-    def client(self, service: str) -> Any:
-        """A client in the cluster's region, made once."""
-        if service not in self._clients:
-            self._clients[service] = client(service, self.spec.region)
-        return self._clients[service]
-
     @cached_property
     def _identity(self) -> dict[str, str]:
         found: dict[str, str] = self.client("sts").get_caller_identity()
         return found
+
+    @cached_property
+    def deployed_stacks(self) -> list[dict[str, Any]]:
+        """The cluster's own stacks that are there."""
+        found = self.client("cloudformation").get_paginator("describe_stacks").paginate().search("Stacks[]")
+        names = stack_names(self.spec)
+        return [stack for stack in found if stack and stack["StackName"] in names]
 
     def credentials(self) -> Found:
         try:
@@ -141,9 +141,9 @@ class AccountChecks:
             pages = self.client("ec2").get_paginator("describe_instance_type_offerings")
             filters = [{"Name": "instance-type", "Values": list(group.types)}]
             offered: dict[str, set[str]] = {}
-            for page in pages.paginate(LocationType="availability-zone", Filters=filters):
-                for entry in page["InstanceTypeOfferings"]:
-                    offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
+            found = pages.paginate(LocationType="availability-zone", Filters=filters).search("InstanceTypeOfferings[]")
+            for entry in found:
+                offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
             for kind in group.types:
                 lacking = [zone for zone in group.zones if zone not in offered.get(kind, set())]
                 if lacking:
@@ -173,15 +173,9 @@ class AccountChecks:
             quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
             what = f"{which} {'spot' if spot else 'on-demand'} instances"
             if quota < start:
-                yield (
-                    "problem",
-                    f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas",
-                )
+                yield "problem", f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas"
             elif quota < most:
-                yield (
-                    "warning",
-                    f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far",
-                )
+                yield "warning", f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far"
             else:
                 yield "ok", f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances count too)"
 
@@ -196,10 +190,7 @@ class AccountChecks:
             taken = ec2.describe_vpcs()["Vpcs"] if service == "vpc" else ec2.describe_addresses()["Addresses"]
             have, quota = len(taken), self._quota(service, code)
             if not mine and have + more > quota:
-                yield (
-                    "problem",
-                    f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas",
-                )
+                yield "problem", f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas"
             else:
                 yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
         if not vpcs and not addresses:
@@ -230,16 +221,9 @@ class AccountChecks:
         yield from permissions(self.client("iam"), self._identity, self.spec)
 
     def stacks(self) -> Found:
-        mine = stack_names(self.spec)
-        found = [
-            stack
-            for page in self.client("cloudformation").get_paginator("describe_stacks").paginate()
-            for stack in page["Stacks"]
-            if stack["StackName"] in mine
-        ]
-        if not found:
+        if not self.deployed_stacks:
             yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
-        for stack in found:
+        for stack in self.deployed_stacks:
             name, status = stack["StackName"], stack["StackStatus"]
             tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
             if tags.get("cluster", self.spec.name) != self.spec.name:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from operations.account_checks import stack_names
@@ -84,8 +85,8 @@ KEPT = {
     ("ec2", "snapshot"),
 }
 """What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
-GONE = ("shutting-down", "terminated")
-"""States of an instance that AWS shows for an hour after its end."""
+RUNNING = "Reservations[].Instances[] | [?State.Name != 'shutting-down' && State.Name != 'terminated'].InstanceId"
+"""AWS shows an instance for an hour after its end."""
 
 
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
@@ -108,7 +109,12 @@ def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
 class _Search:
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
-        self._clients: dict[str, Any] = {}
+        self._client = cache(partial(client, region=spec.region))
+        self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}, {"Name": "tag:project", "Values": ["paddle-aws"]}]
+        self._kubernetes = (
+            [{"Name": f"tag:kubernetes.io/cluster/{spec.cluster_name}", "Values": ["owned"]}],
+            [{"Name": "tag:KubernetesCluster", "Values": [spec.name]}],
+        )
 
     def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
         return [
@@ -121,10 +127,13 @@ class _Search:
             ("volumes", self.volumes),
             ("snapshots", self.snapshots),
             ("addresses", self.addresses),
-            ("networks", self.networks),
-            ("instances", self.instances),
+            ("networks", partial(self._of_ec2, "vpc", "describe_vpcs", "Vpcs[].VpcId")),
+            ("instances", partial(self._of_ec2, "instance", "describe_instances", RUNNING)),
             ("key pairs", self.key_pairs),
-            ("launch templates", self.launch_templates),
+            (
+                "launch templates",
+                partial(self._of_ec2, "launch-template", "describe_launch_templates", "LaunchTemplates[].LaunchTemplateId"),
+            ),
             ("Auto Scaling groups", self.scaling_groups),
             ("secrets", self.secrets),
             ("load balancers", self.balancers),
@@ -134,13 +143,17 @@ class _Search:
             ("file systems", self.file_systems),
         ]
 
-    def _client(self, service: str) -> Any:
-        if service not in self._clients:
-            self._clients[service] = client(service, self.spec.region)
-        return self._clients[service]
+    def _list(self, service: str, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
+        """What `path` (JMESPath) finds on every page of an answer."""
+        found = self._client(service).get_paginator(operation).paginate(**arguments).search(path)
+        return (one for one in found if one is not None)
 
-    def _pages(self, service: str, operation: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        yield from self._client(service).get_paginator(operation).paginate(**arguments)
+    def _of_ec2(
+        self, kind: str, operation: str, path: str, filters: list[dict[str, Any]] | None = None, **arguments: Any
+    ) -> Iterator[Left]:
+        """Things of one kind that the filters leave: with our tags, where none are given."""
+        for id in self._list("ec2", operation, path, Filters=filters or self._ours, **arguments):
+            yield self._left("ec2", kind, id)
 
     def _left(self, service: str, kind: str, id: str, arn: str = "") -> Left:
         template = COMMANDS.get((service, kind), "find it in the console, it is of a kind that is not known here: {arn}")
@@ -151,14 +164,13 @@ class _Search:
 
     def stacks(self) -> Iterator[Left]:
         names = stack_names(self.spec)
-        for page in self._pages("cloudformation", "describe_stacks"):
-            for stack in page["Stacks"]:
-                if stack["StackName"] in names and stack["StackStatus"] != "DELETE_COMPLETE":
-                    yield self._left("cloudformation", "stack", stack["StackName"])
+        for stack in self._list("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE'].StackName"):
+            if stack in names:
+                yield self._left("cloudformation", "stack", stack)
 
     def keys(self) -> Iterator[Left]:
         """First of all: whether a key that the tags name is on its way out is known here alone."""
-        for alias in (a for page in self._pages("kms", "list_aliases") for a in page["Aliases"]):
+        for alias in self._list("kms", "list_aliases", "Aliases[]"):
             if alias["AliasName"] == f"alias/{self.spec.name}":
                 yield self._key(alias["TargetKeyId"])
 
@@ -170,76 +182,54 @@ class _Search:
 
     def tagged(self) -> Iterator[Left]:
         filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
-        for page in self._pages("resourcegroupstaggingapi", "get_resources", TagFilters=filters):
-            for entry in page["ResourceTagMappingList"]:
-                arn = entry["ResourceARN"]
-                _, _, service, _, _, resource = arn.split(":", 5)
-                # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
-                match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
-                kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
-                if (service, kind) == ("cloudformation", "stack"):
-                    id = id.split("/")[0]
-                if (service, kind) == ("secretsmanager", "secret"):
-                    # AWS puts six letters of its own behind the name.
-                    id = id[:-7]
-                if (service, kind) == ("ssm", "parameter") and "/" in id:
-                    id = f"/{id}"
-                if (service, kind) == ("ec2", "instance") and self._ended(id):
-                    continue
+        arns = "ResourceTagMappingList[].ResourceARN"
+        for arn in self._list("resourcegroupstaggingapi", "get_resources", arns, TagFilters=filters):
+            _, _, service, _, _, resource = arn.split(":", 5)
+            # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
+            match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
+            kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
+            if (service, kind) == ("cloudformation", "stack"):
+                id = id.split("/")[0]
+            if (service, kind) == ("secretsmanager", "secret"):
+                # AWS puts six letters of its own behind the name.
+                id = id[:-7]
+            if (service, kind) == ("ssm", "parameter") and "/" in id:
+                id = f"/{id}"
+            if (service, kind) == ("ec2", "instance"):
+                yield from self._of_ec2(kind, "describe_instances", RUNNING, [{"Name": "instance-id", "Values": [id]}])
+            else:
                 yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn)
 
-    def _ended(self, instance: str) -> bool:
-        """Whether it is only still shown."""
-        found = self._client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance]}])
-        states = [one["State"]["Name"] for reservation in found["Reservations"] for one in reservation["Instances"]]
-        return all(state in GONE for state in states)
-
     def clusters(self) -> Iterator[Left]:
-        if (
-            not self.spec.cluster.self_managed
-            and self.spec.cluster.existing is None
-            and self.spec.name in self._client("eks").list_clusters()["clusters"]
-        ):
+        ours = not self.spec.cluster.self_managed and self.spec.cluster.existing is None
+        if ours and self.spec.name in self._list("eks", "list_clusters", "clusters[]"):
             yield self._left("eks", "cluster", self.spec.name)
 
     def interfaces(self) -> Iterator[Left]:
         """The VPC CNI's own, which carry the cluster's name and which no stack knows; and a control plane's fixed one."""
         cni = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [self.spec.cluster_name]}]
+        path = "NetworkInterfaces[].NetworkInterfaceId"
         for filters in (cni, self._ours):
-            for one in self._client("ec2").describe_network_interfaces(Filters=filters)["NetworkInterfaces"]:
-                yield self._left("ec2", "network-interface", one["NetworkInterfaceId"])
+            yield from self._of_ec2("network-interface", "describe_network_interfaces", path, filters)
 
     def groups(self) -> Iterator[Left]:
         """Kubernetes' own by its tags, and ours, which do not all carry those."""
-        owned = [self._owned(tag) for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster")]
-        for filters in (*owned, self._ours):
-            for group in self._client("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]:
-                yield self._left("ec2", "security-group", group["GroupId"])
+        for filters in (*self._kubernetes, self._ours):
+            yield from self._of_ec2("security-group", "describe_security_groups", "SecurityGroups[].GroupId", filters)
 
     def volumes(self) -> Iterator[Left]:
-        for tag in (f"kubernetes.io/cluster/{self.spec.cluster_name}", "KubernetesCluster"):
-            for volume in self._client("ec2").describe_volumes(Filters=self._owned(tag))["Volumes"]:
-                # The root disk of a machine that still ends is gone with it.
-                if volume["State"] != "deleting":
-                    yield self._left("ec2", "volume", volume["VolumeId"])
+        """But for the root disk of a machine that still ends, which is gone with it."""
+        for filters in self._kubernetes:
+            yield from self._of_ec2("volume", "describe_volumes", "Volumes[?State != 'deleting'].VolumeId", filters)
 
-    @property
-    def _ours(self) -> list[dict[str, Any]]:
-        return [{"Name": "tag:cluster", "Values": [self.spec.name]}, {"Name": "tag:project", "Values": ["paddle-aws"]}]
+    def snapshots(self) -> Iterator[Left]:
+        """What `retain: true` leaves of a control plane's volume, where it carries our tags."""
+        if self.spec.cluster.self_managed:
+            yield from self._of_ec2("snapshot", "describe_snapshots", "Snapshots[].SnapshotId", OwnerIds=["self"])
 
     def addresses(self) -> Iterator[Left]:
         for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
             yield self._left("ec2", "elastic-ip", address["AllocationId"])
-
-    def networks(self) -> Iterator[Left]:
-        for vpc in self._client("ec2").describe_vpcs(Filters=self._ours)["Vpcs"]:
-            yield self._left("ec2", "vpc", vpc["VpcId"])
-
-    def instances(self) -> Iterator[Left]:
-        for page in self._pages("ec2", "describe_instances", Filters=self._ours):
-            for one in (one for reservation in page["Reservations"] for one in reservation["Instances"]):
-                if one["State"]["Name"] not in GONE:
-                    yield self._left("ec2", "instance", one["InstanceId"])
 
     def key_pairs(self) -> Iterator[Left]:
         """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""
@@ -249,44 +239,24 @@ class _Search:
                 yield self._left("ec2", "key-pair", pair["KeyPairId"])
                 yield self._left("ssm", "parameter", f"/ec2/keypair/{pair['KeyPairId']}")
 
-    def launch_templates(self) -> Iterator[Left]:
-        for page in self._pages("ec2", "describe_launch_templates", Filters=self._ours):
-            for template in page["LaunchTemplates"]:
-                yield self._left("ec2", "launch-template", template["LaunchTemplateId"])
-
     def scaling_groups(self) -> Iterator[Left]:
         """The tagging service does not know them."""
-        for page in self._pages("autoscaling", "describe_auto_scaling_groups", Filters=self._ours):
-            for group in page["AutoScalingGroups"]:
-                yield self._left("autoscaling", "group", group["AutoScalingGroupName"])
+        path = "AutoScalingGroups[].AutoScalingGroupName"
+        for name in self._list("autoscaling", "describe_auto_scaling_groups", path, Filters=self._ours):
+            yield self._left("autoscaling", "group", name)
 
     def secrets(self) -> Iterator[Left]:
         """Also without a tag: by their names."""
+        named = [{"Key": "name", "Values": [f"{self.spec.name}/"]}]
         if self.spec.cluster.self_managed:
-            for page in self._pages(
-                "secretsmanager", "list_secrets", Filters=[{"Key": "name", "Values": [f"{self.spec.name}/"]}]
-            ):
-                for secret in page["SecretList"]:
-                    yield self._left("secretsmanager", "secret", secret["Name"])
-
-    def snapshots(self) -> Iterator[Left]:
-        """What `retain: true` leaves of a control plane's volume, where it carries our tags."""
-        if self.spec.cluster.self_managed:
-            for page in self._pages("ec2", "describe_snapshots", OwnerIds=["self"], Filters=self._ours):
-                for snapshot in page["Snapshots"]:
-                    yield self._left("ec2", "snapshot", snapshot["SnapshotId"])
-
-    def _owned(self, tag: str) -> list[dict[str, Any]]:
-        if tag == "KubernetesCluster":
-            return [{"Name": "tag:KubernetesCluster", "Values": [self.spec.name]}]
-        return [{"Name": f"tag:{tag}", "Values": ["owned"]}]
+            for name in self._list("secretsmanager", "list_secrets", "SecretList[].Name", Filters=named):
+                yield self._left("secretsmanager", "secret", name)
 
     def balancers(self) -> Iterator[Left]:
-        elb = self._client("elbv2")
-        arns = [one["LoadBalancerArn"] for one in elb.describe_load_balancers().get("LoadBalancers", ())]
+        arns = list(self._list("elbv2", "describe_load_balancers", "LoadBalancers[].LoadBalancerArn"))
         wanted = {f"kubernetes.io/cluster/{self.spec.cluster_name}", "elbv2.k8s.aws/cluster"}
         for start in range(0, len(arns), 20):
-            for entry in elb.describe_tags(ResourceArns=arns[start : start + 20])["TagDescriptions"]:
+            for entry in self._client("elbv2").describe_tags(ResourceArns=arns[start : start + 20])["TagDescriptions"]:
                 tags = {tag["Key"]: tag["Value"] for tag in entry["Tags"]}
                 if wanted & tags.keys() and tags.get("elbv2.k8s.aws/cluster", self.spec.cluster_name) == self.spec.cluster_name:
                     arn = entry["ResourceArn"]
@@ -297,23 +267,21 @@ class _Search:
         prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
         prefixes += [f"/aws/lambda/{stack}-" for stack in sorted(stack_names(self.spec))]
         for prefix in prefixes:
-            for page in self._pages("logs", "describe_log_groups", logGroupNamePrefix=prefix):
-                for group in page["logGroups"]:
-                    yield self._left("logs", "log-group", group["logGroupName"])
+            for group in self._list("logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix):
+                yield self._left("logs", "log-group", group)
 
     def repositories(self) -> Iterator[Left]:
-        for page in self._pages("ecr", "describe_repositories"):
-            for repository in page["repositories"]:
-                if repository["repositoryName"].startswith(f"{self.spec.name}/"):
-                    yield self._left("ecr", "repository", repository["repositoryName"])
+        for name in self._list("ecr", "describe_repositories", "repositories[].repositoryName"):
+            if name.startswith(f"{self.spec.name}/"):
+                yield self._left("ecr", "repository", name)
 
     def buckets(self) -> Iterator[Left]:
-        for bucket in self._client("s3").list_buckets()["Buckets"]:
-            if bucket["Name"].startswith(f"{self.spec.name}-storage-") and bucket["Name"] != self.spec.bucket.existing_name:
-                yield self._left("s3", "", bucket["Name"])
+        for name in self._list("s3", "list_buckets", "Buckets[].Name"):
+            if name.startswith(f"{self.spec.name}-storage-") and name != self.spec.bucket.existing_name:
+                yield self._left("s3", "", name)
 
     def file_systems(self) -> Iterator[Left]:
-        for system in self._client("efs").describe_file_systems()["FileSystems"]:
+        for system in self._list("efs", "describe_file_systems", "FileSystems[]"):
             tags = {tag["Key"]: tag["Value"] for tag in system.get("Tags", ())}
             if tags.get("cluster") == self.spec.name and tags.get("project") == "paddle-aws":
                 yield self._left("elasticfilesystem", "file-system", system["FileSystemId"])

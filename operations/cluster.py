@@ -15,6 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -93,7 +94,7 @@ class Cluster:
             import yaml
             from kubernetes.config.config_exception import ConfigException
 
-            with _Heard() as heard:
+            with _errors() as heard:
                 try:
                     made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
                 except ConfigException as error:
@@ -109,7 +110,7 @@ class Cluster:
                         f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
                         "`paddle-aws kubeconfig` write one"
                     ) from None
-            if heard.error:
+            if heard:
                 raise Unreachable(
                     "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
                     "or run it by hand to see why not"
@@ -337,25 +338,19 @@ class Cluster:
         raise ApiError(answer.status, str(status.get("reason") or answer.reason), message)
 
 
-class _Heard(logging.Handler):
-    """Whether the official client logged an error, which is all that it does when a credential program fails.
+@contextlib.contextmanager
+def _errors() -> Iterator[list[logging.LogRecord]]:
+    """What the official client logs, which is all that it does when a credential program fails.
 
     Its words are nobody's to read: they repeat what the program printed.
     """
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.error = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.error = True
-
-    def __enter__(self) -> _Heard:
-        logging.getLogger().addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger().removeHandler(self)
+    handler = BufferingHandler(capacity=1000)
+    handler.setLevel(logging.ERROR)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield handler.buffer
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 class _Passing(Exception):

@@ -6,16 +6,15 @@ belong to any stack, and CloudFormation can delete no network that something sti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any
 
-from operations.account_checks import AccountChecks, stack_names
+from operations.account_checks import AccountChecks
 from operations.errors import BadInput, OperationError
-from operations.findings import Check, State
+from operations.findings import Check, Found, State
 from stacks.cluster_spec import ClusterSpec
 
-Found = Iterator[tuple[State, str]]
 STACK = "aws:cloudformation:stack-name"
 
 
@@ -23,7 +22,7 @@ class DeployedChecks:
     """The checks of one deployed cluster."""
 
     def __init__(self, spec: ClusterSpec, account: AccountChecks) -> None:
-        self.spec, self._account = spec, account
+        self.spec, self._account, self._client = spec, account, account.client
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
@@ -41,38 +40,31 @@ class DeployedChecks:
         if self.deployed is False:
             nothing: State = "ok"
             return [("stacks", lambda: [(nothing, f"no stack of cluster {self.spec.name} is deployed: nothing to destroy")])]
-        return [
-            ("credentials", self._account.credentials),
-            ("protection", self.protection),
-            ("load balancers", self.load_balancers),
-            ("network interfaces", self.interfaces),
-            ("security groups", self.security_groups),
-            ("instances", self.instances),
-            ("mount targets", self.foreign_mount_targets),
-            ("endpoints", self.endpoints),
-            ("data", self.data),
-        ]
+        in_the_way = (
+            ("protection", self.protection, "no stack is protected from deletion"),
+            ("load balancers", self.load_balancers, "none in the VPC"),
+            ("network interfaces", self.interfaces, "none hangs free in the VPC"),
+            ("security groups", self.security_groups, "all are the stacks' own"),
+            ("instances", self.instances, "none but the cluster's nodes"),
+            ("mount targets", self.foreign_mount_targets, "no other file system uses the VPC"),
+            ("endpoints", self.endpoints, "all are the stacks' own"),
+        )
+        problems: list[Check] = [(name, partial(_each, look, none)) for name, look, none in in_the_way]
+        return [("credentials", self._account.credentials), *problems, ("data", self.data)]
 
     @property
     def deployed(self) -> bool | None:
         """Whether any stack of the cluster is there; None where that cannot be asked."""
         try:
-            return bool(self._stacks)
+            return bool(self._account.deployed_stacks)
         except Exception:
             return None
 
     @cached_property
-    def _stacks(self) -> list[dict[str, Any]]:
-        pages = self._client("cloudformation").get_paginator("describe_stacks").paginate()
-        names = stack_names(self.spec)
-        return [stack for page in pages for stack in page["Stacks"] if stack["StackName"] in names]
-
-    @cached_property
     def _outputs(self) -> dict[str, str]:
-        return {out["OutputKey"]: out["OutputValue"] for stack in self._stacks for out in stack.get("Outputs", ())}
-
-    def _client(self, service: str) -> Any:
-        return self._account.client(service)
+        return {
+            out["OutputKey"]: out["OutputValue"] for stack in self._account.deployed_stacks for out in stack.get("Outputs", ())
+        }
 
     def _output(self, key: str) -> str:
         if key not in self._outputs:
@@ -124,100 +116,63 @@ class DeployedChecks:
 
     # Destroy.
 
-    def protection(self) -> Found:
-        kept = [stack["StackName"] for stack in self._stacks if stack.get("EnableTerminationProtection")]
+    def protection(self) -> Iterator[str]:
         unlock = "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name"
-        for name in kept:
-            yield "problem", f"{name} is protected: {unlock} {name}"
-        if not kept:
-            yield "ok", "no stack is protected from deletion"
+        for stack in self._account.deployed_stacks:
+            if stack.get("EnableTerminationProtection"):
+                yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
     @property
     def _in_vpc(self) -> list[dict[str, Any]]:
         return [{"Name": "vpc-id", "Values": [self._output("VpcId")]}]
 
-    def load_balancers(self) -> Found:
+    def load_balancers(self) -> Iterator[str]:
         vpc = self._output("VpcId")
         newer = self._client("elbv2").describe_load_balancers().get("LoadBalancers", [])
         older = self._client("elb").describe_load_balancers().get("LoadBalancerDescriptions", [])
-        names = [one["LoadBalancerName"] for one in newer if one.get("VpcId") == vpc]
-        names += [one["LoadBalancerName"] for one in older if one.get("VPCId") == vpc]
-        for name in names:
-            yield (
-                "problem",
-                f"{name} was made by a Service or an Ingress: delete that with kubectl, while the cluster is there",
-            )
-        if not names:
-            yield "ok", "none in the VPC"
+        for one in (*newer, *older):
+            if vpc in (one.get("VpcId"), one.get("VPCId")):
+                name = one["LoadBalancerName"]
+                yield f"{name} was made by a Service or an Ingress: delete that with kubectl, while the cluster is there"
 
-    def interfaces(self) -> Found:
-        left = []
+    def interfaces(self) -> Iterator[str]:
         for one in self._client("ec2").describe_network_interfaces(Filters=self._in_vpc)["NetworkInterfaces"]:
             # A control plane's fixed interface waits for its machine, and goes with its stack.
             managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface" or STACK in _tags(one)
             if one.get("Status") == "available" and not managed:
                 id, about = one["NetworkInterfaceId"], one.get("Description") or "no description"
-                left.append(id)
-                yield "problem", f"{id} hangs free ({about}): aws ec2 delete-network-interface --network-interface-id {id}"
-        if not left:
-            yield "ok", "none hangs free in the VPC"
+                yield f"{id} hangs free ({about}): aws ec2 delete-network-interface --network-interface-id {id}"
 
-    def security_groups(self) -> Found:
-        foreign = 0
+    def security_groups(self) -> Iterator[str]:
         for group in self._client("ec2").describe_security_groups(Filters=self._in_vpc)["SecurityGroups"]:
             tags, name, id = _tags(group), group["GroupName"], group["GroupId"]
             # EKS's own group goes with the cluster.
             eks = name.startswith("eks-cluster-sg-") or "aws:eks:cluster-name" in tags
             if STACK not in tags and name != "default" and not eks:
-                foreign += 1
-                yield "problem", f"{id} ({name}) is of no stack: aws ec2 delete-security-group --group-id {id}"
-        if not foreign:
-            yield "ok", "all are the stacks' own"
+                yield f"{id} ({name}) is of no stack: aws ec2 delete-security-group --group-id {id}"
 
-    def instances(self) -> Found:
-        foreign = 0
+    def instances(self) -> Iterator[str]:
         for reservation in self._client("ec2").describe_instances(Filters=self._in_vpc)["Reservations"]:
             for instance in reservation["Instances"]:
                 ours = {"eks:nodegroup-name", "aws:autoscaling:groupName", STACK} & _tags(instance)
                 if not ours and instance["State"]["Name"] != "terminated":
-                    foreign += 1
                     id = instance["InstanceId"]
-                    yield "problem", f"{id} is of no stack: aws ec2 terminate-instances --instance-ids {id}"
-        if not foreign:
-            yield "ok", "none but the cluster's nodes"
+                    yield f"{id} is of no stack: aws ec2 terminate-instances --instance-ids {id}"
 
-    def foreign_mount_targets(self) -> Found:
-        efs, vpc, foreign = self._client("efs"), self._output("VpcId"), 0
-        for system in efs.describe_file_systems()["FileSystems"]:
-            if system["FileSystemId"] == self._outputs.get("FileSystemId"):
-                continue
-            for target in efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]:
+    def foreign_mount_targets(self) -> Iterator[str]:
+        efs, vpc = self._client("efs"), self._output("VpcId")
+        systems = {system["FileSystemId"] for system in efs.describe_file_systems()["FileSystems"]}
+        for system in sorted(systems - {self._outputs.get("FileSystemId")}):
+            for target in efs.describe_mount_targets(FileSystemId=system)["MountTargets"]:
                 if target.get("VpcId") == vpc:
-                    foreign += 1
-                    yield (
-                        "problem",
-                        (
-                            f"{target['MountTargetId']} of {system['FileSystemId']} uses the VPC: "
-                            f"aws efs delete-mount-target --mount-target-id {target['MountTargetId']}"
-                        ),
-                    )
-        if not foreign:
-            yield "ok", "no other file system uses the VPC"
+                    id = target["MountTargetId"]
+                    yield f"{id} of {system} uses the VPC: aws efs delete-mount-target --mount-target-id {id}"
 
-    def endpoints(self) -> Found:
-        foreign = 0
+    def endpoints(self) -> Iterator[str]:
         for endpoint in self._client("ec2").describe_vpc_endpoints(Filters=self._in_vpc)["VpcEndpoints"]:
             if STACK not in _tags(endpoint):
-                foreign += 1
-                yield (
-                    "problem",
-                    (
-                        f"{endpoint['VpcEndpointId']} is of no stack: "
-                        f"aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint['VpcEndpointId']}"
-                    ),
-                )
-        if not foreign:
-            yield "ok", "all are the stacks' own"
+                id = endpoint["VpcEndpointId"]
+                yield f"{id} is of no stack: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}"
 
     def data(self) -> Found:
         parts = "file system, bucket, key and images"
@@ -229,6 +184,14 @@ class DeployedChecks:
             yield "ok", f"retain is true: {parts} stay, and go on costing money"
         else:
             yield "warning", f"retain is false: {parts} go with everything in them; `paddle-aws results` brings passes home first"
+
+
+def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
+    """Everything that is in the way is a problem; `none` says that nothing is."""
+    found = list(look())
+    yield from (("problem", text) for text in found)
+    if not found:
+        yield "ok", none
 
 
 def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from operations.errors import Failed, Unreachable, explained
-from operations.screen import Json, say
-
-if TYPE_CHECKING:
-    from operations.findings import Finding
+from operations.screen import Json, as_json, say, show
 
 
 def doctor(
@@ -29,6 +26,8 @@ def doctor(
     Example: paddle-aws doctor --destroy && cdk destroy --all
     """
     with explained():
+        from dataclasses import asdict
+
         from operations import findings
         from operations.account_checks import AccountChecks
         from operations.deployed_checks import DeployedChecks
@@ -41,9 +40,9 @@ def doctor(
         checks = deployed.destroy() if destroy else [*account.all(), *ready]
         found = findings.run(checks)
         if json:
-            typer.echo(_json(found))
+            as_json([asdict(one) for one in found])
         else:
-            findings.show(found)
+            show(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found])
         problems = sum(one.state == "problem" for one in found)
         unsure = sum(one.state == "warning" for one in found)
         if any((one.check, one.state) == ("credentials", "problem") for one in found):
@@ -51,11 +50,3 @@ def doctor(
         if problems:
             raise Failed(f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}")
         say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
-
-
-def _json(found: list[Finding]) -> str:
-    import json
-
-    from operations import findings
-
-    return json.dumps(findings.as_json(found), indent=2)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from operations import screen
 from operations.errors import OperationError, of_a_library
 
 State = Literal["ok", "warning", "problem"]
+Found = Iterator[tuple[State, str]]
+"""What a check yields: how it is, and in words."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,3 @@ def run(checks: Sequence[Check]) -> list[Finding]:
             _, text = of_a_library(error) or (None, f"{type(error).__name__}: {error}")
             found.append(Finding(name, "warning", f"not checked: {text}"))
     return found
-
-
-def as_json(found: Iterable[Finding]) -> list[dict[str, Any]]:
-    """For `--json`."""
-    return [asdict(one) for one in found]
-
-
-def show(found: Sequence[Finding]) -> None:
-    """A line each."""
-    screen.show(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found])

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from operations.cluster import Object
-from operations.watching import Collection
+from operations.watching import Collection, State
 
 PART_OF = "app.kubernetes.io/part-of=paddle-aws"
 INSTANCE = "app.kubernetes.io/instance"
@@ -43,9 +43,15 @@ def selector(job: str) -> str:
     return f"{PART_OF},{INSTANCE}={job}"
 
 
-def collections(job: str, namespace: str) -> dict[str, Collection]:
-    """What to follow of one job."""
-    return {"jobs": Collection(jobs(namespace), selector(job)), "pods": Collection(pods(namespace), selector(job))}
+def collections(job: str, namespace: str, operator: bool) -> dict[str, Collection]:
+    """What to follow of one job; `operator`: its PaddleJobs too."""
+    paths = {"jobs": jobs(namespace), "pods": pods(namespace)} | ({"operator": paddle_jobs(namespace)} if operator else {})
+    return {key: Collection(path, selector(job)) for key, path in paths.items()}
+
+
+def runs(found: State) -> list[Object]:
+    """The Jobs and PaddleJobs among followed collections."""
+    return [*found["jobs"].values(), *({"kind": "PaddleJob", **job} for job in found.get("operator", {}).values())]
 
 
 def component(document: Mapping[str, Any]) -> str:

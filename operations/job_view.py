@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -11,10 +11,9 @@ from typing import Any
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput
 from operations.job_objects import (
+    PART_OF,
     JobState,
-    Phase,
     component,
-    instance,
     jobs,
     newest,
     of_newest,
@@ -85,19 +84,8 @@ class JobView:
 def _job_json(job: JobState | None) -> dict[str, Any] | None:
     if job is None:
         return None
-    return {
-        "object": job.object,
-        "state": job.phase,
-        "reason": job.reason,
-        "wanted": job.wanted,
-        "active": job.active,
-        "succeeded": job.succeeded,
-        "failed": job.failed,
-        "image": job.image,
-        "created": job.created.isoformat() if job.created else None,
-        "finished": job.finished.isoformat() if job.finished else None,
-        "seconds": job.seconds(datetime.now(UTC)),
-    }
+    told = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(job).items()}
+    return {"object": told.pop("object"), "state": told.pop("phase"), **told, "seconds": job.seconds(datetime.now(UTC))}
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
@@ -144,12 +132,9 @@ def _state(job: Object | None, pods_of_it: Iterable[PodState], refused: Mapping[
 def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
     """PaddleJobs; none where their operator is not installed."""
     try:
-        found = cluster.items(paddle_jobs(namespace), selector(name) if name else "app.kubernetes.io/part-of=paddle-aws")
+        found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
     except ApiError as error:
         if error.status == 404:
             return []
         raise
     return [{"kind": "PaddleJob", **document} for document in found]
-
-
-__all__ = ["JobView", "Phase", "instance", "make", "operator_jobs", "view"]

@@ -96,3 +96,13 @@ def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | No
 
     Tunnel(spec.name, spec.region, host, where.port or 443, port).open(ready)
     say("the tunnel is closed")
+
+
+def eks_token(
+    name: Annotated[str, typer.Argument(help="The cluster's name.")], region: Annotated[str, typer.Argument(help="Its region.")]
+) -> None:
+    """Print a token for kubectl, as `aws eks get-token` does: a kubeconfig calls it where the aws CLI is not installed."""
+    with explained():
+        from operations import eks
+
+        typer.echo(eks.token(name, region))

@@ -17,12 +17,12 @@ from json import dumps
 
 from operations.cluster import TRIES, ApiError, Cluster, Lost, Object
 from operations.errors import BadInput, OperationError, Unreachable
-from operations.job_objects import collections, component, ended, jobs, moment, of_newest, paddle_jobs, pods, selector
+from operations.job_objects import collections, component, ended, jobs, moment, of_newest, pods, runs, selector
 from operations.narrator import Narrator
 from operations.pod_words import PodState, pod_state
 from operations.screen import of_job
 from operations.waiting import seen, tell_what_waits
-from operations.watching import Collection, follow
+from operations.watching import follow
 
 QUIET = 3600.0
 """Seconds that a program may be silent before the stream is opened anew."""
@@ -99,34 +99,23 @@ def ranks(text: str) -> frozenset[int] | None:
 
 def printer(json: bool = False) -> Callable[[Line], None]:
     """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere; with `json` an object a line."""
-    import sys
+    from rich.text import Text
 
     from operations.screen import console
 
-    if json:
-
-        def document(line: Line) -> None:
-            entry = {"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}
-            sys.stdout.write(f"{dumps(entry)}\n")
-            sys.stdout.flush()
-
-        return document
-
     screen = console()
-    if not screen.is_terminal or screen.no_color:
+    coloured = screen.is_terminal and not screen.no_color
 
-        def plain(line: Line) -> None:
-            sys.stdout.write(f"{line.who} | {clean(line.text)}\n")
-            sys.stdout.flush()
+    def show(line: Line) -> None:
+        if json:
+            print(dumps({"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}), flush=True)
+        elif coloured:
+            who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
+            screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
+        else:
+            print(f"{line.who} | {clean(line.text)}", flush=True)
 
-        return plain
-    from rich.text import Text
-
-    def coloured(line: Line) -> None:
-        who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
-        screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
-
-    return coloured
+    return show
 
 
 def clean(text: str) -> str:
@@ -173,7 +162,7 @@ def _of_pod(cluster: Cluster, namespace: str, pod: PodState, tail: int | None) -
 def _query(last: str, tail: int | None) -> dict[str, str]:
     """What to ask for behind the line of time `last`; empty: from the beginning, or the last `tail` lines."""
     query = {"timestamps": "true"}
-    if last and (since := moment(_whole_seconds(last))) is not None:
+    if last and (since := moment(f"{last[:19]}Z")) is not None:
         # The server knows seconds only: lines that were shown come again and are left out.
         query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
     elif tail is not None:
@@ -222,11 +211,8 @@ def _follow_pods(
     """Starts a reader for each pod that has begun; puts None when the job has ended and every reader is through."""
     readers: dict[str, threading.Thread] = {}
     over = threading.Event()
-    followed = collections(name, namespace)
-    if operator:
-        followed["operator"] = Collection(paddle_jobs(namespace), selector(name))
     try:
-        for found in follow(cluster, followed, every=2.0):
+        for found in follow(cluster, collections(name, namespace, operator), every=2.0):
             for pod in _begun(of_newest(found["jobs"].values(), found["pods"].values()), match):
                 if pod.name not in readers:
                     arguments = (cluster, namespace, pod, tail, over, lines)
@@ -234,9 +220,8 @@ def _follow_pods(
                     readers[pod.name].start()
             if narrator is not None:
                 tell_what_waits(narrator, seen(cluster, name, namespace, found))
-            of_interest = [document for document in found["jobs"].values() if match.component(component(document))]
-            operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
-            if all(ended(document) for document in [*of_interest, *operators]) and (of_interest or operators or readers):
+            wanted = [one for one in runs(found) if one.get("kind") == "PaddleJob" or match.component(component(one))]
+            if all(map(ended, wanted)) and (wanted or readers):
                 over.set()
                 break
         for reader in readers.values():
@@ -288,7 +273,3 @@ def _follow_pod(
 def _writes(cluster: Cluster, namespace: str, pod: PodState) -> bool:
     found = cluster.find(f"{pods(namespace)}/{pod.name}")
     return found is not None and found.get("status", {}).get("phase") in ("Pending", "Running")
-
-
-def _whole_seconds(time: str) -> str:
-    return time[:19] + "Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 
@@ -11,12 +12,12 @@ from operations.cancel import cancel
 from operations.cost import cost
 from operations.delete import delete
 from operations.doctor import doctor
-from operations.eks_token import eks_token
-from operations.help_text import flow
-from operations.kubeconfig import kubeconfig
+from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
-from operations.lock import lock
+from operations.lock_add_ons import add_ons
+from operations.lock_distribution import distribution
+from operations.lock_prices import prices
 from operations.logs import logs
 from operations.manifests import manifests
 from operations.results import results
@@ -47,8 +48,29 @@ app.command()(kubeconfig)
 app.command()(doctor)
 app.command()(leftovers)
 app.command()(cost)
-app.add_typer(lock, name="lock")
+lock = typer.Typer(
+    name="lock",
+    help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
+    no_args_is_help=True,
+)
+lock.command("add-ons")(add_ons)
+lock.command()(distribution)
+lock.command()(prices)
+app.add_typer(lock)
 app.command("eks-token", hidden=True)(eks_token)
+
+
+def flow(group: typer.Typer) -> None:
+    """Gives the commands their help, from their docstrings: paragraphs flow to the terminal's width, whatever the source's is."""
+    for command in group.registered_commands:
+        if command.help is None and command.callback is not None:
+            text = inspect.cleandoc(command.callback.__doc__ or "")
+            command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            flow(inner.typer_instance)
+
+
 flow(app)
 
 

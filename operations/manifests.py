@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +58,6 @@ def manifests(
 
 def _show_difference(job: TrainingJob, cluster: ClusterOutputs, image: str, out: Path) -> None:
     from k8s_charts import documents
-    from operations.manifest_difference import difference
 
     last = documents.written(out)
     if not last:
@@ -66,8 +66,12 @@ def _show_difference(job: TrainingJob, cluster: ClusterOutputs, image: str, out:
         )
     colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
     differs = False
-    for line in difference(last, documents.files(job, cluster, image)):
-        differs = True
-        typer.secho(line, fg=colours.get(line[:1]))
+    now = documents.files(job, cluster, image)
+    for name in sorted({*last, *now}):
+        before, after = last.get(name), now.get(name)
+        names = (f"last/{name}" if before is not None else "/dev/null", f"now/{name}" if after is not None else "/dev/null")
+        for line in unified_diff((before or "").splitlines(), (after or "").splitlines(), *names, lineterm=""):
+            differs = True
+            typer.secho(line, fg=colours.get(line[:1]))
     if differs:
         raise typer.Exit(Exit.FAILED)

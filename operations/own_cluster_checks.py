@@ -5,15 +5,13 @@ Promises: reads only, and no secret's value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from operations.account_checks import AccountChecks
-from operations.findings import Check, State
+from operations.findings import Check, Found, State
 from stacks.cluster_spec import ClusterSpec
 
-Found = Iterator[tuple[State, str]]
 SNAPSHOTS = "cluster/snapshots/"
 OLD = timedelta(days=1, hours=12)
 """After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
@@ -23,7 +21,7 @@ class OwnClusterChecks:
     """The checks of one deployed cluster."""
 
     def __init__(self, spec: ClusterSpec, account: AccountChecks, outputs: Mapping[str, str]) -> None:
-        self.spec, self._account, self._outputs = spec, account, outputs
+        self.spec, self._client, self._outputs = spec, account.client, outputs
 
     def all(self) -> list[Check]:
         """In the order in which they are shown."""
@@ -33,9 +31,6 @@ class OwnClusterChecks:
             ("etcd snapshots", self.snapshots),
             ("groups", self.groups),
         ]
-
-    def _client(self, service: str) -> Any:
-        return self._account.client(service)
 
     def control_plane(self) -> Found:
         filters = [

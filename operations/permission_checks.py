@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from operations.findings import State
+from operations.findings import Found, State
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -52,7 +52,7 @@ def needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[Need]:
         yield Need("seal and open with the key", ("kms:Encrypt", "kms:Decrypt"), (spec.key.existing_arn,))
 
 
-def permissions(iam: Any, identity: dict[str, str], spec: ClusterSpec) -> Iterator[tuple[State, str]]:
+def permissions(iam: Any, identity: dict[str, str], spec: ClusterSpec) -> Found:
     """A finding for each need that is refused; one for all where none is."""
     arn = identity["Arn"]
     if arn.endswith(":root"):

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from operations.cluster import Cluster
 from operations.errors import Failed, Unreachable
-from operations.job_objects import JobState, collections, of_newest, paddle_jobs, selector
+from operations.job_objects import JobState, collections, of_newest, runs
 from operations.job_view import JobView, make, view
 from operations.narrator import Narrator
 from operations.pod_words import pod_state, states
 from operations.refused_pods import refusals
-from operations.watching import Collection, State, follow
+from operations.watching import State, follow
 
 GLANCE = 2.0
 """Seconds between two looks at pods that do not start: their reasons are events, which no watch of ours brings."""
@@ -37,12 +37,10 @@ def until(
 
     Raises Failed when all objects of the job vanish: somebody deleted it.
     """
-    followed = collections(name, namespace)
-    if operator:
-        followed["operator"] = Collection(paddle_jobs(namespace), selector(name))
+    followed = collections(name, namespace, operator)
     deadline = None if seconds is None else time.monotonic() + seconds
     for found in follow(cluster, followed, every=min(GLANCE, seconds or GLANCE)):
-        if not found["jobs"] and not found.get("operator"):
+        if not runs(found):
             raise Failed(f"job {name} was deleted while it was waited for")
         current = seen(cluster, name, namespace, found)
         _tell(narrator, current)
@@ -61,13 +59,12 @@ def seen(cluster: Cluster, name: str, namespace: str, found: State) -> JobView:
 
     A server that does not answer that is away for the watches as well, which wait for it.
     """
-    operators = [{"kind": "PaddleJob", **document} for document in found.get("operator", {}).values()]
     pods = of_newest(found["jobs"].values(), found["pods"].values())
     try:
         refused, shown = refusals(cluster, namespace, found["jobs"].values(), pods), states(cluster, namespace, pods)
     except Unreachable:
         refused, shown = {}, [pod_state(pod) for pod in pods]
-    return make(name, namespace, [*found["jobs"].values(), *operators], shown, refused)
+    return make(name, namespace, runs(found), shown, refused)
 
 
 def tell_what_waits(narrator: Narrator, current: JobView) -> None:

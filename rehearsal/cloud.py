@@ -90,7 +90,7 @@ class Cloud:
             assert self._emulator.stdout is not None
             line = self._emulator.stdout.readline()
             if not line:
-                raise CloudError(f"the AWS emulator did not start:\n{_tail(log)}")
+                raise CloudError(f"the AWS emulator did not start:\n{_last(log.read_text(errors='replace').splitlines())}")
             self._port = json.loads(line)["port"]
         except BaseException:
             self.close()
@@ -109,7 +109,7 @@ class Cloud:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        _end(emulator)
+        end(emulator)
 
     # What a client needs.
 
@@ -151,16 +151,8 @@ class Cloud:
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
         outputs_file.parent.mkdir(parents=True, exist_ok=True)
-        self.cdk(
-            "deploy",
-            "--all",
-            "--require-approval",
-            "never",
-            "--outputs-file",
-            str(outputs_file.resolve()),
-            *options,
-            config=config,
-        )
+        unasked = ("--all", "--require-approval", "never", "--outputs-file", str(outputs_file.resolve()))
+        self.cdk("deploy", *unasked, *options, config=config)
 
     def destroy(self, config: Path, *options: str) -> None:
         """`cdk destroy --all --force`."""
@@ -207,12 +199,7 @@ class Cloud:
         return environ | self._extra
 
     def _cdk(self, folder: Path, command: str, *arguments: str) -> list[str]:
-        environ = self._environ() | self.environment
-        environ |= {
-            "CDK_HOME": str(self.state / "cdk-home"),
-            "CDK_DISABLE_CLI_TELEMETRY": "true",
-            "NO_COLOR": "1",
-        }
+        own = {"CDK_HOME": str(self.state / "cdk-home"), "CDK_DISABLE_CLI_TELEMETRY": "true", "NO_COLOR": "1"}
         full = ["cdk", command, *arguments, "--ci", "--no-notices", "--no-version-reporting"]
         lines: deque[str] = deque(maxlen=10_000)
         process = subprocess.Popen(
@@ -221,7 +208,7 @@ class Cloud:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=environ,
+            env=self._environ() | self.environment | own,
             start_new_session=True,
             text=True,
             errors="replace",
@@ -233,7 +220,7 @@ class Cloud:
                 self._report(lines[-1])
             process.wait()
         except BaseException:
-            _end(process)
+            end(process)
             raise
         finally:
             if process.stdout is not None:
@@ -244,7 +231,7 @@ class Cloud:
         return list(lines)
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """End a process and its group: asked first, killed when it does not listen."""
     for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
@@ -268,10 +255,6 @@ def _schemas() -> Path:
 def _without_proxy(name: str) -> str:
     """The caller's exceptions from its proxy, and this machine."""
     return ",".join(filter(None, [os.environ.get(name, ""), "localhost", "127.0.0.1"]))
-
-
-def _tail(log: Path) -> str:
-    return _last(log.read_text(errors="replace").splitlines())
 
 
 def _last(lines: Sequence[str]) -> str:

@@ -7,18 +7,16 @@ may run side by side, and from any thread.
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.spinner import Spinner
-from rich.table import Table
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 _NAME_WIDTH = 10
@@ -27,24 +25,15 @@ _NAME_WIDTH = 10
 class Phase:
     """A phase that runs: `now` moves at the bottom, `result` is what its finished line says."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, move: Callable[[str], None]) -> None:
         self.name = name
         self.result = ""
-        self.started = time.monotonic()
         self.seconds = 0.0
-        self._now = ""
-        self._spinner = Spinner("dots", style="cyan")
+        self._move = move
 
     def now(self, text: str) -> None:
         """What it is doing, for the moving line."""
-        self._now = " ".join(text.split())
-
-    def moving(self) -> RenderableType:
-        """The line at the bottom while it runs."""
-        row = _row()
-        now = Text(self._now, style="dim", no_wrap=True, overflow="ellipsis")
-        row.add_row(self._spinner, self.name, now, f"{time.monotonic() - self.started:.0f} s")
-        return row
+        self._move(" ".join(text.split()))
 
 
 class Screen:
@@ -53,18 +42,25 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.finished: list[Phase] = []
-        self._running: list[Phase] = []
-        self._lock = threading.Lock()
-        self._live = Live(console=console, get_renderable=self._bottom, refresh_per_second=8, transient=True)
+        name, now, seconds = _columns()
+        self._bottom = Progress(
+            SpinnerColumn("dots", style="cyan"),
+            TextColumn("{task.description}", markup=False, table_column=name),
+            TextColumn("{task.fields[now]}", style="dim", markup=False, table_column=now),
+            TextColumn("{task.elapsed:.0f} s", table_column=seconds),
+            console=console,
+            expand=True,
+            transient=True,
+            refresh_per_second=8,
+            disable=not console.is_terminal,
+        )
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self._live.start()
+        self._bottom.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
+        self._bottom.stop()
 
     def print(self, what: RenderableType) -> None:
         """Lasting lines above the moving ones."""
@@ -86,31 +82,22 @@ class Screen:
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
         """Time a phase and print its line when it ends; the line says so when it fails."""
-        phase = Phase(name)
-        with self._lock:
-            self._running.append(phase)
+        task, started = self._bottom.add_task(name, total=None, now=""), time.monotonic()
+        phase = Phase(name, lambda text: self._bottom.update(task, now=text))
         mark = "[red]✗[/]"
         try:
             yield phase
             mark = "[green]✓[/]"
         finally:
-            phase.seconds = time.monotonic() - phase.started
-            with self._lock:
-                self._running.remove(phase)
-                self.finished.append(phase)
-            row = _row()
+            phase.seconds = time.monotonic() - started
+            self._bottom.remove_task(task)
+            self.finished.append(phase)
+            row = Table.grid(Column(width=1), *_columns(overflow="fold"), padding=(0, 1), expand=True)
             row.add_row(mark, Text(name, style="bold"), Text(phase.result), Text(f"{phase.seconds:.1f} s", style="dim"))
             self.print(row)
 
-    def _bottom(self) -> RenderableType:
-        with self._lock:
-            return Group(*(phase.moving() for phase in self._running))
 
-
-def _row() -> Table:
-    row = Table.grid(padding=(0, 1), expand=True)
-    row.add_column(width=1)
-    row.add_column(width=_NAME_WIDTH)
-    row.add_column(ratio=1, overflow="fold")
-    row.add_column(justify="right", no_wrap=True)
-    return row
+def _columns(overflow: Literal["fold", "ellipsis"] = "ellipsis") -> tuple[Column, Column, Column]:
+    """A phase's name, what it does or did, and its seconds."""
+    what = Column(ratio=1, overflow=overflow, no_wrap=overflow == "ellipsis")
+    return Column(width=_NAME_WIDTH), what, Column(justify="right", no_wrap=True)

@@ -20,39 +20,15 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @property
-    def volume(self) -> Path:
+        self.volume = folder / "volume"
         """What the pods mount: stays for a look until the next rehearsal."""
-        return self.folder / "volume"
-
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    @property
-    def pods(self) -> Path:
-        return self.folder / "pods"
-
-    @property
-    def image(self) -> Path:
-        return self.folder / "image"
-
-    @property
-    def cloud(self) -> Path:
-        return self.folder / "cloud"
-
-    @property
-    def outputs(self) -> Path:
-        return self.folder / "outputs.json"
-
-    @property
-    def image_record(self) -> Path:
-        return self.folder / "image.json"
-
-    @property
-    def hosts(self) -> Path:
-        return self.folder / "hosts.json"
+        self.logs = folder / "logs"
+        self.pods = folder / "pods"
+        self.image = folder / "image"
+        self.cloud = folder / "cloud"
+        self.outputs = folder / "outputs.json"
+        self.image_record = folder / "image.json"
+        self.hosts = folder / "hosts.json"
 
     def __enter__(self) -> Self:
         try:

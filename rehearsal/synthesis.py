@@ -5,13 +5,11 @@ The charts run on Node, which a Ctrl-C at the terminal would reach as well; in i
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from rehearsal.cloud import end
 from rehearsal.errors import Failed, Refused
 
 
@@ -31,9 +29,7 @@ def synthesize(project: Path, job_file: Path, outputs: Path, image_record: Path,
     try:
         written, said = process.communicate()
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        end(process)
         raise
     if process.returncode == Refused.exit_code:
         raise Refused(said.strip())

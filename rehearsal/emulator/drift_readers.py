@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ministack.services import autoscaling, cloudformation, ec2, ecr, efs, eks, iam, kms, route53, s3, secretsmanager
+from ministack.services import autoscaling, budgets, cloudformation, ec2, ecr, efs, eks, iam, kms, route53, s3, secretsmanager
 from ministack.services.cloudformation import drift, provisioners
+from resource_types import rules
 
 Properties = Mapping[str, Any]
 Reader = Callable[[str, Properties], dict[str, Any] | None]
@@ -23,24 +24,25 @@ def apply() -> None:
         drift._DRIFT_READERS[kind] = (reader, frozenset(properties))
 
 
-def _there(store: Any) -> Reader:
-    return lambda physical_id, props: {} if physical_id in store else None
+def _record(
+    store: Mapping[str, Any],
+    *names: str,
+    by: Callable[[Any], str] | None = None,
+    **told: Callable[[Any], Any],
+) -> tuple[Reader, tuple[str, ...]]:
+    """A reader of the store's records: members by their names, and what a function of the record tells.
 
+    `by` gives a record's physical id where that is not its key, and nothing for a record that counts as gone.
+    """
 
-def _vpc(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = ec2._vpcs.get(physical_id)
-    return None if found is None else {"CidrBlock": found["CidrBlock"]}
+    def read(physical_id: str, props: Properties) -> dict[str, Any] | None:
+        found = store.get(physical_id) if by is None else next((one for one in store.values() if by(one) == physical_id), None)
+        if found is None:
+            return None
+        members = {name: found[name] for name in names if found.get(name) is not None}
+        return members | {name: tell(found) for name, tell in told.items()}
 
-
-def _subnet(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = ec2._subnets.get(physical_id)
-    if found is None:
-        return None
-    return {
-        "AvailabilityZone": found["AvailabilityZone"],
-        "CidrBlock": found["CidrBlock"],
-        "MapPublicIpOnLaunch": bool(found.get("MapPublicIpOnLaunch")),
-    }
+    return read, (*names, *told)
 
 
 def _security_group(physical_id: str, props: Properties) -> dict[str, Any] | None:
@@ -79,78 +81,13 @@ def _as_template(rule: Properties) -> dict[str, Any]:
     return told
 
 
-def _file_system(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = efs._file_systems.get(physical_id)
-    if found is None:
-        return None
-    current = {key: found[key] for key in ("Encrypted", "ThroughputMode", "KmsKeyId") if key in found}
-    if found.get("ProvisionedThroughputInMibps") is not None:
-        current["ProvisionedThroughputInMibps"] = found["ProvisionedThroughputInMibps"]
-    return current
+def _rule(physical_id: str, props: Properties) -> dict[str, Any] | None:
+    return {} if physical_id in rules(props["GroupId"]) else None
 
 
-def _mount_target(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = efs._mount_targets.get(physical_id)
-    return None if found is None else {"SubnetId": found["SubnetId"], "SecurityGroups": found.get("SecurityGroups", [])}
-
-
-def _cluster(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = eks._clusters.get(physical_id)
-    return None if found is None else {"Version": found["version"]}
-
-
-def _nodegroup(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = eks._nodegroups.get(physical_id)
-    if found is None:
-        return None
-    return {
-        "CapacityType": found.get("capacityType", "ON_DEMAND"),
-        "InstanceTypes": found.get("instanceTypes", []),
-        "Labels": found.get("labels", {}),
-        "ScalingConfig": {key[0].upper() + key[1:]: value for key, value in found["scalingConfig"].items()},
-    }
-
-
-def _auto_scaling_group(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = autoscaling._asgs.get(physical_id)
-    return None if found is None else {key: str(found[key]) for key in ("MinSize", "MaxSize", "DesiredCapacity")}
-
-
-def _managed_policy(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = iam._policies.get(physical_id)
-    if found is None:
-        return None
-    document = found["Versions"][found["DefaultVersionId"]]["Document"]
-    return {"PolicyDocument": json.loads(document) if isinstance(document, str) else document}
-
-
-def _key(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = kms._keys.get(physical_id)
-    if found is None or found.get("KeyState") == "PendingDeletion":
-        return None
-    return {"EnableKeyRotation": bool(found.get("KeyRotationEnabled"))}
-
-
-def _repository(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = ecr._repositories.get(physical_id)
-    return None if found is None else {"ImageTagMutability": found["imageTagMutability"]}
-
-
-def _secret(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = next((secret for secret in secretsmanager._secrets.values() if secret["ARN"] == physical_id), None)
-    return None if found is None else {"Description": found["Description"], "KmsKeyId": found["KmsKeyId"]}
-
-
-def _volume(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = ec2._volumes.get(physical_id)
-    return None if found is None else {"Encrypted": found["Encrypted"], "Size": found["Size"], "VolumeType": found["VolumeType"]}
-
-
-def _network_interface(physical_id: str, props: Properties) -> dict[str, Any] | None:
-    found = ec2._network_interfaces.get(physical_id)
-    if found is None:
-        return None
-    return {"GroupSet": [group["GroupId"] for group in found["Groups"]], "PrivateIpAddress": found["PrivateIpAddress"]}
+def _default_version(policy: Mapping[str, Any]) -> Any:
+    document = policy["Versions"][policy["DefaultVersionId"]]["Document"]
+    return json.loads(document) if isinstance(document, str) else document
 
 
 def _bucket_policy(physical_id: str, props: Properties) -> dict[str, Any] | None:
@@ -159,27 +96,63 @@ def _bucket_policy(physical_id: str, props: Properties) -> dict[str, Any] | None
 
 
 READERS: Mapping[str, tuple[Reader, tuple[str, ...]]] = {
-    "AWS::AutoScaling::AutoScalingGroup": (_auto_scaling_group, ("MinSize", "MaxSize", "DesiredCapacity")),
-    "AWS::EC2::InternetGateway": (_there(ec2._internet_gateways), ()),
-    "AWS::EC2::NetworkInterface": (_network_interface, ("GroupSet", "PrivateIpAddress")),
-    "AWS::EC2::Volume": (_volume, ("Encrypted", "Size", "VolumeType")),
-    "AWS::SecretsManager::Secret": (_secret, ("Description", "KmsKeyId")),
-    "AWS::EC2::LaunchTemplate": (_there(ec2._launch_templates), ()),
-    "AWS::EC2::RouteTable": (_there(ec2._route_tables), ()),
+    "AWS::AutoScaling::AutoScalingGroup": _record(autoscaling._asgs, "MinSize", "MaxSize", "DesiredCapacity"),
+    "AWS::Budgets::Budget": _record(budgets._budgets),
+    "AWS::EC2::EIP": _record(ec2._addresses, by=lambda address: address["PublicIp"]),
+    "AWS::EC2::EIPAssociation": _record(ec2._addresses, by=lambda address: address["AssociationId"]),
+    "AWS::EC2::FlowLog": _record(ec2._flow_logs),
+    "AWS::EC2::InternetGateway": _record(ec2._internet_gateways),
+    "AWS::EC2::LaunchTemplate": _record(ec2._launch_templates),
+    "AWS::EC2::NatGateway": _record(
+        ec2._nat_gateways, by=lambda gateway: gateway["NatGatewayId"] if gateway["State"] == "available" else ""
+    ),
+    "AWS::EC2::NetworkInterface": _record(
+        ec2._network_interfaces, "PrivateIpAddress", GroupSet=lambda found: [group["GroupId"] for group in found["Groups"]]
+    ),
+    "AWS::EC2::PlacementGroup": _record(ec2._placement_groups),
+    "AWS::EC2::RouteTable": _record(ec2._route_tables),
     "AWS::EC2::SecurityGroup": (_security_group, ("SecurityGroupIngress", "SecurityGroupEgress")),
-    "AWS::EC2::Subnet": (_subnet, ("AvailabilityZone", "CidrBlock", "MapPublicIpOnLaunch")),
-    "AWS::EC2::VPC": (_vpc, ("CidrBlock",)),
-    "AWS::EC2::VPCEndpoint": (_there(ec2._vpc_endpoints), ()),
-    "AWS::ECR::Repository": (_repository, ("ImageTagMutability",)),
-    "AWS::EFS::AccessPoint": (_there(efs._access_points), ()),
-    "AWS::EFS::FileSystem": (_file_system, ("Encrypted", "ThroughputMode", "ProvisionedThroughputInMibps", "KmsKeyId")),
-    "AWS::EFS::MountTarget": (_mount_target, ("SubnetId", "SecurityGroups")),
-    "AWS::EKS::Cluster": (_cluster, ("Version",)),
-    "AWS::EKS::Nodegroup": (_nodegroup, ("CapacityType", "InstanceTypes", "Labels", "ScalingConfig")),
-    "AWS::IAM::InstanceProfile": (_there(iam._instance_profiles), ()),
-    "AWS::IAM::ManagedPolicy": (_managed_policy, ("PolicyDocument",)),
-    "AWS::KMS::Key": (_key, ("EnableKeyRotation",)),
-    "AWS::Route53::HostedZone": (_there(route53._zones), ()),
+    "AWS::EC2::SecurityGroupEgress": (_rule, ()),
+    "AWS::EC2::SecurityGroupIngress": (_rule, ()),
+    "AWS::EC2::Subnet": _record(
+        ec2._subnets,
+        "AvailabilityZone",
+        "CidrBlock",
+        MapPublicIpOnLaunch=lambda subnet: bool(subnet.get("MapPublicIpOnLaunch")),
+    ),
+    "AWS::EC2::VPC": _record(ec2._vpcs, "CidrBlock"),
+    "AWS::EC2::VPCEndpoint": _record(ec2._vpc_endpoints),
+    "AWS::EC2::Volume": _record(ec2._volumes, "Encrypted", "Size", "VolumeType"),
+    "AWS::ECR::Repository": _record(ecr._repositories, ImageTagMutability=lambda repository: repository["imageTagMutability"]),
+    "AWS::EFS::AccessPoint": _record(efs._access_points),
+    "AWS::EFS::FileSystem": _record(efs._file_systems, "Encrypted", "ThroughputMode", "ProvisionedThroughputInMibps", "KmsKeyId"),
+    "AWS::EFS::MountTarget": _record(
+        efs._mount_targets, "SubnetId", SecurityGroups=lambda target: target.get("SecurityGroups", [])
+    ),
+    "AWS::EKS::AccessEntry": _record(eks._access_entries, by=lambda entry: f"{entry['principalArn']}|{entry['clusterName']}"),
+    "AWS::EKS::Addon": _record(eks._addons, by=lambda addon: f"{addon['clusterName']}|{addon['addonName']}"),
+    "AWS::EKS::Cluster": _record(eks._clusters, Version=lambda cluster: cluster["version"]),
+    "AWS::EKS::Nodegroup": _record(
+        eks._nodegroups,
+        CapacityType=lambda group: group.get("capacityType", "ON_DEMAND"),
+        InstanceTypes=lambda group: group.get("instanceTypes", []),
+        Labels=lambda group: group.get("labels", {}),
+        ScalingConfig=lambda group: {key[0].upper() + key[1:]: value for key, value in group["scalingConfig"].items()},
+    ),
+    "AWS::EKS::PodIdentityAssociation": _record(
+        eks._pod_identity_associations, by=lambda association: association["associationArn"]
+    ),
+    "AWS::IAM::Group": _record(iam._groups),
+    "AWS::IAM::InstanceProfile": _record(iam._instance_profiles),
+    "AWS::IAM::ManagedPolicy": _record(iam._policies, PolicyDocument=_default_version),
+    "AWS::IAM::OIDCProvider": _record(iam._oidc_providers),
+    "AWS::KMS::Key": _record(
+        kms._keys,
+        by=lambda key: key["KeyId"] if key["KeyState"] != "PendingDeletion" else "",
+        EnableKeyRotation=lambda key: bool(key.get("KeyRotationEnabled")),
+    ),
+    "AWS::Route53::HostedZone": _record(route53._zones),
     "AWS::S3::BucketPolicy": (_bucket_policy, ("PolicyDocument",)),
+    "AWS::SecretsManager::Secret": _record(secretsmanager._secrets, "Description", "KmsKeyId", by=lambda secret: secret["ARN"]),
 }
 """A type's reader and the properties that it reads."""

@@ -65,7 +65,6 @@ TYPES["AWS::EC2::NetworkInterface"] = ResourceType(
     lambda physical_id, props: client("ec2").delete_network_interface(NetworkInterfaceId=physical_id) and None,
     _interface_update,
     replacing=("InterfaceType", "PrivateIpAddress", "SubnetId"),
-    exists=lambda physical_id, props: physical_id in ec2._network_interfaces,
 )
 
 ASSOCIATION = ("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress")
@@ -95,7 +94,6 @@ TYPES["AWS::EC2::EIPAssociation"] = ResourceType(
     _association_delete,
     replacing=ASSOCIATION,
     tags=None,
-    exists=lambda physical_id, props: physical_id in {record["AssociationId"] for record in ec2._addresses.values()},
 )
 
 VOLUME = ("AvailabilityZone", "Encrypted", "KmsKeyId", "Size", "SnapshotId", "VolumeType")
@@ -124,7 +122,6 @@ TYPES["AWS::EC2::Volume"] = ResourceType(
     _volume_create,
     lambda physical_id, props: client("ec2").delete_volume(VolumeId=physical_id) and None,
     _volume_update,
-    exists=lambda physical_id, props: physical_id in ec2._volumes,
     snapshot=lambda physical_id, props: client("ec2").create_snapshot(VolumeId=physical_id) and None,
 )
 

@@ -1,7 +1,7 @@
 """Which actions AWS's own handler of a resource type calls: the resource schemas say it, not we.
 
 Promises: the list comes from `handlers.*.permissions` of AWS's schemas (cfn-lint brings them along). They name every
-action of every property: TRIGGERS says which property an action is for, and an action without an entry is always needed.
+action of every property: TRIGGERS says which property an action is for; the name says it of one that tags; any other is needed.
 A type without a schema is refused by name.
 """
 
@@ -19,53 +19,44 @@ Properties = Mapping[str, Any]
 READ = re.compile(r"^[a-z0-9-]+:(Describe|Get|List|View|BatchGet)")
 
 NEVER: tuple[str, ...] = ()
-"""Needed for nothing that a property of the template asks for (moves between accounts, other services' features)."""
 
-TAGS = ("Tags", "FileSystemTags", "AccessPointTags", "HostedZoneTags", "ResourceTags")
+TAGS = ("Tags", "FileSystemTags", "AccessPointTags", "HostedZoneTags", "ResourceTags", "TagSpecifications")
+TAGGING = re.compile(r":(Tag\w+|AddTagsToResource|CreateTags|CreateOrUpdateTags|ChangeTagsForResource|PutBucketTagging)$")
+UNTAGGING = re.compile(r":(Untag\w+|DeleteTags|RemoveTagsFromResource)$")
+
+FOR_NOTHING: Mapping[str, str] = {
+    "autoscaling": "StartInstanceRefresh CancelInstanceRefresh SuspendProcesses ResumeProcesses",
+    "ec2": (
+        "AssignPrivateNatGatewayAddress AssociateNatGatewayAddress DisassociateNatGatewayAddress "
+        "ReplaceRouteTableAssociation UnassignPrivateNatGatewayAddress UpdateSecurityGroupRuleDescriptionsEgress "
+        "UpdateSecurityGroupRuleDescriptionsIngress"
+    ),
+    "ecr": "DeleteLifecyclePolicy DeleteRepositoryPolicy",
+    "eks": "ActivateCertificateAuthority",
+    "elasticfilesystem": "DeleteFileSystemPolicy",
+    "firehose": "TagDeliveryStream",
+    "iam": "TagInstanceProfile DeletePolicyVersion UpdateRoleDescription",
+    "lambda": "AssociateRuntimeAlias DeleteFunctionCodeSigningConfig DeleteFunctionConcurrency PublishVersion",
+    "logs": "DeleteIndexPolicy DeleteRetentionPolicy",
+    "route53": "DisassociateVPCFromHostedZone",
+    "s3": (
+        "REST.PUT.OBJECT DeleteBucketAnalyticsConfiguration DeleteBucketCors DeleteBucketEncryption "
+        "DeleteBucketLifecycle DeleteBucketMetadataTableConfiguration DeleteBucketMetricsConfiguration "
+        "DeleteBucketReplication DeleteBucketWebsite DeleteObject PutObjectAcl "
+        "UpdateBucketMetadataAnnotationTableConfiguration UpdateBucketMetadataInventoryTableConfiguration "
+        "UpdateBucketMetadataJournalTableConfiguration"
+    ),
+    "vpc-lattice": "DeregisterTargets RegisterTargets",
+}
+"""By service, actions that are needed for nothing that a property of the template asks for (moves between accounts and such)."""
 
 TRIGGERS: Mapping[str, tuple[str, ...]] = {
-    # Tags.
-    "autoscaling:CreateOrUpdateTags": TAGS,
     "autoscaling:DeleteTags": TAGS,
-    "budgets:TagResource": TAGS,
     "budgets:UntagResource": TAGS,
-    "cloudwatch:TagResource": TAGS,
     "cloudwatch:UntagResource": TAGS,
-    "ec2:CreateTags": (*TAGS, "TagSpecifications"),
-    "ec2:DeleteTags": NEVER,
-    "ecr:TagResource": TAGS,
-    "ecr:UntagResource": NEVER,
-    "eks:TagResource": TAGS,
-    "eks:UntagResource": NEVER,
-    "elasticfilesystem:DeleteTags": NEVER,
-    "elasticfilesystem:TagResource": TAGS,
-    "elasticfilesystem:UntagResource": NEVER,
-    "iam:TagInstanceProfile": NEVER,
-    "iam:TagOpenIDConnectProvider": TAGS,
-    "iam:TagRole": TAGS,
-    "iam:UntagOpenIDConnectProvider": NEVER,
-    "iam:UntagRole": NEVER,
-    "kms:TagResource": TAGS,
-    "kms:UntagResource": NEVER,
-    "lambda:TagResource": TAGS,
-    "lambda:UntagResource": NEVER,
-    "logs:TagResource": TAGS,
-    "logs:UntagResource": NEVER,
-    "route53:ChangeTagsForResource": TAGS,
-    "secretsmanager:TagResource": TAGS,
-    "secretsmanager:UntagResource": NEVER,
-    "s3:PutBucketTagging": TAGS,
-    "s3:TagResource": TAGS,
-    "s3:UntagResource": NEVER,
-    "sns:TagResource": TAGS,
-    "sns:UntagResource": NEVER,
-    "ssm:AddTagsToResource": TAGS,
-    "ssm:RemoveTagsFromResource": NEVER,
     # EC2.
     "ec2:AcceptAddressTransfer": ("TransferAddress",),
-    "ec2:AssignPrivateNatGatewayAddress": NEVER,
     "ec2:AssociateAddress": ("InstanceId", "NetworkInterfaceId"),
-    "ec2:AssociateNatGatewayAddress": NEVER,
     "ec2:AssociateSubnetCidrBlock": ("Ipv6CidrBlock",),
     "ec2:AttachInternetGateway": ("InternetGatewayId",),
     "ec2:AttachVpnGateway": ("VpnGatewayId",),
@@ -75,7 +66,6 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "ec2:DetachInternetGateway": ("InternetGatewayId",),
     "ec2:DetachVpnGateway": ("VpnGatewayId",),
     "ec2:DisassociateAddress": ("InstanceId", "NetworkInterfaceId"),
-    "ec2:DisassociateNatGatewayAddress": NEVER,
     "ec2:DisassociateSubnetCidrBlock": ("Ipv6CidrBlock",),
     "ec2:AssignIpv6Addresses": ("Ipv6Addresses", "Ipv6AddressCount"),
     "ec2:AssignPrivateIpAddresses": ("PrivateIpAddresses", "SecondaryPrivateIpAddressCount"),
@@ -92,17 +82,11 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "ec2:ModifySubnetAttribute": ("MapPublicIpOnLaunch", "AssignIpv6AddressOnCreation", "PrivateDnsNameOptionsOnLaunch"),
     "ec2:ModifyVpcAttribute": ("EnableDnsHostnames", "EnableDnsSupport"),
     "ec2:ModifyVpcTenancy": ("InstanceTenancy",),
-    "ec2:ReplaceRouteTableAssociation": NEVER,
     "ec2:RevokeSecurityGroupEgress": ("SecurityGroupEgress", "GroupId"),
     "ec2:RevokeSecurityGroupIngress": ("SecurityGroupIngress", "GroupId"),
-    "ec2:UnassignPrivateNatGatewayAddress": NEVER,
-    "ec2:UpdateSecurityGroupRuleDescriptionsEgress": NEVER,
-    "ec2:UpdateSecurityGroupRuleDescriptionsIngress": NEVER,
     "AWS::EKS::Nodegroup ec2:CreateTags": NEVER,
     "AWS::EKS::Nodegroup ec2:RunInstances": ("LaunchTemplate",),
     "vpc-lattice:CreateServiceNetworkVpcEndpointAssociation": ("ServiceNetworkArn",),
-    "vpc-lattice:DeregisterTargets": NEVER,
-    "vpc-lattice:RegisterTargets": NEVER,
     "vpce:AllowMultiRegion": ("ServiceRegion",),
     "logs:CreateLogDelivery": ("DeliverCrossAccountRole",),
     "logs:DeleteLogDelivery": ("DeliverCrossAccountRole",),
@@ -121,21 +105,14 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "autoscaling:DisableMetricsCollection": ("MetricsCollection",),
     "autoscaling:PutLifecycleHook": ("LifecycleHookSpecificationList",),
     "autoscaling:PutNotificationConfiguration": ("NotificationConfigurations",),
-    "autoscaling:StartInstanceRefresh": NEVER,
-    "autoscaling:CancelInstanceRefresh": NEVER,
-    "autoscaling:SuspendProcesses": NEVER,
-    "autoscaling:ResumeProcesses": NEVER,
     "AWS::AutoScaling::AutoScalingGroup cloudwatch:PutMetricAlarm": NEVER,
     "AWS::AutoScaling::AutoScalingGroup iam:PassRole": ("ServiceLinkedRoleARN",),
     # ECR, EFS, EKS.
-    "ecr:DeleteLifecyclePolicy": NEVER,
-    "ecr:DeleteRepositoryPolicy": NEVER,
     "ecr:PutImageScanningConfiguration": ("ImageScanningConfiguration",),
     "ecr:PutImageTagMutability": ("ImageTagMutability",),
     "ecr:PutLifecyclePolicy": ("LifecyclePolicy",),
     "ecr:SetRepositoryPolicy": ("RepositoryPolicyText",),
     "elasticfilesystem:CreateReplicationConfiguration": ("ReplicationConfiguration",),
-    "elasticfilesystem:DeleteFileSystemPolicy": NEVER,
     "elasticfilesystem:DeleteReplicationConfiguration": ("ReplicationConfiguration",),
     "elasticfilesystem:PutBackupPolicy": ("BackupPolicy",),
     "elasticfilesystem:PutFileSystemPolicy": ("FileSystemPolicy",),
@@ -143,7 +120,6 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "elasticfilesystem:UpdateFileSystem": ("ThroughputMode", "ProvisionedThroughputInMibps"),
     "elasticfilesystem:UpdateFileSystemProtection": ("FileSystemProtection",),
     "AWS::EFS::FileSystem iam:PassRole": ("ReplicationConfiguration",),
-    "eks:ActivateCertificateAuthority": NEVER,
     "eks:AssociateAccessPolicy": ("AccessPolicies",),
     "eks:DisassociateAccessPolicy": ("AccessPolicies",),
     "AWS::EKS::Addon eks:CreatePodIdentityAssociation": ("PodIdentityAssociations",),
@@ -174,13 +150,11 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "iam:PutRolePolicy": ("Policies", "Roles"),
     "iam:PutUserPolicy": ("Users",),
     "iam:CreatePolicyVersion": ("PolicyDocument",),
-    "iam:DeletePolicyVersion": NEVER,
     "iam:DeleteRolePermissionsBoundary": ("PermissionsBoundary",),
     "iam:PutRolePermissionsBoundary": ("PermissionsBoundary",),
     "iam:UpdateAssumeRolePolicy": ("AssumeRolePolicyDocument",),
     "iam:UpdateGroup": ("GroupName", "Path"),
     "iam:UpdateRole": ("Description", "MaxSessionDuration"),
-    "iam:UpdateRoleDescription": NEVER,
     # KMS, and the key of another type's property.
     "kms:CreateGrant": ("KmsKeyId", "EncryptionConfiguration", "EncryptionConfig", "KmsKeyArn"),
     "kms:Decrypt": ("KmsKeyArn",),
@@ -197,11 +171,7 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "kms:RetireGrant": ("EncryptionConfiguration",),
     "kms:UpdateKeyDescription": ("Description",),
     # Lambda.
-    "lambda:AssociateRuntimeAlias": NEVER,
-    "lambda:DeleteFunctionCodeSigningConfig": NEVER,
-    "lambda:DeleteFunctionConcurrency": NEVER,
     "lambda:PassCapacityProvider": ("CapacityProviderConfig",),
-    "lambda:PublishVersion": NEVER,
     "lambda:PutFunctionCodeSigningConfig": ("CodeSigningConfigArn",),
     "lambda:PutFunctionConcurrency": ("ReservedConcurrentExecutions",),
     "lambda:PutFunctionRecursionConfig": ("RecursiveLoop",),
@@ -210,12 +180,9 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "lambda:UpdateFunctionCode": ("Code",),
     # Logs.
     "AWS::Logs::LogGroup logs:CreateLogDelivery": NEVER,
-    "firehose:TagDeliveryStream": NEVER,
     "logs:AssociateKmsKey": ("KmsKeyId",),
     "logs:DeleteDataProtectionPolicy": ("DataProtectionPolicy",),
-    "logs:DeleteIndexPolicy": NEVER,
     "logs:DeleteResourcePolicy": ("ResourcePolicyDocument",),
-    "logs:DeleteRetentionPolicy": NEVER,
     "logs:DisassociateKmsKey": ("KmsKeyId",),
     "logs:PutBearerTokenAuthentication": ("BearerTokenAuthenticationEnabled",),
     "logs:PutDataProtectionPolicy": ("DataProtectionPolicy",),
@@ -223,26 +190,15 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "logs:PutLogGroupDeletionProtection": ("DeletionProtectionEnabled",),
     "logs:PutResourcePolicy": ("ResourcePolicyDocument", "PolicyDocument"),
     "logs:PutRetentionPolicy": ("RetentionInDays",),
-    "s3:REST.PUT.OBJECT": NEVER,
     # Route 53.
     "route53:AssociateVPCWithHostedZone": ("VPCs",),
     "route53:CreateQueryLoggingConfig": ("QueryLoggingConfig",),
     "route53:DeleteQueryLoggingConfig": ("QueryLoggingConfig",),
-    "route53:DisassociateVPCFromHostedZone": NEVER,
     "route53:UpdateHostedZoneComment": ("HostedZoneConfig",),
     "route53:UpdateHostedZoneFeatures": ("HostedZoneFeatures",),
     # S3.
     "AWS::S3::Bucket iam:PassRole": ("ReplicationConfiguration",),
     "s3:CreateBucketMetadataTableConfiguration": ("MetadataTableConfiguration",),
-    "s3:DeleteBucketAnalyticsConfiguration": NEVER,
-    "s3:DeleteBucketCors": NEVER,
-    "s3:DeleteBucketEncryption": NEVER,
-    "s3:DeleteBucketLifecycle": NEVER,
-    "s3:DeleteBucketMetadataTableConfiguration": NEVER,
-    "s3:DeleteBucketMetricsConfiguration": NEVER,
-    "s3:DeleteBucketReplication": NEVER,
-    "s3:DeleteBucketWebsite": NEVER,
-    "s3:DeleteObject": NEVER,
     "s3:PutAccelerateConfiguration": ("AccelerateConfiguration",),
     "s3:PutAnalyticsConfiguration": ("AnalyticsConfigurations",),
     "s3:PutBucketAbac": ("AbacStatus",),
@@ -261,12 +217,8 @@ TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "s3:PutInventoryConfiguration": ("InventoryConfigurations",),
     "s3:PutLifecycleConfiguration": ("LifecycleConfiguration",),
     "s3:PutMetricsConfiguration": ("MetricsConfigurations",),
-    "s3:PutObjectAcl": NEVER,
     "s3:PutObjectLockConfiguration": ("ObjectLockConfiguration",),
     "s3:PutReplicationConfiguration": ("ReplicationConfiguration",),
-    "s3:UpdateBucketMetadataAnnotationTableConfiguration": NEVER,
-    "s3:UpdateBucketMetadataInventoryTableConfiguration": NEVER,
-    "s3:UpdateBucketMetadataJournalTableConfiguration": NEVER,
     # Secrets Manager.
     "secretsmanager:GetRandomPassword": ("GenerateSecretString",),
     "secretsmanager:RemoveRegionsFromReplication": ("ReplicaRegions",),
@@ -324,7 +276,7 @@ def needed(kind: str, operation: str, old: Properties, new: Properties) -> list[
     for action in actions:
         if READ.match(action) or action.startswith(("s3tables:", "managed-fleets:")):
             continue
-        properties = TRIGGERS.get(f"{kind} {action}", TRIGGERS.get(action))
+        properties = _triggers(kind, action)
         if properties is None or _touched(properties, operation, old, new):
             found.append(action)
     # Every handler ends with a look at what it did.
@@ -332,6 +284,17 @@ def needed(kind: str, operation: str, old: Properties, new: Properties) -> list[
         action for action in (handlers.get("read") or {}).get("permissions", []) if READ.match(action) and _own(kind, action)
     ]
     return sorted(set(found))
+
+
+def _triggers(kind: str, action: str) -> tuple[str, ...] | None:
+    """The properties that an action is for; None: it is always needed."""
+    for known in (f"{kind} {action}", action):
+        if known in TRIGGERS:
+            return TRIGGERS[known]
+    service, _, name = action.partition(":")
+    if UNTAGGING.search(action) or name in FOR_NOTHING.get(service, "").split():
+        return NEVER
+    return TAGS if TAGGING.search(action) else None
 
 
 def _own(kind: str, action: str) -> bool:

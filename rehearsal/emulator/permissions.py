@@ -306,17 +306,10 @@ def _asked_update(update: Callable[..., Any]) -> Callable[..., Any]:
         kind: str, physical_id: str, old: Properties, new: Properties, stack: str, logical_id: str = "", *rest: Any
     ) -> Any:
         if (role := _of(stack)) and old != new:
-            replaced = provisioners._replacing_change(kind, old, new)
-            ask(
-                role,
-                kind,
-                "create" if replaced else "update",
-                {} if replaced else old,
-                new,
-                "" if replaced else physical_id,
-                stack,
-                logical_id,
-            )
+            if provisioners._replacing_change(kind, old, new):
+                ask(role, kind, "create", {}, new, "", stack, logical_id)
+            else:
+                ask(role, kind, "update", old, new, physical_id, stack, logical_id)
         return update(kind, physical_id, old, new, stack, logical_id, *rest)
 
     return updated

@@ -29,13 +29,14 @@ def apply() -> None:
     _wrap("AWS::EKS::Cluster", before=_cluster_checked, after=_cluster_completed)
     _handlers("AWS::EKS::Cluster")["delete"] = _cluster_delete
     _wrap("AWS::EKS::Nodegroup", before=_nodegroup_checked, after=_nodegroup_completed)
-    _nodegroup_called_by_its_cluster()
-    _instance_profile_called_by_its_name()
+    _called("AWS::EKS::Nodegroup", lambda name, props: f"{props['ClusterName']}/{name}", lambda ref: ref.rpartition("/")[2])
+    _called("AWS::IAM::InstanceProfile", lambda arn, props: arn.rpartition("/")[2], _profile_arn)
     _made_up_name("AWS::Logs::LogGroup", "LogGroupName", "{}")
     _made_up_name("AWS::SSM::Parameter", "Name", "CFN-{}")
     _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
     _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
-    _secret_called_by_its_arn()
+    _secret_given_its_value()
+    _called("AWS::SecretsManager::Secret", lambda name, props: str(secretsmanager._secrets[name]["ARN"]), _secret_name)
     zone = _handlers("AWS::Route53::HostedZone")
     zone["create"], zone["delete"] = _zone_create, _zone_delete
 
@@ -210,90 +211,58 @@ def _nodegroup_checked(props: Properties) -> None:
         raise ValueError(f"Minimum, desired and maximum capacity are out of order: {scaling} (Service: Eks, Status Code: 400)")
 
 
-def _nodegroup_completed(name: str, old: Properties, new: Properties) -> None:
+def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
     """What MiniStack drops of a node group."""
     group = eks._nodegroups[f"{new['ClusterName']}/{name}"]
     for kept in ("CapacityType", "LaunchTemplate", "NodeRepairConfig", "RemoteAccess", "UpdateConfig"):
         if kept in new:
             group[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
-
-
-def _nodegroup_called_by_its_cluster() -> None:
-    """On AWS a node group's Ref is `cluster/name`; MiniStack's is the name."""
-    handlers = _handlers("AWS::EKS::Nodegroup")
-    create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
-
-    def created(logical_id: str, props: Properties, stack: str) -> Made:
-        name, attributes = create(logical_id, props, stack)
-        called = f"{props['ClusterName']}/{name}"
-        return called, attributes | {"Id": called}
-
-    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
-        name, attributes = update(physical_id.rpartition("/")[2], old, new, *rest)
-        called = f"{new['ClusterName']}/{name}"
-        return called, attributes | {"Id": called}
-
-    handlers |= {
-        "create": created,
-        "update": updated,
-        "delete": lambda physical_id, props: delete(physical_id.rpartition("/")[2], props),
-    }
+    return {"Id": f"{new['ClusterName']}/{name}"}
 
 
 # Names.
 
 
-def _instance_profile_called_by_its_name() -> None:
-    """On AWS an instance profile's Ref is its name; MiniStack's is its ARN."""
-    handlers = _handlers("AWS::IAM::InstanceProfile")
+def _called(kind: str, ref: Callable[[str, Properties], str], back: Callable[[str], str]) -> None:
+    """On AWS this type's Ref is another than MiniStack's: `ref` (MiniStack's, properties) gives it, `back` leads back."""
+    handlers = _handlers(kind)
     create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
-
-    def arn(name: str) -> str:
-        return str(iam._instance_profiles[name]["Arn"]) if name in iam._instance_profiles else name
 
     def created(logical_id: str, props: Properties, stack: str) -> Made:
         made, attributes = create(logical_id, props, stack)
-        return made.rpartition("/")[2], attributes
+        return ref(made, props), attributes
 
-    def updated(physical_id: str, *rest: Any) -> Made:
-        made, attributes = update(arn(physical_id), *rest)
-        return made.rpartition("/")[2], attributes
+    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+        made, attributes = update(back(physical_id), old, new, *rest)
+        return ref(made, new), attributes
 
-    handlers |= {"create": created, "update": updated, "delete": lambda physical_id, props: delete(arn(physical_id), props)}
+    handlers |= {"create": created, "update": updated, "delete": lambda physical_id, props: delete(back(physical_id), props)}
 
 
-def _secret_called_by_its_arn() -> None:
-    """On AWS a secret's Ref is its ARN, and one that is given no value has none; MiniStack's is its name, with an empty value.
+def _profile_arn(name: str) -> str:
+    return str(iam._instance_profiles[name]["Arn"]) if name in iam._instance_profiles else name
 
-    MiniStack also leaves out what a generated value is to be without.
-    """
+
+def _secret_name(arn: str) -> str:
+    return next((name for name, secret in secretsmanager._secrets.items() if secret["ARN"] == arn), arn)
+
+
+def _secret_given_its_value() -> None:
+    """A secret without a value has none, MiniStack's an empty one; and MiniStack leaves out how a value is to be generated."""
     handlers = _handlers("AWS::SecretsManager::Secret")
-    create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
-
-    def name(arn: str) -> str:
-        return next((name for name, secret in secretsmanager._secrets.items() if secret["ARN"] == arn), arn)
+    create = handlers["create"]
 
     def created(logical_id: str, props: Properties, stack: str) -> Made:
         if props.get("Name") in secretsmanager._secrets:
             raise ValueError(f"The operation failed because the secret {props['Name']} already exists. (ResourceExistsException)")
         generated = props.get("GenerateSecretString")
         value = client("secretsmanager").get_random_password(**_generation(generated))["RandomPassword"] if generated else ""
-        told = {**props, "SecretString": value} if generated else props
-        made, attributes = create(logical_id, told, stack)
-        secret = secretsmanager._secrets[made]
+        made: Made = create(logical_id, {**props, "SecretString": value} if generated else props, stack)
         if not (generated or "SecretString" in props):
-            secret["Versions"].clear()
-        return secret["ARN"], attributes
+            secretsmanager._secrets[made[0]]["Versions"].clear()
+        return made
 
-    def updated(physical_id: str, *rest: Any) -> Made:
-        made, attributes = update(name(physical_id), *rest)
-        return secretsmanager._secrets[made]["ARN"], attributes
-
-    handlers |= {
-        "create": created,
-        "update": updated,
-        "delete": lambda physical_id, props: delete(name(physical_id), props),
-    }
+    handlers["create"] = created
 
 
 def _generation(given: Properties) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
-from calls import client
+from calls import client, service_model
 from ministack.core.responses import get_account_id
 from ministack.services import eks
-from ministack.services.cloudformation import drift, provisioners
+from ministack.services.cloudformation import provisioners
 
 Properties = Mapping[str, Any]
 Made = tuple[str, dict[str, Any]]
@@ -38,13 +38,11 @@ class ResourceType:
     """Properties whose change makes a new resource, by the resource reference."""
     tags: tuple[str, str] | None = ("Tags", "list")
     """The tag property and its shape."""
-    exists: Callable[[str, Properties], bool] | None = field(default=None)
-    """For drift detection."""
     snapshot: Callable[[str, Properties], None] | None = None
     """What `DeletionPolicy: Snapshot` takes before the delete."""
 
 
-def register() -> None:
+def apply() -> None:
     """Add every type to MiniStack's tables; one that MiniStack knows by now must leave this module."""
     import machine_types
 
@@ -62,12 +60,6 @@ def register() -> None:
         provisioners._REPLACING_PROPERTIES[name] = tuple(kind.replacing)
         if kind.tags:
             provisioners._STACK_TAG_PROPERTY[name] = kind.tags
-        if kind.exists is not None:
-            exists = kind.exists
-            drift._DRIFT_READERS[name] = (
-                lambda physical_id, props, exists=exists: {} if exists(physical_id, props) else None,
-                frozenset(),
-            )
 
 
 def _gone_is_deleted(delete: Callable[[str, Properties], None]) -> Callable[[str, Properties], None]:
@@ -137,9 +129,7 @@ def _eip_delete(physical_id: str, props: Properties) -> None:
         client("ec2").release_address(AllocationId=address["AllocationId"])
 
 
-TYPES["AWS::EC2::EIP"] = ResourceType(
-    _eip_create, _eip_delete, _eip_update, replacing=EIP, exists=lambda physical_id, props: bool(_address_of(physical_id))
-)
+TYPES["AWS::EC2::EIP"] = ResourceType(_eip_create, _eip_delete, _eip_update, replacing=EIP)
 
 NAT = ("AllocationId", "ConnectivityType", "MaxDrainDurationSeconds", "PrivateIpAddress", "SubnetId", "VpcId")
 
@@ -156,17 +146,11 @@ def _nat_update(physical_id: str, old: Properties, new: Properties) -> Made:
     return physical_id, {"NatGatewayId": physical_id}
 
 
-def _nat_exists(physical_id: str, props: Properties) -> bool:
-    found = client("ec2").describe_nat_gateways(NatGatewayIds=[physical_id])["NatGateways"]
-    return any(gateway["State"] == "available" for gateway in found)
-
-
 TYPES["AWS::EC2::NatGateway"] = ResourceType(
     _nat_create,
     lambda physical_id, props: client("ec2").delete_nat_gateway(NatGatewayId=physical_id) and None,
     _nat_update,
     replacing=NAT,
-    exists=_nat_exists,
 )
 
 FLOW_LOG = (
@@ -205,7 +189,6 @@ TYPES["AWS::EC2::FlowLog"] = ResourceType(
     lambda physical_id, props: client("ec2").delete_flow_logs(FlowLogIds=[physical_id]) and None,
     _flow_log_update,
     replacing=FLOW_LOG,
-    exists=lambda physical_id, props: bool(client("ec2").describe_flow_logs(FlowLogIds=[physical_id])["FlowLogs"]),
 )
 
 
@@ -230,7 +213,7 @@ def _rule(direction: str) -> ResourceType:
         group = given["GroupId"]
         permission = provisioners._ec2_sg_permissions([given])[0]
         permission = {key: value for key, value in permission.items() if value not in ([], None)}
-        before = {rule["SecurityGroupRuleId"] for rule in _rules(group)}
+        before = rules(group)
         call = getattr(client("ec2"), f"authorize_security_group_{direction}")
         made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0]["SecurityGroupRuleId"]
         if made in before:
@@ -242,15 +225,14 @@ def _rule(direction: str) -> ResourceType:
         call = getattr(client("ec2"), f"revoke_security_group_{direction}")
         call(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
 
-    def exists(physical_id: str, props: Properties) -> bool:
-        return physical_id in {rule["SecurityGroupRuleId"] for rule in _rules(props["GroupId"])}
-
-    return ResourceType(create, delete, replacing=names, tags=None, exists=exists)
+    return ResourceType(create, delete, replacing=names, tags=None)
 
 
-def _rules(group: str) -> list[dict[str, Any]]:
+def rules(group: str) -> set[str]:
+    """The identifiers of a security group's rules."""
     filters = [{"Name": "group-id", "Values": [group]}]
-    return list(client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"])
+    found = client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"]
+    return {rule["SecurityGroupRuleId"] for rule in found}
 
 
 TYPES["AWS::EC2::SecurityGroupIngress"] = _rule("ingress")
@@ -270,7 +252,6 @@ TYPES["AWS::EC2::PlacementGroup"] = ResourceType(
     _placement_create,
     lambda physical_id, props: client("ec2").delete_placement_group(GroupName=physical_id) and None,
     replacing=PLACEMENT,
-    exists=lambda physical_id, props: bool(client("ec2").describe_placement_groups(GroupNames=[physical_id])["PlacementGroups"]),
 )
 
 
@@ -346,8 +327,11 @@ TYPES["AWS::EC2::VPCDHCPOptionsAssociation"] = ResourceType(
 # EKS: its API writes the same members with a small first letter.
 
 
-def _camel(value: Any) -> Any:
-    return provisioners._pascal_to_camel(value)
+def _told(operation: str, props: Properties, *without: str) -> dict[str, Any]:
+    """Everything but the tags, as EKS's API takes it; what the operation does not know is refused."""
+    known = [name[0].upper() + name[1:] for name in service_model("eks").operation_model(operation).input_shape.members]
+    given = {name: props[name] for name in props if name not in ("Tags", *without)}
+    return dict(provisioners._pascal_to_camel(_pick(given, *known)))
 
 
 def _tag_map(props: Properties) -> dict[str, str]:
@@ -362,42 +346,18 @@ def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
         client("eks").tag_resource(resourceArn=arn, tags=after)
 
 
-ADDON = (
-    "AddonName",
-    "AddonVersion",
-    "ClusterName",
-    "ConfigurationValues",
-    "NamespaceConfig",
-    "PodIdentityAssociations",
-    "PreserveOnDelete",
-    "ResolveConflicts",
-    "ServiceAccountRoleArn",
-)
-
-
-def _addon_parameters(props: Properties) -> dict[str, Any]:
-    given = _camel(_pick(props, *ADDON))
-    given.pop("preserveOnDelete", None)
-    return dict(given)
-
-
 def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_addon(**_addon_parameters(props), tags=_tag_map(props))["addon"]
+    made = client("eks").create_addon(**_told("CreateAddon", props, "PreserveOnDelete"), tags=_tag_map(props))["addon"]
     return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
 
 
 def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _addon_parameters(new)
-    given.pop("namespaceConfig", None)
-    given.setdefault("podIdentityAssociations", [])
-    client("eks").update_addon(**given)
+    client("eks").update_addon(
+        **{"podIdentityAssociations": []} | _told("UpdateAddon", new, "PreserveOnDelete", "NamespaceConfig")
+    )
     arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
     _eks_retag(arn, old, new)
     return physical_id, {"Arn": arn}
-
-
-def _addon_exists(physical_id: str, props: Properties) -> bool:
-    return props["AddonName"] in client("eks").list_addons(clusterName=props["ClusterName"])["addons"]
 
 
 TYPES["AWS::EKS::Addon"] = ResourceType(
@@ -407,20 +367,19 @@ TYPES["AWS::EKS::Addon"] = ResourceType(
     ),
     _addon_update,
     replacing=("AddonName", "ClusterName", "NamespaceConfig"),
-    exists=_addon_exists,
 )
-
-ENTRY = ("AccessPolicies", "ClusterName", "KubernetesGroups", "PrincipalArn", "Type", "Username")
 
 
 def _policies(props: Properties) -> dict[str, Any]:
-    return {policy["PolicyArn"]: _camel(policy["AccessScope"]) for policy in props.get("AccessPolicies") or []}
+    return {
+        policy["PolicyArn"]: provisioners._pascal_to_camel(policy["AccessScope"]) for policy in props.get("AccessPolicies") or []
+    }
 
 
 def _entry_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _camel(_pick(props, *ENTRY))
-    given.pop("accessPolicies", None)
-    made = client("eks").create_access_entry(**given, tags=_tag_map(props))["accessEntry"]
+    made = client("eks").create_access_entry(**_told("CreateAccessEntry", props, "AccessPolicies"), tags=_tag_map(props))[
+        "accessEntry"
+    ]
     _entry_policies({}, _policies(props), props)
     return f"{props['PrincipalArn']}|{props['ClusterName']}", {"AccessEntryArn": made["accessEntryArn"]}
 
@@ -444,10 +403,6 @@ def _entry_update(physical_id: str, old: Properties, new: Properties) -> Made:
     return physical_id, {"AccessEntryArn": arn}
 
 
-def _entry_exists(physical_id: str, props: Properties) -> bool:
-    return props["PrincipalArn"] in client("eks").list_access_entries(clusterName=props["ClusterName"])["accessEntries"]
-
-
 TYPES["AWS::EKS::AccessEntry"] = ResourceType(
     _entry_create,
     lambda physical_id, props: (
@@ -455,14 +410,11 @@ TYPES["AWS::EKS::AccessEntry"] = ResourceType(
     ),
     _entry_update,
     replacing=("ClusterName", "PrincipalArn", "Type"),
-    exists=_entry_exists,
 )
-
-ASSOCIATION = ("ClusterName", "DisableSessionTags", "Namespace", "Policy", "RoleArn", "ServiceAccount", "TargetRoleArn")
 
 
 def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_pod_identity_association(**_camel(_pick(props, *ASSOCIATION)), tags=_tag_map(props))[
+    made = client("eks").create_pod_identity_association(**_told("CreatePodIdentityAssociation", props), tags=_tag_map(props))[
         "association"
     ]
     return made["associationArn"], {"AssociationArn": made["associationArn"], "AssociationId": made["associationId"]}
@@ -473,18 +425,11 @@ def _association_id(physical_id: str) -> str:
 
 
 def _association_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _camel(_pick(new, *ASSOCIATION))
-    for fixed in ("namespace", "serviceAccount"):
-        given.pop(fixed)
+    given = _told("UpdatePodIdentityAssociation", new, "Namespace", "ServiceAccount")
     made = client("eks").update_pod_identity_association(**given, associationId=_association_id(physical_id))["association"]
     # MiniStack's TagResource does not know associations.
     eks._tags[physical_id] = made["tags"] = _tag_map(new)
     return physical_id, {"AssociationArn": physical_id, "AssociationId": made["associationId"]}
-
-
-def _association_exists(physical_id: str, props: Properties) -> bool:
-    found = client("eks").list_pod_identity_associations(clusterName=props["ClusterName"])["associations"]
-    return physical_id in {association["associationArn"] for association in found}
 
 
 TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
@@ -497,7 +442,6 @@ TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
     ),
     _association_update,
     replacing=("ClusterName", "Namespace", "ServiceAccount"),
-    exists=_association_exists,
 )
 
 # IAM.
@@ -546,7 +490,6 @@ TYPES["AWS::IAM::Group"] = ResourceType(
     _group_update,
     replacing=("GroupName", "Path"),
     tags=None,
-    exists=lambda physical_id, props: physical_id in {group["GroupName"] for group in client("iam").list_groups()["Groups"]},
 )
 
 
@@ -565,10 +508,6 @@ TYPES["AWS::IAM::OIDCProvider"] = ResourceType(
     _provider_create,
     lambda physical_id, props: client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=physical_id) and None,
     replacing=("Url", "ClientIdList", "ThumbprintList"),
-    exists=lambda physical_id, props: (
-        physical_id
-        in {provider["Arn"] for provider in client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]}
-    ),
 )
 
 # Budgets.
@@ -576,9 +515,8 @@ TYPES["AWS::IAM::OIDCProvider"] = ResourceType(
 
 def _budget(props: Properties, name: str) -> dict[str, Any]:
     budget = {key: value for key, value in props["Budget"].items() if key != "BudgetName"}
-    for amount in ("BudgetLimit",):
-        if amount in budget:
-            budget[amount] = budget[amount] | {"Amount": str(budget[amount]["Amount"])}
+    if limit := budget.get("BudgetLimit"):
+        budget["BudgetLimit"] = limit | {"Amount": str(limit["Amount"])}
     return {"BudgetName": name, **budget}
 
 
@@ -610,15 +548,9 @@ def _budget_update(physical_id: str, old: Properties, new: Properties) -> Made:
     return physical_id, {}
 
 
-def _budget_exists(physical_id: str, props: Properties) -> bool:
-    found = client("budgets").describe_budgets(AccountId=get_account_id()).get("Budgets", [])
-    return physical_id in {budget["BudgetName"] for budget in found}
-
-
 TYPES["AWS::Budgets::Budget"] = ResourceType(
     _budget_create,
     lambda physical_id, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=physical_id) and None,
     _budget_update,
     tags=None,
-    exists=_budget_exists,
 )

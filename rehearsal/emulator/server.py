@@ -133,18 +133,12 @@ def main() -> int:
     from ministack.app import app
     from ministack.core import lambda_runtime
 
-    repairs.apply()
-    resource_types.register()
-    machine_types.apply()
-    scaling_groups.apply()
-    dependencies.apply()
-    descriptions.apply()
+    for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, drift_readers, patience):
+        part.apply()
     if given.schemas:
         import permissions
 
         permissions.apply(given.schemas)
-    drift_readers.apply()
-    patience.apply()
 
     config = Config()
     config.bind = [f"fd://{listening.fileno()}"]
