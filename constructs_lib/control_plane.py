@@ -57,8 +57,6 @@ class ControlPlane(Construct):
     """One machine that is always there.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster_name: the cluster.
         release: what it runs.
         address: the interface that it carries.

@@ -18,8 +18,6 @@ class EfsDriver(Construct):
     """The aws-efs-csi-driver add-on and its role.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         version: add-on version; None: EKS's default.
 

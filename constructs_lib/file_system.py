@@ -76,8 +76,6 @@ class SharedFileSystem(MountableFileSystem):
     """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: where it is mounted.
         vpc_subnets: one mount target is made in each zone of these; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).

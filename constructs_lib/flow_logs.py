@@ -18,8 +18,6 @@ class FlowLogs(Construct):
     """Flow logs of one VPC.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: whose traffic.
         days: how long the records are kept.
         encryption_key: KMS key of the log group; None: AWS's own.

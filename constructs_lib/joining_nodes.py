@@ -35,8 +35,6 @@ class TokenNodeRole(Construct):
     """The role of nodes that join by a token. One serves many groups.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         release: what the nodes run.
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
@@ -98,8 +96,6 @@ class JoiningNodes(Construct):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         release: what the nodes run; never newer than the control plane's.

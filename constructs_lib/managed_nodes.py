@@ -27,8 +27,6 @@ class ManagedNodes(Construct):
     """An EKS managed node group on Amazon Linux 2023.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         shape: what a node is.

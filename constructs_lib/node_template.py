@@ -24,8 +24,6 @@ class NodeTemplate(Construct):
     """A launch template for nodes of one shape.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         shape: what a node is.

@@ -44,8 +44,6 @@ class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `JoiningNodes` are its nodes.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: its VPC.
         cluster_name: name; the secrets and tags carry it.
         release: what the control plane runs.

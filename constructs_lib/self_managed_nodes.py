@@ -43,8 +43,6 @@ class SelfManagedNodes(Construct):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
