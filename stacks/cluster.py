@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -20,12 +19,15 @@ from constructs_lib.cluster import TrainingCluster
 from constructs_lib.pod_identity import PodIdentity
 from constructs_lib.private_zone import EndpointName
 from constructs_lib.team import Team
+from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
+from stacks.network import NetworkStack
+from stacks.part import ClusterPart
 from stacks.people import BucketArns, People, grant_work
 from stacks.people_settings import DATA_ACCOUNT
 
 
-class ClusterStack(Stack):
+class ClusterStack(ClusterPart):
     """The EKS cluster without nodes, new or existing.
 
     Attributes:
@@ -35,25 +37,22 @@ class ClusterStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        id: str,
-        *,
         spec: ClusterSpec,
-        key: kms.IKey,
-        vpc: ec2.IVpc,
-        zone: route53.IHostedZone,
+        *,
+        access: AccessStack,
+        network: NetworkStack,
         bucket: s3.IBucket,
-        people: People,
         addon_versions: Mapping[str, str],
-        env: Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: Kubernetes control plane")
-        self.cluster = self._cluster(spec, key, vpc, addon_versions)
+        super().__init__(scope, spec, "cluster", "Kubernetes control plane")
+        key, people = access.key, access.people
+        self.cluster = self._cluster(spec, key, network.vpc, addon_versions)
         self._grant_access(spec, people)
         data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
         granted = BucketArns(self, bucket)
         self._data_job(data, granted, key)
         grant_work(self, spec, people, granted, key)
-        name = EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)
+        name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, CfnResource, Environment, Stack
+from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -18,14 +18,16 @@ from constructs_lib.managed_nodes import ManagedNodes
 from constructs_lib.node_role import node_role
 from constructs_lib.node_shape import NodeShape, NodeTaint
 from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
+from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.node_settings import NodeGroup
+from stacks.part import ClusterPart
 
 METRIC_DAYS = 7
 """How long the events are kept that carry metrics; CloudWatch keeps the metrics themselves for months."""
 
 
-class NodesStack(Stack):
+class NodesStack(ClusterPart):
     """Node groups and their add-ons.
 
     Attributes:
@@ -35,26 +37,23 @@ class NodesStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        id: str,
-        *,
         spec: ClusterSpec,
+        *,
         cluster: AnyCluster,
+        access: AccessStack,
         vpc: ec2.IVpc,
         file_system: MountableFileSystem,
-        key: kms.IKey,
-        node_volume_key: kms.IKey | None,
         addon_versions: Mapping[str, str],
-        env: Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: worker nodes")
+        super().__init__(scope, spec, "nodes", "worker nodes")
         self._spec, self._cluster, self._vpc = spec, cluster, vpc
-        self._file_system, self._volume_key = file_system, node_volume_key
+        self._file_system, self._volume_key = file_system, access.node_volume_key
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
         kinds = {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = JoiningRole(self, "SelfManaged", cluster=cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
-        for addon in self._addons(key, addon_versions):
+        for addon in self._addons(access.key, addon_versions):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Size, Stack
+from aws_cdk import CfnOutput, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
@@ -13,6 +13,7 @@ from constructs_lib.bucket import DataBucket
 from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.image_repository import ImageRepository
 from stacks.cluster_spec import ClusterSpec
+from stacks.part import ClusterPart
 from stacks.removal import removal
 
 THROUGHPUT = {
@@ -34,7 +35,7 @@ INFREQUENT = {
 }
 
 
-class StorageStack(Stack):
+class StorageStack(ClusterPart):
     """File system, bucket, image repository.
 
     Attributes:
@@ -43,8 +44,8 @@ class StorageStack(Stack):
         repository: the image repository.
     """
 
-    def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, env: Environment) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: data and images")
+    def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey, vpc: ec2.IVpc) -> None:
+        super().__init__(scope, spec, "storage", "data and images")
         kept = removal(spec)
         self.file_system = self._file_system(spec, key, vpc)
         self.bucket: s3.IBucket
