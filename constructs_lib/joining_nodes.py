@@ -16,15 +16,15 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.efs_driver import finds_mount_targets
 from constructs_lib.machine_boot import boot_user_data
 from constructs_lib.machine_files import MachineFiles
-from constructs_lib.machine_role import machine_role
+from constructs_lib.machine_role import machine_role, takes_sessions
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
 from constructs_lib.release import IMAGE, SHARED_FILES, Release
 from constructs_lib.scaling_group import counts_machines, scaling_group
 from constructs_lib.self_managed_cluster import JoinableCluster
-from constructs_lib.session_manager import takes_sessions
 from constructs_lib.subnets import subnet_ids
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
@@ -66,16 +66,7 @@ class TokenNodeRole(Construct):
             secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
             *secrets.may_open(),
             iam.PolicyStatement(sid="Ready", actions=["cloudformation:SignalResource"], resources=[Stack.of(self).stack_id]),
-            iam.PolicyStatement(
-                sid="FindMountTargets",
-                actions=[
-                    "elasticfilesystem:DescribeAccessPoints",
-                    "elasticfilesystem:DescribeFileSystems",
-                    "elasticfilesystem:DescribeMountTargets",
-                    "ec2:DescribeAvailabilityZones",
-                ],
-                resources=["*"],
-            ),
+            finds_mount_targets("FindMountTargets"),
         )
         if data_bucket_arn:
             policy.add_statements(

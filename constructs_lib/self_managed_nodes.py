@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.any_cluster import AnyCluster
-from constructs_lib.node_role import node_role
+from constructs_lib.machine_role import node_role
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
 from constructs_lib.scaling_group import scaling_group

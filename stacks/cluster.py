@@ -18,7 +18,6 @@ from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.cluster import TrainingCluster
 from constructs_lib.pod_identity import PodIdentity
 from constructs_lib.private_zone import EndpointName
-from constructs_lib.team import Team
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
@@ -100,31 +99,22 @@ class ClusterStack(ClusterPart):
 
     def _grant_access(self, spec: ClusterSpec, people: People) -> None:
         settings, namespace = spec.cluster, [spec.jobs.namespace]
-        named = {
-            "Administrator": (settings.administrators, AccessLevel.ADMINISTER, []),
-            "Deployer": (settings.deployers, AccessLevel.DEPLOY, namespace),
-            "Reader": (settings.readers, AccessLevel.READ, []),
-        }
-        for kind, (arns, level, namespaces) in named.items():
+
+        def allow(id: str, arn: str, level: AccessLevel) -> None:
+            where = namespace if level is AccessLevel.DEPLOY else []
+            ClusterAccess(self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where)
+
+        for kind, arns, level in (
+            ("Administrator", settings.administrators, AccessLevel.ADMINISTER),
+            ("Deployer", settings.deployers, AccessLevel.DEPLOY),
+            ("Reader", settings.readers, AccessLevel.READ),
+        ):
             for arn in arns:
                 # By the principal's own name: taking one off the list leaves the others' entries alone.
-                ClusterAccess(
-                    self,
-                    f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-')}",
-                    cluster=self.cluster,
-                    principal_arn=arn,
-                    level=level,
-                    namespaces=namespaces,
-                )
-        ours: tuple[tuple[str, Team, AccessLevel, list[str]], ...] = (
-            ("Operators", people.operator, AccessLevel.ADMINISTER, []),
-            ("Trainers", people.trainer, AccessLevel.DEPLOY, namespace),
-            ("ReadOnly", people.reader, AccessLevel.READ, []),
-        )
-        for kind, person, level, namespaces in ours:
-            ClusterAccess(
-                self, kind, cluster=self.cluster, principal_arn=person.role.role_arn, level=level, namespaces=namespaces
-            )
+                allow(f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-')}", arn, level)
+        allow("Operators", people.operator.role.role_arn, AccessLevel.ADMINISTER)
+        allow("Trainers", people.trainer.role.role_arn, AccessLevel.DEPLOY)
+        allow("ReadOnly", people.reader.role.role_arn, AccessLevel.READ)
 
 
 def endpoint_host(cluster: AnyCluster) -> str:

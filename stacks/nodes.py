@@ -14,8 +14,8 @@ from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.container_logs import ContainerLogs
 from constructs_lib.efs_driver import EfsDriver
 from constructs_lib.file_system import MountableFileSystem
+from constructs_lib.machine_role import node_role
 from constructs_lib.managed_nodes import ManagedNodes
-from constructs_lib.node_role import node_role
 from constructs_lib.node_shape import NodeShape, NodeTaint
 from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
 from stacks.access import AccessStack
