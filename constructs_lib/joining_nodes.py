@@ -91,15 +91,9 @@ class JoiningNodes(Construct):
         vpc: the cluster's VPC.
         release: what the nodes run; never newer than the control plane's.
         shape: what a node is; gpu and efa are refused.
-        min_size: fewest nodes.
-        desired_size: nodes at the start.
-        max_size: most nodes.
-        vpc_subnets: where the nodes lie; None: the private subnets.
-        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
-        encryption_key: KMS key of the disks; None: the account's default key for EBS.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation makes one.
-        depends_on: what must be there before the first node, such as a file system's `mount_targets`.
+        min_size, desired_size, max_size, vpc_subnets, security_groups, encryption_key, depends_on: as for ManagedNodes.
 
     Attributes:
         resource: the CloudFormation resource, to depend on.

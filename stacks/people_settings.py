@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from stacks.network_settings import log_days
+from stacks.network_settings import LogDays
 from stacks.settings import Refused, Settings
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
@@ -33,13 +33,8 @@ class Jobs(Settings):
 class Logs(Settings):
     """Container logs in CloudWatch, kept beyond the life of their pods."""
 
-    days: int = 0
+    days: LogDays = 0
     """How long they are kept; 0: they are not sent to CloudWatch."""
-
-    @field_validator("days")
-    @classmethod
-    def _days(cls, value: int) -> int:
-        return log_days(value)
 
 
 NO_BUDGETS = (
