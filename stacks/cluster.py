@@ -64,11 +64,7 @@ class ClusterStack(ClusterPart):
 
     def _data_job(self, identity: PodIdentity, bucket: BucketArns, key: kms.IKey) -> None:
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")
-        policy.add_statements(
-            iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
-            iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
-            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
-        )
+        policy.add_statements(*bucket.may_read(key))
         acknowledge(policy, "training data may lie anywhere in the cluster's own bucket", *wildcards(self, bucket.objects))
 
     def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:

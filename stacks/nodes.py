@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
@@ -59,53 +60,38 @@ class NodesStack(ClusterPart):
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
-        shape, subnets = shape_of(group), zones_of(group)
-        mounts = [self._file_system.client_security_group]
+        kind: partial[ManagedNodes] | partial[SelfManagedNodes]
         if group.kind == "managed":
-            return ManagedNodes(
-                self,
-                name,
-                cluster=self._cluster,
-                vpc=self._vpc,
-                shape=shape,
-                min_size=group.min,
-                desired_size=group.desired,
-                max_size=group.max,
-                vpc_subnets=subnets,
-                security_groups=mounts,
-                encryption_key=self._volume_key,
-                auto_repair=group.auto_repair is not False,
-                role=self._role,
-                depends_on=[self._file_system.mount_targets],
-            )
-        return SelfManagedNodes(
+            kind = partial(ManagedNodes, role=self._role, auto_repair=group.auto_repair is not False)
+        else:
+            version, services = self._spec.cluster.version, self._spec.cluster.services
+            kind = partial(SelfManagedNodes, role=self._joining, kubernetes_version=version, service_ipv4_cidr=services)
+        return kind(
             self,
             name,
             cluster=self._cluster,
             vpc=self._vpc,
-            kubernetes_version=self._spec.cluster.version,
-            service_ipv4_cidr=self._spec.cluster.services,
-            shape=shape,
+            shape=shape_of(group),
             min_size=group.min,
             desired_size=group.desired,
             max_size=group.max,
-            vpc_subnets=subnets,
-            security_groups=mounts,
+            vpc_subnets=zones_of(group),
+            security_groups=[self._file_system.client_security_group],
             encryption_key=self._volume_key,
-            role=self._joining,
             depends_on=[self._file_system.mount_targets],
         )
 
     def _addons(self, key: kms.IKey, versions: Mapping[str, str]) -> list[CfnResource]:
         cluster, spec = self._cluster, self._spec
-        addons: list[CfnResource] = [
-            ClusterAddon(self, "coredns", cluster=cluster, addon_name="coredns", version=versions.get("coredns")).resource,
-            EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource,
-        ]
+
+        def plain(name: str) -> CfnResource:
+            return ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource
+
+        addons = [plain("coredns")]
+        addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource)
         if any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
             # Repair acts on what this agent sees: kernel, network, disk and GPU faults beside a silent kubelet.
-            name = "eks-node-monitoring-agent"
-            addons.append(ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource)
+            addons.append(plain("eks-node-monitoring-agent"))
         if spec.node_metrics:
             logs = ContainerLogs(
                 self,
