@@ -30,8 +30,6 @@ class ClusterAccess(Construct):
     """One access entry.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         principal_arn: IAM role or user; a principal has one entry a cluster.
         level: what it may do.

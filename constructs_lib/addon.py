@@ -21,8 +21,6 @@ class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         addon_name: EKS's name of it, such as coredns.
         version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.

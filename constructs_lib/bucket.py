@@ -22,8 +22,6 @@ class DataBucket(s3.Bucket):
     """A private bucket and its log bucket; everything of `s3.Bucket` (`grant_read`, `from_bucket_name`, ...) is here too.
 
     Args:
-        scope: parent.
-        id: construct id.
         encryption_key: KMS key of the objects; None: a key that AWS manages (aws/s3).
         keep_old_versions_days: how long an overwritten or deleted object can be brought back.
         keep_logs_days: how long access logs are kept.

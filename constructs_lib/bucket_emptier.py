@@ -29,19 +29,15 @@ class BucketEmptier(Construct):
         log_group = EndingLogGroup(self, "Logs", days=30, encryption_key=encryption_key)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         # A managed policy: inline ones cannot be reviewed or reused on their own.
-        self._policy = iam.ManagedPolicy(
-            self, "Policy", roles=[role], description="Empties this stack's buckets when it is deleted"
-        )
-        self._policy.add_statements(
-            iam.PolicyStatement(
-                sid="OwnLogs", actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
-            )
-        )
+        task = "Empties this stack's buckets when it is deleted"
+        self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
+        actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        self._policy.add_statements(iam.PolicyStatement(sid="OwnLogs", actions=actions, resources=[log_group.log_group_arn]))
         # The bare resource: the construct above it brings five more services' modules, a tenth of a whole synth.
         self._function = lambda_.CfnFunction(
             self,
             "Function",
-            description="Empties this stack's buckets when it is deleted",
+            description=task,
             runtime="python3.14",
             handler="index.handler",
             # Inline: nothing to upload, so that the whole app has no asset.

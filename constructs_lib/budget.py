@@ -14,8 +14,6 @@ class MonthlyBudget(Construct):
     """An AWS budget: mails at 80 and 100 per cent spent, and when the forecast passes it.
 
     Args:
-        scope: parent.
-        id: construct id.
         budget_name: name; None: CloudFormation makes one.
         usd: US dollars a month.
         emails: who is told; 1 to 10 addresses.

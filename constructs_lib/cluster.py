@@ -32,8 +32,6 @@ class TrainingCluster(Construct):
     """An EKS cluster without nodes.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: its VPC; EKS wants subnets in two zones at least.
         cluster_name: name; it is part of the control plane's log group, so it is given, not made up.
         version: Kubernetes version, such as "1.35".

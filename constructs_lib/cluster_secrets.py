@@ -20,8 +20,6 @@ class ClusterSecrets(Construct):
     """Tokens, CA hash and kubeconfigs of one cluster.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster_name: first part of the secrets' names.
         encryption_key: KMS key; None: a key that AWS manages (aws/secretsmanager).
 

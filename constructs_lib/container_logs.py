@@ -26,8 +26,6 @@ class ContainerLogs(Construct):
     """The amazon-cloudwatch-observability add-on, its log groups and its role.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         cluster_name: its name as a plain string, for the names of the log groups.
         days: how long each event is kept.

@@ -22,10 +22,10 @@ from constructs_lib.cluster_secrets import ClusterSecrets
 from constructs_lib.fixed_address import FixedAddress
 from constructs_lib.machine_boot import boot_user_data
 from constructs_lib.machine_files import MachineFiles
-from constructs_lib.machine_role import machine_role
+from constructs_lib.machine_role import machine_role, takes_sessions
+from constructs_lib.node_template import root_disk
 from constructs_lib.release import IMAGE, SHARED_FILES, Release
 from constructs_lib.scaling_group import counts_machines, one_at_a_time
-from constructs_lib.session_manager import takes_sessions
 from constructs_lib.state_volume import StateVolume
 
 
@@ -57,8 +57,6 @@ class ControlPlane(Construct):
     """One machine that is always there.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster_name: the cluster.
         release: what it runs.
         address: the interface that it carries.
@@ -169,18 +167,7 @@ class ControlPlane(Construct):
             role=self.role,
             user_data=user_data,
             key_pair=ec2.KeyPair.from_key_pair_name(self, "KeyPair", key_name) if key_name else None,
-            block_devices=[
-                ec2.BlockDevice(
-                    device_name="/dev/xvda",
-                    volume=ec2.BlockDeviceVolume.ebs(
-                        30,
-                        encrypted=True,
-                        kms_key=encryption_key,
-                        volume_type=ec2.EbsDeviceVolumeType.GP3,
-                        delete_on_termination=True,
-                    ),
-                )
-            ],
+            block_devices=[root_disk(30, encryption_key)],
             http_endpoint=True,
             http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
             http_put_response_hop_limit=1,

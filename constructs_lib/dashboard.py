@@ -25,8 +25,6 @@ class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster_name: the cluster.
         dashboard_name: name; None: CloudFormation makes one.
         file_system_id: the file system.

@@ -14,8 +14,6 @@ class DhcpOptions(Construct):
     """DHCP options, in use by a VPC.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: whose.
         domain_name: what a name without dots is completed with, such as the region's `us-west-2.compute.internal`.
     """

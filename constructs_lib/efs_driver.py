@@ -18,8 +18,6 @@ class EfsDriver(Construct):
     """The aws-efs-csi-driver add-on and its role.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         version: add-on version; None: EKS's default.
 
@@ -32,18 +30,7 @@ class EfsDriver(Construct):
         super().__init__(scope, id)
         self.role = iam.Role(self, "Role", assumed_by=pod_identity_principal())
         policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Finds file systems and their mount targets")
-        policy.add_statements(
-            iam.PolicyStatement(
-                sid="Find",
-                actions=[
-                    "elasticfilesystem:DescribeAccessPoints",
-                    "elasticfilesystem:DescribeFileSystems",
-                    "elasticfilesystem:DescribeMountTargets",
-                    "ec2:DescribeAvailabilityZones",
-                ],
-                resources=["*"],
-            )
-        )
+        policy.add_statements(finds_mount_targets("Find"))
         acknowledge(policy, "file systems are found by Describe, which reads names and no data", *wildcards(policy, "*"))
         self.resource = ClusterAddon(
             self,
@@ -55,3 +42,17 @@ class EfsDriver(Construct):
             service_account="efs-csi-controller-sa",
         ).resource
         self.resource.node.add_dependency(policy)
+
+
+def finds_mount_targets(sid: str) -> iam.PolicyStatement:
+    """What the EFS driver asks to find file systems and their mount targets; it reads names and no data."""
+    return iam.PolicyStatement(
+        sid=sid,
+        actions=[
+            "elasticfilesystem:DescribeAccessPoints",
+            "elasticfilesystem:DescribeFileSystems",
+            "elasticfilesystem:DescribeMountTargets",
+            "ec2:DescribeAvailabilityZones",
+        ],
+        resources=["*"],
+    )

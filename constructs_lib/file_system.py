@@ -60,6 +60,9 @@ class MountableFileSystem(Construct):
         """Lets `grantee` mount, read and write with its IAM identity."""
         return self.file_system.grant(grantee, "elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite")
 
+    def _open_to_clients(self) -> None:
+        self.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
+
     def _add_access_point(self, posix_id: int, path: str) -> efs.AccessPoint:
         owner = str(posix_id)
         return efs.AccessPoint(
@@ -76,8 +79,6 @@ class SharedFileSystem(MountableFileSystem):
     """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: where it is mounted.
         vpc_subnets: one mount target is made in each zone of these; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
@@ -135,8 +136,8 @@ class SharedFileSystem(MountableFileSystem):
             allow_anonymous_access=True,
             removal_policy=removal_policy,
         )
-        file_system.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
         self.file_system = file_system
+        self._open_to_clients()
         self.mount_targets = file_system.mount_targets_available
         self.access_point = self._add_access_point(posix_id, path)
         acknowledge(
@@ -167,37 +168,12 @@ class SharedFileSystem(MountableFileSystem):
         Its data, policy and throughput stay as they are; what is made is the client group, a rule for it in the
         mount targets' `security_group`, an access point, and a mount target in each of `missing_mount_targets`.
         """
-        return _ExistingFileSystem(
-            scope,
-            id,
-            vpc=vpc,
-            file_system_id=file_system_id,
-            security_group=security_group,
-            missing_mount_targets=missing_mount_targets,
-            posix_id=posix_id,
-            path=path,
+        known = MountableFileSystem(scope, id, vpc=vpc)
+        known.file_system = efs.FileSystem.from_file_system_attributes(
+            known, "FileSystem", file_system_id=file_system_id, security_group=security_group
         )
-
-
-class _ExistingFileSystem(MountableFileSystem):
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        vpc: ec2.IVpc,
-        file_system_id: str,
-        security_group: ec2.ISecurityGroup,
-        missing_mount_targets: Sequence[ec2.ISubnet],
-        posix_id: int,
-        path: str,
-    ) -> None:
-        super().__init__(scope, id, vpc=vpc)
-        self.file_system = efs.FileSystem.from_file_system_attributes(
-            self, "FileSystem", file_system_id=file_system_id, security_group=security_group
-        )
-        self.file_system.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
-        targets = Construct(self, "MountTargets")
+        known._open_to_clients()
+        targets = Construct(known, "MountTargets")
         for subnet in missing_mount_targets:
             zone = subnet.availability_zone
             efs.CfnMountTarget(
@@ -208,8 +184,9 @@ class _ExistingFileSystem(MountableFileSystem):
                 subnet_id=subnet.subnet_id,
                 security_groups=[security_group.security_group_id],
             )
-        self.mount_targets = cast(IDependable, targets)
-        self.access_point = self._add_access_point(posix_id, path)
+        known.mount_targets = cast(IDependable, targets)
+        known.access_point = known._add_access_point(posix_id, path)
+        return known
 
 
 def _policy(require_tls: bool) -> iam.PolicyDocument:

@@ -18,8 +18,6 @@ class FixedAddress(Construct):
     """An interface for one machine at a time.
 
     Args:
-        scope: parent.
-        id: construct id.
         subnet: where.
         security_groups: who may connect.
         private_address: an address of the subnet; None: AWS picks one, and it stays as well.

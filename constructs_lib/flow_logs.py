@@ -18,8 +18,6 @@ class FlowLogs(Construct):
     """Flow logs of one VPC.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: whose traffic.
         days: how long the records are kept.
         encryption_key: KMS key of the log group; None: AWS's own.
@@ -37,13 +35,9 @@ class FlowLogs(Construct):
             "vpc-flow-logs.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
         )
         role = iam.Role(self, "Role", assumed_by=writer)
-        policy = iam.ManagedPolicy(self, "Policy", roles=[role], description="Writes flow logs")
-        policy.add_statements(
-            iam.PolicyStatement(
-                actions=["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
-                resources=[self.log_group.log_group_arn],
-            )
-        )
+        actions = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+        writes = iam.PolicyStatement(actions=actions, resources=[self.log_group.log_group_arn])
+        policy = iam.ManagedPolicy(self, "Policy", roles=[role], description="Writes flow logs", statements=[writes])
         flow_log = ec2.CfnFlowLog(
             self,
             "Resource",

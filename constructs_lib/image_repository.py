@@ -16,8 +16,6 @@ class ImageRepository(ecr.Repository):
     """A private repository; everything of `ecr.Repository` (`grant_pull`, `repository_uri_for_digest`, ...) is here too.
 
     Args:
-        scope: parent.
-        id: construct id.
         repository_name: name; None: CloudFormation makes one.
         encryption_key: KMS key; None: ECR's own.
         keep_images: how many of the newest tagged images are kept.

@@ -16,15 +16,15 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.efs_driver import finds_mount_targets
 from constructs_lib.machine_boot import boot_user_data
 from constructs_lib.machine_files import MachineFiles
-from constructs_lib.machine_role import machine_role
+from constructs_lib.machine_role import machine_role, takes_sessions
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
 from constructs_lib.release import IMAGE, SHARED_FILES, Release
 from constructs_lib.scaling_group import counts_machines, scaling_group
 from constructs_lib.self_managed_cluster import JoinableCluster
-from constructs_lib.session_manager import takes_sessions
 from constructs_lib.subnets import subnet_ids
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
@@ -35,8 +35,6 @@ class TokenNodeRole(Construct):
     """The role of nodes that join by a token. One serves many groups.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         release: what the nodes run.
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
@@ -68,16 +66,7 @@ class TokenNodeRole(Construct):
             secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
             *secrets.may_open(),
             iam.PolicyStatement(sid="Ready", actions=["cloudformation:SignalResource"], resources=[Stack.of(self).stack_id]),
-            iam.PolicyStatement(
-                sid="FindMountTargets",
-                actions=[
-                    "elasticfilesystem:DescribeAccessPoints",
-                    "elasticfilesystem:DescribeFileSystems",
-                    "elasticfilesystem:DescribeMountTargets",
-                    "ec2:DescribeAvailabilityZones",
-                ],
-                resources=["*"],
-            ),
+            finds_mount_targets("FindMountTargets"),
         )
         if data_bucket_arn:
             policy.add_statements(
@@ -98,21 +87,13 @@ class JoiningNodes(Construct):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         release: what the nodes run; never newer than the control plane's.
         shape: what a node is; gpu and efa are refused.
-        min_size: fewest nodes.
-        desired_size: nodes at the start.
-        max_size: most nodes.
-        vpc_subnets: where the nodes lie; None: the private subnets.
-        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
-        encryption_key: KMS key of the disks; None: the account's default key for EBS.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation makes one.
-        depends_on: what must be there before the first node, such as a file system's `mount_targets`.
+        min_size, desired_size, max_size, vpc_subnets, security_groups, encryption_key, depends_on: as for ManagedNodes.
 
     Attributes:
         resource: the CloudFormation resource, to depend on.

@@ -24,8 +24,6 @@ class EncryptionKey(kms.Key):
     """A customer-managed key; everything of `kms.Key` (`grant_*`, `from_key_arn`, ...) is here too.
 
     Args:
-        scope: parent.
-        id: construct id.
         alias: name without `alias/`; None: no alias.
         description: shown in the console.
         removal_policy: DESTROY schedules the deletion (30 days, in which it can be taken back); RETAIN keeps the key.

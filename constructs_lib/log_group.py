@@ -14,8 +14,6 @@ class EndingLogGroup(logs.LogGroup):
     """A log group; everything of `logs.LogGroup` is here too.
 
     Args:
-        scope: parent.
-        id: construct id.
         days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
         log_group_name: name; None: CloudFormation makes one.
         encryption_key: KMS key; None: AWS's own. The policy of one that is imported must let CloudWatch Logs use it already.

@@ -43,8 +43,6 @@ class MachineFiles(Construct):
     """Files for the machines of one stack.
 
     Args:
-        scope: parent.
-        id: construct id.
         files: which.
 
     Attributes:

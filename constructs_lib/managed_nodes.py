@@ -15,7 +15,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.any_cluster import AnyCluster
-from constructs_lib.node_role import node_role
+from constructs_lib.machine_role import node_role
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
 from constructs_lib.subnets import subnet_ids
@@ -27,8 +27,6 @@ class ManagedNodes(Construct):
     """An EKS managed node group on Amazon Linux 2023.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         shape: what a node is.

@@ -24,8 +24,6 @@ class TrainingNetwork(Construct):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 
     Args:
-        scope: parent.
-        id: construct id.
         availability_zones: names of zones, such as us-west-2a.
         cidr: address range, /16 to /24.
         nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.

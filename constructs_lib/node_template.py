@@ -20,12 +20,17 @@ from constructs_lib.key import open_to_node_volumes
 from constructs_lib.node_shape import NodeShape
 
 
+def root_disk(gib: int, encryption_key: kms.IKey | None) -> ec2.BlockDevice:
+    """A machine's own disk, encrypted, which goes with it."""
+    kind = ec2.EbsDeviceVolumeType.GP3
+    volume = ec2.BlockDeviceVolume.ebs(gib, encrypted=True, kms_key=encryption_key, volume_type=kind, delete_on_termination=True)
+    return ec2.BlockDevice(device_name="/dev/xvda", volume=volume)
+
+
 class NodeTemplate(Construct):
     """A launch template for nodes of one shape.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         shape: what a node is.
@@ -72,18 +77,7 @@ class NodeTemplate(Construct):
             self,
             "Template",
             security_group=groups[0],
-            block_devices=[
-                ec2.BlockDevice(
-                    device_name="/dev/xvda",
-                    volume=ec2.BlockDeviceVolume.ebs(
-                        shape.volume_gib,
-                        encrypted=True,
-                        kms_key=encryption_key,
-                        volume_type=ec2.EbsDeviceVolumeType.GP3,
-                        delete_on_termination=True,
-                    ),
-                )
-            ],
+            block_devices=[root_disk(shape.volume_gib, encryption_key)],
             http_endpoint=True,
             http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
             http_put_response_hop_limit=metadata_hops,

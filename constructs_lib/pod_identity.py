@@ -26,8 +26,6 @@ class PodIdentity(Construct):
     """A role for the pods of one service account.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         namespace: the service account's namespace; it need not exist yet.
         service_account: its name; it need not exist yet.

@@ -32,8 +32,6 @@ def scaling_group(
     """The group.
 
     Args:
-        scope: parent.
-        id: construct id.
         template: what a machine is.
         instance_types: EC2 types, in order of preference.
         spot: spare capacity.

@@ -16,6 +16,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.any_cluster import NodesCluster
 from constructs_lib.cluster_firewall import API, ClusterFirewall
 from constructs_lib.cluster_secrets import ClusterSecrets
 from constructs_lib.control_plane import ControlPlane, SnapshotPlace
@@ -26,13 +27,9 @@ from constructs_lib.state_volume import StateVolume
 API_PORT = 6443
 
 
-class JoinableCluster(Protocol):
+class JoinableCluster(NodesCluster, Protocol):
     """What nodes need of a self-managed cluster."""
 
-    @property
-    def cluster_name(self) -> str: ...
-    @property
-    def cluster_security_group_id(self) -> str: ...
     @property
     def server_url(self) -> str: ...
     @property
@@ -44,8 +41,6 @@ class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `JoiningNodes` are its nodes.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: its VPC.
         cluster_name: name; the secrets and tags carry it.
         release: what the control plane runs.

@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.any_cluster import AnyCluster
-from constructs_lib.node_role import node_role
+from constructs_lib.machine_role import node_role
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.node_template import NodeTemplate
 from constructs_lib.scaling_group import scaling_group
@@ -43,21 +43,12 @@ class SelfManagedNodes(Construct):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        scope: parent.
-        id: construct id.
         cluster: the cluster.
         vpc: the cluster's VPC.
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
         service_ipv4_cidr: the cluster's addresses of services.
-        shape: what a node is.
-        min_size: fewest nodes.
-        desired_size: nodes at the start.
-        max_size: most nodes.
-        vpc_subnets: where the nodes lie; None: the private subnets.
-        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
-        encryption_key: KMS key of the disks; None: the account's default key for EBS.
         role: the nodes' role, from a `JoiningRole`; None: one is made.
-        depends_on: what must be there before the first node, such as a file system's `mount_targets`.
+        shape, min_size, desired_size, max_size, vpc_subnets, security_groups, encryption_key, depends_on: as for ManagedNodes.
 
     Attributes:
         resource: the CloudFormation resource, to depend on.

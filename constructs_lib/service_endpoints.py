@@ -42,8 +42,6 @@ class ServiceEndpoints(Construct):
     """Interface endpoints of one VPC.
 
     Args:
-        scope: parent.
-        id: construct id.
         vpc: where.
         vpc_subnets: one interface is made in each zone of these; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.

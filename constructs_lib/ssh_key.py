@@ -13,8 +13,6 @@ class SshKey(Construct):
     """A key pair.
 
     Args:
-        scope: parent.
-        id: construct id.
         existing: name of a key pair that is there already; None: one is made.
         name: name of the one that is made; a name is taken once in an account and region.
 

@@ -19,8 +19,6 @@ class StateVolume(Construct):
     """An EBS volume, attached by the machine that needs it.
 
     Args:
-        scope: parent.
-        id: construct id.
         availability_zone: where it is, and where its machines must be.
         size_gib: GiB; it can grow.
         encryption_key: KMS key; None: the account's default key for EBS.

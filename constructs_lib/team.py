@@ -15,8 +15,6 @@ class Team(Construct):
     """An IAM group and its role; put users into the group, and tell their kubeconfig the role.
 
     Args:
-        scope: parent.
-        id: construct id.
         task: what these people do, for the descriptions.
 
     Attributes:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.key import EncryptionKey
 from stacks.cluster_spec import ClusterSpec
+from stacks.part import ClusterPart
 from stacks.people import People
 from stacks.removal import removal
 
 
-class AccessStack(Stack):
+class AccessStack(ClusterPart):
     """The key, new or existing, and the people.
 
     Attributes:
@@ -21,8 +22,8 @@ class AccessStack(Stack):
         people: the teams.
     """
 
-    def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, env: Environment) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: the key and the people")
+    def __init__(self, scope: Construct, spec: ClusterSpec) -> None:
+        super().__init__(scope, spec, "access", "the key and the people")
         self.key: kms.IKey
         self.node_volume_key: kms.IKey | None = None
         if spec.key.existing_arn:

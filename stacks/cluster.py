@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -19,13 +18,15 @@ from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.cluster import TrainingCluster
 from constructs_lib.pod_identity import PodIdentity
 from constructs_lib.private_zone import EndpointName
-from constructs_lib.team import Team
+from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
+from stacks.network import NetworkStack
+from stacks.part import ClusterPart
 from stacks.people import BucketArns, People, grant_work
 from stacks.people_settings import DATA_ACCOUNT
 
 
-class ClusterStack(Stack):
+class ClusterStack(ClusterPart):
     """The EKS cluster without nodes, new or existing.
 
     Attributes:
@@ -35,25 +36,22 @@ class ClusterStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        id: str,
-        *,
         spec: ClusterSpec,
-        key: kms.IKey,
-        vpc: ec2.IVpc,
-        zone: route53.IHostedZone,
+        *,
+        access: AccessStack,
+        network: NetworkStack,
         bucket: s3.IBucket,
-        people: People,
         addon_versions: Mapping[str, str],
-        env: Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: Kubernetes control plane")
-        self.cluster = self._cluster(spec, key, vpc, addon_versions)
+        super().__init__(scope, spec, "cluster", "Kubernetes control plane")
+        key, people = access.key, access.people
+        self.cluster = self._cluster(spec, key, network.vpc, addon_versions)
         self._grant_access(spec, people)
         data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
         granted = BucketArns(self, bucket)
         self._data_job(data, granted, key)
         grant_work(self, spec, people, granted, key)
-        name = EndpointName(self, "EndpointName", zone=zone, cluster=self.cluster)
+        name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
@@ -66,11 +64,7 @@ class ClusterStack(Stack):
 
     def _data_job(self, identity: PodIdentity, bucket: BucketArns, key: kms.IKey) -> None:
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")
-        policy.add_statements(
-            iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
-            iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
-            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
-        )
+        policy.add_statements(*bucket.may_read(key))
         acknowledge(policy, "training data may lie anywhere in the cluster's own bucket", *wildcards(self, bucket.objects))
 
     def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:
@@ -101,31 +95,22 @@ class ClusterStack(Stack):
 
     def _grant_access(self, spec: ClusterSpec, people: People) -> None:
         settings, namespace = spec.cluster, [spec.jobs.namespace]
-        named = {
-            "Administrator": (settings.administrators, AccessLevel.ADMINISTER, []),
-            "Deployer": (settings.deployers, AccessLevel.DEPLOY, namespace),
-            "Reader": (settings.readers, AccessLevel.READ, []),
-        }
-        for kind, (arns, level, namespaces) in named.items():
+
+        def allow(id: str, arn: str, level: AccessLevel) -> None:
+            where = namespace if level is AccessLevel.DEPLOY else []
+            ClusterAccess(self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where)
+
+        for kind, arns, level in (
+            ("Administrator", settings.administrators, AccessLevel.ADMINISTER),
+            ("Deployer", settings.deployers, AccessLevel.DEPLOY),
+            ("Reader", settings.readers, AccessLevel.READ),
+        ):
             for arn in arns:
                 # By the principal's own name: taking one off the list leaves the others' entries alone.
-                ClusterAccess(
-                    self,
-                    f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-')}",
-                    cluster=self.cluster,
-                    principal_arn=arn,
-                    level=level,
-                    namespaces=namespaces,
-                )
-        ours: tuple[tuple[str, Team, AccessLevel, list[str]], ...] = (
-            ("Operators", people.operator, AccessLevel.ADMINISTER, []),
-            ("Trainers", people.trainer, AccessLevel.DEPLOY, namespace),
-            ("ReadOnly", people.reader, AccessLevel.READ, []),
-        )
-        for kind, person, level, namespaces in ours:
-            ClusterAccess(
-                self, kind, cluster=self.cluster, principal_arn=person.role.role_arn, level=level, namespaces=namespaces
-            )
+                allow(f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-')}", arn, level)
+        allow("Operators", people.operator.role.role_arn, AccessLevel.ADMINISTER)
+        allow("Trainers", people.trainer.role.role_arn, AccessLevel.DEPLOY)
+        allow("ReadOnly", people.reader.role.role_arn, AccessLevel.READ)
 
 
 def endpoint_host(cluster: AnyCluster) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from stacks.network_settings import ip_network, log_days, private_range
+from stacks.network_settings import LogDays, instead_of_new, ip_network, private_range
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
 from stacks.self_managed_settings import ClusterSsh, Distribution, Snapshots
 from stacks.settings import Refused, Settings
@@ -78,7 +78,7 @@ class ControlPlane(Settings):
     """ARNs of IAM roles or users that submit and delete jobs in jobs.namespace."""
     readers: list[Principal] = Field(default=[])
     """ARNs of IAM roles or users that see everything but secrets, and change nothing."""
-    log_days: int = 90
+    log_days: LogDays = 90
     """How long control-plane logs are kept; 0: none are written."""
     addons: dict[str, AddonVersion] = Field(default={})
     """Add-on: version, such as v1.2.3-eksbuild.1; unset: that of locks/add-ons.json, else EKS's default (docs/aws.md)."""
@@ -136,11 +136,6 @@ class ControlPlane(Settings):
                 raise Refused("", value, "the endpoint is never opened to everybody; name your own range, such as 203.0.113.7/32")
         return ranges
 
-    @field_validator("log_days")
-    @classmethod
-    def _days(cls, value: int) -> int:
-        return log_days(value)
-
     @field_validator("addons")
     @classmethod
     def _addons(cls, versions: dict[str, str]) -> dict[str, str]:
@@ -173,11 +168,7 @@ class ControlPlane(Settings):
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
-        if self.existing is not None:
-            for field in ("public_access_from", "log_days", "oidc_provider"):
-                if field in self.model_fields_set:
-                    allowed = "{here}existing names a cluster that is there already; leave one of the two out"
-                    raise Refused(field, getattr(self, field), allowed)
+        instead_of_new(self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider")
         everybody = [*self.administrators, *self.deployers, *self.readers]
         for arn in everybody:
             if everybody.count(arn) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle, Environment, Stack
+from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
@@ -13,9 +13,10 @@ from constructs_lib.network import TrainingNetwork
 from constructs_lib.service_endpoints import SELF_MANAGED_SERVICES, ServiceEndpoints
 from stacks.cluster_spec import ClusterSpec
 from stacks.network_settings import ExistingVpc
+from stacks.part import ClusterPart
 
 
-class NetworkStack(Stack):
+class NetworkStack(ClusterPart):
     """The VPC and the private DNS zone, new or existing.
 
     Attributes:
@@ -23,8 +24,8 @@ class NetworkStack(Stack):
         zone: the zone.
     """
 
-    def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey, env: Environment) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: network")
+    def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey) -> None:
+        super().__init__(scope, spec, "network", "network")
         settings = spec.network
         own = spec.cluster.self_managed
         services = SELF_MANAGED_SERVICES if own else None

@@ -41,6 +41,29 @@ SshRanges = Annotated[list[str], Field(min_length=1), AfterValidator(_not_everyb
 """CIDRs that may connect to port 22."""
 
 
+LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
+"""Retention times that CloudWatch Logs takes (its PutRetentionPolicy reference)."""
+
+
+def _log_days(value: int) -> int:
+    """`value` as a retention time; Refused if CloudWatch Logs does not take it (0 means: no logs)."""
+    if value and value not in LOG_DAYS:
+        raise Refused("", value, f"allowed is 0 or one of {', '.join(map(str, LOG_DAYS))} (CloudWatch Logs)")
+    return value
+
+
+LogDays = Annotated[int, AfterValidator(_log_days)]
+"""How many days CloudWatch Logs keeps something; 0: nothing is written."""
+
+
+def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> None:
+    """Refused where one of `others`, which are about a new one, is set beside `existing`, which names `what`."""
+    for field in others:
+        if getattr(settings, existing) is not None and field in settings.model_fields_set:
+            allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
+            raise Refused(field, getattr(settings, field), allowed)
+
+
 class ExistingVpc(Settings):
     """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
 
@@ -79,7 +102,7 @@ class Network(Settings):
     """NAT gateways for the private subnets: 0, 1, or one for each zone. 0 needs interface_endpoints."""
     interface_endpoints: bool = False
     """AWS's services by private addresses: with them a cluster works without NAT (images then come from ECR, see docs/aws.md)."""
-    flow_log_days: int = Field(default=30)
+    flow_log_days: LogDays = 30
     """How long records of the VPC's traffic are kept; 0: none are written."""
     existing: ExistingVpc | None = None
     """A VPC that is there already, instead of a new one."""
@@ -96,18 +119,10 @@ class Network(Settings):
             raise Refused("", ", ".join(zones), "each availability zone may stand once")
         return zones
 
-    @field_validator("flow_log_days")
-    @classmethod
-    def _days(cls, value: int) -> int:
-        return log_days(value)
-
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
+        instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")
         if self.existing is not None:
-            for field in ("cidr", "availability_zones", "nat_gateways"):
-                if field in self.model_fields_set:
-                    allowed = "{here}existing names a VPC that is there already; leave one of the two out"
-                    raise Refused(field, getattr(self, field), allowed)
             return self
         zones = len(self.availability_zones)
         if self.nat_gateways not in (0, 1, zones):
@@ -187,20 +202,8 @@ class Zone(Settings):
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
-        if self.existing is not None and "name" in self.model_fields_set:
-            raise Refused("name", self.name, "{here}existing names a zone that is there already; leave one of the two out")
+        instead_of_new(self, "existing", "a zone", "name")
         return self
-
-
-LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
-"""Retention times that CloudWatch Logs takes (its PutRetentionPolicy reference)."""
-
-
-def log_days(value: int) -> int:
-    """`value` as a retention time; Refused if CloudWatch Logs does not take it (0 means: no logs)."""
-    if value and value not in LOG_DAYS:
-        raise Refused("", value, f"allowed is 0 or one of {', '.join(map(str, LOG_DAYS))} (CloudWatch Logs)")
-    return value
 
 
 def public_prefix(prefix: int) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from aws_cdk import CfnOutput, CfnResource, Environment, Stack
+from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -14,18 +15,20 @@ from constructs_lib.any_cluster import AnyCluster
 from constructs_lib.container_logs import ContainerLogs
 from constructs_lib.efs_driver import EfsDriver
 from constructs_lib.file_system import MountableFileSystem
+from constructs_lib.machine_role import node_role
 from constructs_lib.managed_nodes import ManagedNodes
-from constructs_lib.node_role import node_role
 from constructs_lib.node_shape import NodeShape, NodeTaint
 from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
+from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.node_settings import NodeGroup
+from stacks.part import ClusterPart
 
 METRIC_DAYS = 7
 """How long the events are kept that carry metrics; CloudWatch keeps the metrics themselves for months."""
 
 
-class NodesStack(Stack):
+class NodesStack(ClusterPart):
     """Node groups and their add-ons.
 
     Attributes:
@@ -35,78 +38,60 @@ class NodesStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        id: str,
-        *,
         spec: ClusterSpec,
+        *,
         cluster: AnyCluster,
+        access: AccessStack,
         vpc: ec2.IVpc,
         file_system: MountableFileSystem,
-        key: kms.IKey,
-        node_volume_key: kms.IKey | None,
         addon_versions: Mapping[str, str],
-        env: Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: worker nodes")
+        super().__init__(scope, spec, "nodes", "worker nodes")
         self._spec, self._cluster, self._vpc = spec, cluster, vpc
-        self._file_system, self._volume_key = file_system, node_volume_key
+        self._file_system, self._volume_key = file_system, access.node_volume_key
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
         kinds = {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = JoiningRole(self, "SelfManaged", cluster=cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
-        for addon in self._addons(key, addon_versions):
+        for addon in self._addons(access.key, addon_versions):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
-        shape, subnets = shape_of(group), zones_of(group)
-        mounts = [self._file_system.client_security_group]
+        kind: partial[ManagedNodes] | partial[SelfManagedNodes]
         if group.kind == "managed":
-            return ManagedNodes(
-                self,
-                name,
-                cluster=self._cluster,
-                vpc=self._vpc,
-                shape=shape,
-                min_size=group.min,
-                desired_size=group.desired,
-                max_size=group.max,
-                vpc_subnets=subnets,
-                security_groups=mounts,
-                encryption_key=self._volume_key,
-                auto_repair=group.auto_repair is not False,
-                role=self._role,
-                depends_on=[self._file_system.mount_targets],
-            )
-        return SelfManagedNodes(
+            kind = partial(ManagedNodes, role=self._role, auto_repair=group.auto_repair is not False)
+        else:
+            version, services = self._spec.cluster.version, self._spec.cluster.services
+            kind = partial(SelfManagedNodes, role=self._joining, kubernetes_version=version, service_ipv4_cidr=services)
+        return kind(
             self,
             name,
             cluster=self._cluster,
             vpc=self._vpc,
-            kubernetes_version=self._spec.cluster.version,
-            service_ipv4_cidr=self._spec.cluster.services,
-            shape=shape,
+            shape=shape_of(group),
             min_size=group.min,
             desired_size=group.desired,
             max_size=group.max,
-            vpc_subnets=subnets,
-            security_groups=mounts,
+            vpc_subnets=zones_of(group),
+            security_groups=[self._file_system.client_security_group],
             encryption_key=self._volume_key,
-            role=self._joining,
             depends_on=[self._file_system.mount_targets],
         )
 
     def _addons(self, key: kms.IKey, versions: Mapping[str, str]) -> list[CfnResource]:
         cluster, spec = self._cluster, self._spec
-        addons: list[CfnResource] = [
-            ClusterAddon(self, "coredns", cluster=cluster, addon_name="coredns", version=versions.get("coredns")).resource,
-            EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource,
-        ]
+
+        def plain(name: str) -> CfnResource:
+            return ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource
+
+        addons = [plain("coredns")]
+        addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource)
         if any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
             # Repair acts on what this agent sees: kernel, network, disk and GPU faults beside a silent kubelet.
-            name = "eks-node-monitoring-agent"
-            addons.append(ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource)
+            addons.append(plain("eks-node-monitoring-agent"))
         if spec.node_metrics:
             logs = ContainerLogs(
                 self,

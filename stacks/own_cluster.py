@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Duration, Environment, RemovalPolicy, Stack
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
+from aws_cdk import CfnOutput, Duration, RemovalPolicy
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -14,10 +12,13 @@ from constructs_lib.machine_files import BOOTSTRAP, MachineFile
 from constructs_lib.release import Release
 from constructs_lib.self_managed_cluster import SelfManagedCluster
 from constructs_lib.ssh_key import SshKey
+from stacks.access import AccessStack
 from stacks.cluster import tunnel_command
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
-from stacks.people import BucketArns, People, grant_work
+from stacks.network import NetworkStack
+from stacks.part import ClusterPart
+from stacks.people import BucketArns, grant_work
 
 SNAPSHOT_PREFIX = "cluster/snapshots"
 
@@ -39,7 +40,7 @@ def release(spec: ClusterSpec) -> Release:
     )
 
 
-class OwnClusterStack(Stack):
+class OwnClusterStack(ClusterPart):
     """The self-managed cluster without nodes.
 
     Attributes:
@@ -50,20 +51,15 @@ class OwnClusterStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        id: str,
-        *,
         spec: ClusterSpec,
+        *,
         release: Release,
-        key: kms.IKey,
-        node_volume_key: kms.IKey | None,
-        vpc: ec2.IVpc,
-        zone: route53.IHostedZone,
+        access: AccessStack,
+        network: NetworkStack,
         bucket: s3.IBucket,
-        people: People,
-        env: Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: self-managed control plane")
-        settings = spec.cluster
+        super().__init__(scope, spec, "cluster", "self-managed control plane")
+        settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
         # A plain name, not a reference: the nodes' stack comes after this one anyway, and needs no export of it.
         self.made_key_pair = spec.name
         ssh = settings.ssh
@@ -98,11 +94,11 @@ class OwnClusterStack(Stack):
             volume_gib=settings.volume_gib,
             volume_snapshot=settings.volume_snapshot,
             encryption_key=key,
-            disk_key=node_volume_key,
+            disk_key=access.node_volume_key,
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, spec, people, granted, key)
+        grant_work(self, spec, access.people, granted, key)
         self._names(spec, zone)
         self._outputs(spec, zone)
         if key_pair and key_pair.private_key_parameter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -17,10 +17,11 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.node_settings import NodeGroup
 from stacks.nodes import shape_of, zones_of
 from stacks.own_cluster import OwnClusterStack
+from stacks.part import ClusterPart
 from stacks.people import BucketArns
 
 
-class OwnNodesStack(Stack):
+class OwnNodesStack(ClusterPart):
     """Node groups.
 
     Attributes:
@@ -30,18 +31,16 @@ class OwnNodesStack(Stack):
     def __init__(
         self,
         scope: Construct,
-        id: str,
-        *,
         spec: ClusterSpec,
+        *,
         release: Release,
         home: OwnClusterStack,
         vpc: ec2.IVpc,
         file_system: MountableFileSystem,
         bucket: s3.IBucket,
         node_volume_key: kms.IKey | None,
-        env: Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: worker nodes")
+        super().__init__(scope, spec, "nodes", "worker nodes")
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
         granted = BucketArns(self, bucket)

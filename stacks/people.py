@@ -81,11 +81,7 @@ class People(Construct):
                 ],
                 resources=[stacks],
             ),
-            iam.PolicyStatement(
-                sid="CdkRoles",
-                actions=["sts:AssumeRole"],
-                resources=[roles],
-            ),
+            iam.PolicyStatement(sid="CdkRoles", actions=["sts:AssumeRole"], resources=[roles]),
             *kubeconfig(self, self._spec, "operator"),
             iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session], conditions=DOCUMENT_IS_ASKED),
             *shell,
@@ -138,13 +134,7 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
         reading = [iam.PolicyStatement(sid="NoSnapshots", effect=deny, actions=["s3:GetObject*"], resources=[snapshots])]
 
     def look(team: str) -> list[iam.PolicyStatement]:
-        return [
-            *kubeconfig(scope, spec, team),
-            *reading,
-            iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[bucket.bucket]),
-            iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[bucket.objects]),
-            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
-        ]
+        return [*kubeconfig(scope, spec, team), *reading, *bucket.may_read(key)]
 
     reader = people.reader.allow(scope, "ReaderPolicy", *look("reader"), description=f"Looks at {spec.name}")
     trainer = people.trainer.allow(
@@ -180,3 +170,11 @@ class BucketArns:
             # An export is no reference: without this the bucket's stack would be destroyed first, and refuse.
             Stack.of(scope).add_stack_dependency(Stack.of(bucket))
         self.objects, self.sources = f"{self.bucket}/*", f"{self.bucket}/sources/*"
+
+    def may_read(self, key: kms.IKey) -> list[iam.PolicyStatement]:
+        """Leave to read all objects, which `key` seals."""
+        return [
+            iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[self.bucket]),
+            iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[self.objects]),
+            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
+        ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from stacks.network_settings import log_days
+from stacks.network_settings import LogDays
 from stacks.settings import Refused, Settings
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
@@ -33,28 +33,14 @@ class Jobs(Settings):
 class Logs(Settings):
     """Container logs in CloudWatch, kept beyond the life of their pods."""
 
-    days: int = 0
+    days: LogDays = 0
     """How long they are kept; 0: they are not sent to CloudWatch."""
-
-    @field_validator("days")
-    @classmethod
-    def _days(cls, value: int) -> int:
-        return log_days(value)
 
 
 NO_BUDGETS = (
-    *(
-        "af-south-1",
-        "ap-east-1",
-        "ap-east-2",
-        "ap-northeast-3",
-        "ap-south-2",
-        "ap-southeast-3",
-        "ap-southeast-4",
-        "ap-southeast-5",
-    ),
-    *("ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2", "eu-north-1", "eu-south-1", "eu-south-2", "il-central-1"),
-    *("me-central-1", "mx-central-1", "us-gov-east-1", "us-gov-west-1"),
+    *("af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3", "ap-southeast-4"),
+    *("ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2", "eu-north-1", "eu-south-1"),
+    *("eu-south-2", "il-central-1", "me-central-1", "mx-central-1", "us-gov-east-1", "us-gov-west-1"),
 )
 """Regions whose CloudFormation does not know AWS::Budgets::Budget: its resource schemas by region, November 2026."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Size, Stack
+from aws_cdk import CfnOutput, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
@@ -13,28 +13,11 @@ from constructs_lib.bucket import DataBucket
 from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.image_repository import ImageRepository
 from stacks.cluster_spec import ClusterSpec
+from stacks.part import ClusterPart
 from stacks.removal import removal
 
-THROUGHPUT = {
-    "elastic": efs.ThroughputMode.ELASTIC,
-    "provisioned": efs.ThroughputMode.PROVISIONED,
-    "bursting": efs.ThroughputMode.BURSTING,
-}
-INFREQUENT = {
-    0: None,
-    1: efs.LifecyclePolicy.AFTER_1_DAY,
-    7: efs.LifecyclePolicy.AFTER_7_DAYS,
-    14: efs.LifecyclePolicy.AFTER_14_DAYS,
-    30: efs.LifecyclePolicy.AFTER_30_DAYS,
-    60: efs.LifecyclePolicy.AFTER_60_DAYS,
-    90: efs.LifecyclePolicy.AFTER_90_DAYS,
-    180: efs.LifecyclePolicy.AFTER_180_DAYS,
-    270: efs.LifecyclePolicy.AFTER_270_DAYS,
-    365: efs.LifecyclePolicy.AFTER_365_DAYS,
-}
 
-
-class StorageStack(Stack):
+class StorageStack(ClusterPart):
     """File system, bucket, image repository.
 
     Attributes:
@@ -43,8 +26,8 @@ class StorageStack(Stack):
         repository: the image repository.
     """
 
-    def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, env: Environment) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: data and images")
+    def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey, vpc: ec2.IVpc) -> None:
+        super().__init__(scope, spec, "storage", "data and images")
         kept = removal(spec)
         self.file_system = self._file_system(spec, key, vpc)
         self.bucket: s3.IBucket
@@ -88,16 +71,18 @@ class StorageStack(Stack):
                 missing_mount_targets=[subnets[zone] for zone in existing.zones_without_mount_target],
                 posix_id=settings.posix_id,
             )
+        days = settings.infrequent_access_after_days
+        unread = "1_DAY" if days == 1 else f"{days}_DAYS"
         provisioned = settings.provisioned_mib_per_second
         return SharedFileSystem(
             self,
             "FileSystem",
             vpc=vpc,
             encryption_key=key,
-            throughput_mode=THROUGHPUT[settings.throughput],
+            throughput_mode=efs.ThroughputMode[settings.throughput.upper()],
             provisioned_throughput_per_second=Size.mebibytes(provisioned) if provisioned else None,
             require_tls=settings.require_tls,
-            infrequent_access_after=INFREQUENT[settings.infrequent_access_after_days],
+            infrequent_access_after=efs.LifecyclePolicy[f"AFTER_{unread}"] if days else None,
             automatic_backups=spec.backup,
             posix_id=settings.posix_id,
             removal_policy=removal(spec),

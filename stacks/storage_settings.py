@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from stacks.network_settings import instead_of_new
 from stacks.settings import Refused, Settings
 
 
@@ -34,11 +35,7 @@ class Bucket(Settings):
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
-        if self.existing_name is not None:
-            for field in ("keep_old_versions_days", "keep_logs_days"):
-                if field in self.model_fields_set:
-                    allowed = "{here}existing_name names a bucket that is there already; leave one of the two out"
-                    raise Refused(field, getattr(self, field), allowed)
+        instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
         return self
 
 
@@ -79,11 +76,8 @@ class FileSystem(Settings):
         if self.throughput != "provisioned" and self.provisioned_mib_per_second is not None:
             allowed = f"allowed with {{here}}throughput provisioned only, not {self.throughput}"
             raise Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
-        if self.existing is not None:
-            for field in ("throughput", "require_tls", "infrequent_access_after_days", "backup"):
-                if field in self.model_fields_set:
-                    allowed = "{here}existing names a file system that is there already; leave one of the two out"
-                    raise Refused(field, getattr(self, field), allowed)
+        theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
+        instead_of_new(self, "existing", "a file system", *theirs)
         return self
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
@@ -10,24 +10,17 @@ from constructs_lib.budget import MonthlyBudget
 from constructs_lib.dashboard import ClusterDashboard
 from constructs_lib.file_system import MountableFileSystem
 from stacks.cluster_spec import ClusterSpec
+from stacks.part import ClusterPart
 from stacks.people_settings import Budget
 
 
-class WatchStack(Stack):
+class WatchStack(ClusterPart):
     """Budget, alarms and dashboard."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        spec: ClusterSpec,
-        budget: Budget,
-        key: kms.IKey,
-        file_system: MountableFileSystem,
-        env: Environment,
+        self, scope: Construct, spec: ClusterSpec, *, budget: Budget, key: kms.IKey, file_system: MountableFileSystem
     ) -> None:
-        super().__init__(scope, id, env=env, description=f"{spec.name}: budget, alarms and dashboard")
+        super().__init__(scope, spec, "watch", "budget, alarms and dashboard")
         if budget.monthly_usd:
             MonthlyBudget(
                 self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)
