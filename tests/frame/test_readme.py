@@ -21,6 +21,7 @@ RUN_BY = {
     "make quick": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make test": (".ci/run", "make test"),
+    "make test-nfs": (".ci/run", "make test-nfs"),
     "make bench": ("tests/frame/test_readme.py", "runpy.run_path"),
     "make test-cluster KUBECONFIG=~/.kube/config": ("tests/operations/test_real_cluster.py", "pytest.mark.cluster"),
     "make image push": ("tests/image/test_build_and_push.py", "make push"),
