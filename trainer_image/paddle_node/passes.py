@@ -90,6 +90,11 @@ def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], No
                 yield Saved(directory, found)
 
 
+def last_attempt(folder: JobFolder) -> int:
+    """The highest number that any attempt's folder has; 0: there is none."""
+    return max(map(_attempt, folder.output.glob("attempts/*")), default=0)
+
+
 def discard_incomplete(folder: JobFolder) -> list[Path]:
     """Removes what ended attempts left half saved; returns the folders. Their names stay taken, by an empty record.
 
@@ -126,14 +131,19 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
 
 
 def remove(folder: JobFolder, saved: Saved) -> None:
-    """The record goes first: what is half removed must not look complete. A link that led to it goes last."""
+    """The record goes first: what is half removed must not look complete. Links that led to it go last."""
     (saved.folder / DONE).unlink(missing_ok=True)
     shutil.rmtree(saved.folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         saved.folder.parent.rmdir()
-    link = folder.output / saved.folder.name
-    if link.is_symlink() and not link.exists():
-        link.unlink(missing_ok=True)
+    remove_broken_links(folder)
+
+
+def remove_broken_links(folder: JobFolder) -> None:
+    """Those that led to an attempt's folder; a person's own links stay."""
+    for link in folder.output.glob("*"):
+        if link.is_symlink() and not link.exists() and link.readlink().parts[0] == "attempts":
+            link.unlink(missing_ok=True)
 
 
 def seal(directory: Path, facts: Mapping[str, Any]) -> None:
@@ -227,13 +237,12 @@ def _read(directory: Path) -> dict[str, Any] | None:
     """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
     try:
         text = (directory / DONE).read_bytes()
+        found = json.loads(text) if text else {}
+        if text and found["checksum"] != _own_checksum(found):
+            raise ValueError
     except FileNotFoundError:
         return None
-    try:
-        found = json.loads(text) if text else {}
-        if found and found["checksum"] != _own_checksum(found):
-            raise ValueError
-    except (ValueError, LookupError, TypeError):
+    except (IsADirectoryError, ValueError, LookupError, TypeError, RecursionError):
         raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
     return dict(found)
 
@@ -257,13 +266,14 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
 
 
 def _folders(folder: JobFolder, kind: str) -> list[Path]:
-    """In the order of the attempts, which never come twice, and then of the passes."""
-    found = [directory for directory in folder.output.glob("attempts/*/*") if re.fullmatch(kind, directory.name)]
-    return sorted(found, key=lambda directory: (_attempt(directory), directory.name))
+    """In the order of the attempts, which never come twice, and then of the passes. A person's links lead out: never followed."""
+    found = (entry for entry in folder.output.glob("attempts/*/*") if re.fullmatch(kind, entry.name) and entry.is_dir())
+    own = [directory for directory in found if not (directory.is_symlink() or directory.parent.is_symlink())]
+    return sorted(own, key=lambda directory: (_attempt(directory.parent), directory.name))
 
 
 def _attempt(directory: Path) -> int:
-    number = directory.parent.name.rpartition("-")[2]
+    number = directory.name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
 
 

@@ -64,13 +64,17 @@ class RecordedPasses:
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
-        _remove_broken_links(self._folder)
+        passes.remove_broken_links(self._folder)
         passed_over: list[str] = []
         # Only the first attempt counts what there is: a recovery reads no more than it needs.
         saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
         saved = list(saved) if first else saved
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
+        if chosen is None and set(unloadable).intersection(passed_over):
+            # To begin anew would let keep_passes remove what may be loaded when the fault, of whatever it is, was mended.
+            self._say("no other pass is there: the newest one is tried again")
+            return self.begin(identity, (), first)
         if isinstance(saved, list):
             self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
@@ -176,10 +180,3 @@ def _plain_folders(folder: JobFolder) -> list[Path]:
     """What lies at the passes' names and is no link."""
     found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
     return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]
-
-
-def _remove_broken_links(folder: JobFolder) -> None:
-    """What a pass that was set aside leaves behind."""
-    for link in folder.output.glob("*"):
-        if link.is_symlink() and not link.exists():
-            link.unlink(missing_ok=True)
