@@ -152,15 +152,14 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
     if (directory / DONE).exists():
         raise given_up
     files = []
-    for file in _files(directory):
-        durable.sync(file)
-        files.append({"name": _name(directory, file), "bytes": file.stat().st_size, "checksum": checksum(file)})
+    inside = sorted(directory.rglob("*"), reverse=True)
+    for entry in [*inside, directory, *directory.parents[:3]]:
+        durable.sync(entry)
+    for file in filter(Path.is_file, reversed(inside)):
+        name = file.relative_to(directory).as_posix()
+        files.append({"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)})
     if not files:
         raise Failure(1, f"{directory} was not saved: it holds no files")
-    for folder in sorted((entry for entry in directory.rglob("*") if entry.is_dir()), reverse=True):
-        durable.sync(folder)
-    for folder in (directory, *directory.parents[:3]):
-        durable.sync(folder)
     record = {**facts, "files": files}
     if not durable.create(directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"):
         raise given_up
@@ -226,13 +225,6 @@ def record(directory: Path) -> Mapping[str, Any]:
     return found
 
 
-def is_sealed(directory: Path) -> bool:
-    """Whether there is a record, of whatever is left of the files."""
-    with contextlib.suppress(DamagedPass):
-        return bool(_read(directory))
-    return True
-
-
 def _read(directory: Path) -> dict[str, Any] | None:
     """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
     try:
@@ -275,11 +267,3 @@ def _folders(folder: JobFolder, kind: str) -> list[Path]:
 def _attempt(directory: Path) -> int:
     number = directory.name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    return (file for file in sorted(directory.rglob("*")) if file.is_file() and file != directory / DONE)
-
-
-def _name(directory: Path, file: Path) -> str:
-    return file.relative_to(directory).as_posix()

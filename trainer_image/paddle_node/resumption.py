@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
 
 from paddle_node import interruption, passes
 from paddle_node.contract import ExitCode, JobFolder, Variable
@@ -34,26 +33,11 @@ class Resumption:
     """What was damaged, or could not be loaded."""
 
 
-class Passes(Protocol):
-    """The passes of one job, as its runtime saves them."""
-
-    trainers_join: bool
-    """Every trainer says by a session that it is there: an end without one is no training."""
-
-    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
-        """Sweeps up what ended attempts left half saved, and chooses. `first`: of the run, which is told what was found."""
-
-    def made(self, attempt: int) -> int | None:
-        """The newest pass that this attempt saved."""
-
-    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
-        """The number of the newest complete pass of this data and program."""
-
-
 class RecordedPasses:
     """Passes that lie in their attempts' folders (paddle_node.passes)."""
 
     trainers_join = True
+    """Every trainer says by a session that it is there: an end without one is no training."""
 
     def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
         self._node = node
@@ -61,6 +45,7 @@ class RecordedPasses:
         self._say = say
 
     def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
+        """Sweeps up what ended attempts left half saved, and chooses. `first`: of the run, which is told what was found."""
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
@@ -99,12 +84,14 @@ class RecordedPasses:
         )
 
     def made(self, attempt: int) -> int | None:
+        """The newest pass that this attempt saved."""
         own = self._folder.attempt(self._node.run_id, attempt)
         # The newest attempt's come first.
         saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder))
         return next((one.number for one in saved if passes.fault(one.folder) is None), None)
 
     def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
+        """The number of the newest complete pass of this data and program."""
         good = (
             one.number
             for one in passes.newest_first(self._folder)
@@ -169,6 +156,9 @@ class OldPasses:
     def _newest(self) -> int | None:
         complete = (folder for folder in _plain_folders(self._folder) if (folder / passes.DONE).is_file())
         return max((int(folder.name[-5:]) for folder in complete), default=None)
+
+
+Passes = RecordedPasses | OldPasses
 
 
 def of(node: NodeEnvironment, say: Callable[[str], None]) -> Passes:
