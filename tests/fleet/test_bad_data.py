@@ -1,6 +1,10 @@
 """Data that cannot be trained on ends the job at once, with one sentence. Real Paddle: about 6 s a test."""
 
+import gzip
+import json
+
 import pytest
+from paddle_node import passes
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +50,32 @@ def test_a_trainer_never_trains_on_nothing(training_job):
     job.start()
     assert job.wait() == [65], job.said()
     assert "nothing is left to train on" in without_traceback(job)
+
+
+def test_a_pass_whose_bytes_are_as_saved_and_that_no_process_can_load_is_passed_over(training_job):
+    """It ended the job with 65 in every process. In the pass before, Adam's moments are subnormal, and are read."""
+    job = training_job(pods=1, PASSES="2")
+    job.split(job.make_sample("--lines", "600"))
+    job.start()
+    assert job.wait() == [0], job.said()
+    for number, name, change in (
+        (
+            0,
+            "001/part-000.gz",
+            lambda data: gzip.compress(gzip.decompress(data)[:-1].rpartition(b"\n")[0] + b"\n0.1 1e-42 1e-42\n"),
+        ),
+        (1, "parameters.json", lambda data: data.replace(b'"adam"', b'"none"')),
+    ):
+        directory = job.folder.pass_dir(number)
+        (file,) = directory.glob(name)
+        file.write_bytes(change(file.read_bytes()))
+        facts = {key: value for key, value in passes.record(directory).items() if key not in ("files", "checksum")}
+        (directory / "done").unlink()
+        passes.seal(directory, facts)
+    job.start(RUN_ID="again")
+    assert job.wait() == [0], job.said()
+    attempts = json.loads((job.folder.run_state / "attempts.json").read_text())["attempts"]
+    assert [attempt["resume_pass"] for attempt in attempts] == [None, 1, 1, 0]
+    log = job.logs[0].read_text()
+    assert "describes no pass (optimizer is 'none')" in log and "pass-00001 is passed over: two attempts" in log
+    assert "Traceback" not in log

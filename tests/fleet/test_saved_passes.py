@@ -72,6 +72,28 @@ def test_the_record_of_a_pass_says_its_files_and_whose_it_is(folder):
     assert folder.pass_dir(0).readlink().as_posix() == "attempts/run-1/pass-00000"
 
 
+@pytest.mark.parametrize("record", ["0", "null", "[]", '"text"', "[" * 3000])
+def test_what_is_no_record_ends_no_run(folder, record):
+    saved(folder, 0)
+    (saved(folder, 1) / "done").write_text(record)
+    chooser = Chooser(folder)
+    assert chooser.begin().number == 0
+    assert "pass-00001/done is no record of this version" in chooser.said[0]
+
+
+def test_a_persons_links_and_files_at_the_names_of_passes_are_neither_followed_nor_removed(folder):
+    directory = saved(folder, 0)
+    mine = folder.root / "mine/pass-00004"
+    mine.mkdir(parents=True)
+    (mine / "precious").touch()
+    (directory.parent / "pass-00003").symlink_to(mine)
+    (directory.parent.parent / "run-7").symlink_to(mine.parent)
+    (directory.parent / "pass-00005").touch()
+    (folder.output / "elsewhere").symlink_to("/not mounted here")
+    assert Chooser(folder).begin().number == 0
+    assert [entry.name for entry in mine.iterdir()] == ["precious"] and (folder.output / "elsewhere").is_symlink()
+
+
 @pytest.mark.parametrize("file", ["000/part-000-00000.gz", "path.txt", "done"])
 def test_a_changed_byte_in_any_file_is_found(folder, file):
     path = saved(folder, 0) / file
@@ -98,6 +120,7 @@ def test_a_pass_that_attempts_could_not_load_is_passed_over_for_the_one_before(f
         saved(folder, number)
     chooser = Chooser(folder)
     assert chooser.begin({"attempts/run-1/pass-00001"}).number == 0
+    assert Chooser(folder).begin({"attempts/run-1/pass-00001", "attempts/run-1/pass-00000"}).number == 1
     assert (
         "attempts/run-1/pass-00001 is passed over: two attempts that began with it ended before their first step" in chooser.said
     )

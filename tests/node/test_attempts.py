@@ -35,6 +35,12 @@ def test_numbers_go_on_over_pods_and_runs(tmp_path):
     assert third.begin(behind(0), IDENTITY) == 3
 
 
+def test_a_history_that_was_removed_begins_behind_the_newest_folder(tmp_path):
+    """From 1 again, each pass just saved would be the oldest one, and the first that keep_passes removes."""
+    folder(tmp_path).attempt("one", 5).mkdir(parents=True)
+    assert Record(folder(tmp_path), "two").begin(BEGINNING, IDENTITY) == 6
+
+
 def test_what_died_without_a_word_is_unfinished(tmp_path):
     Record(folder(tmp_path), "one").begin(BEGINNING, IDENTITY)
     again = Record(folder(tmp_path), "one")
@@ -77,7 +83,8 @@ def test_a_pass_is_unloadable_after_two_attempts_that_failed_before_their_first_
     for failed, stepped, unloadable in ((True, False, False), (False, False, False), (True, False, True), (True, True, False)):
         record.begin(behind(9), IDENTITY)
         record.end(cause="a cause", failed=failed, stepped=stepped)
-        assert Record(folder(tmp_path), "another run").unloadable() == ({behind(9).folder} if unloadable else set())
+        assert Record(folder(tmp_path), "one").unloadable() == ({behind(9).folder} if unloadable else set())
+        assert Record(folder(tmp_path), "another run").unloadable() == set()
 
 
 def test_the_outcome_is_for_its_run_alone(tmp_path):
@@ -90,5 +97,5 @@ def test_the_outcome_is_for_its_run_alone(tmp_path):
 def test_what_somebody_else_wrote_there_is_a_sentence(tmp_path, text):
     (tmp_path / "job/output/run").mkdir(parents=True)
     (tmp_path / "job/output/run/attempts.json").write_text(text)
-    with pytest.raises(Failure, match=r"attempts\.json was changed by another hand: remove it"):
+    with pytest.raises(Failure, match=r"attempts\.json is corrupt: remove it"):
         outcome(folder(tmp_path), "one")

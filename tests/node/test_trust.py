@@ -158,3 +158,19 @@ def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
     again.start()
     assert again.codes() == [0, 0], again.logs()
     assert again.attempts()[-1]["resume_folder"] == "attempts/run-1-4/pass-00002"
+
+
+def test_a_fault_that_was_no_pass_s_own_loses_none(job):
+    """A run that always failed before its first step made the next one begin anew, and keep_passes then delete what was good."""
+    first = job(count=2, stand_in={"passes": 1})
+    first.start()
+    assert first.codes() == [0, 0], first.logs()
+    broken = job(count=2, run="run-2", stand_in={"fails": [[i, attempt, 1, 0] for i in (0, 1) for attempt in (2, 3, 4)]})
+    broken.start()
+    assert 70 in broken.codes(), broken.logs()
+    assert [attempt["resume_pass"] for attempt in broken.attempts()] == [None, 0, 0, 0]
+    mended = job(count=2, run="run-3", stand_in={"keep": 1})
+    mended.start()
+    assert mended.codes() == [0, 0], mended.logs()
+    assert mended.attempts()[-1]["resume_folder"] == "attempts/run-1-1/pass-00000"
+    assert mended.values(1) == mended.undisturbed

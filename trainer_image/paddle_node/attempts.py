@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paddle_node import durable
+from paddle_node import durable, passes
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.passes import Identity
@@ -78,6 +78,7 @@ class Record:
 
     def __init__(self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None) -> None:
         """`check` raises where the lease is no longer held: asked before each write."""
+        self._folder = folder
         self._path = _path(folder)
         self._run_id = run_id
         self._check = check
@@ -95,17 +96,19 @@ class Record:
         return _identity(self._attempts, self._run_id)
 
     def unloadable(self) -> set[str]:
-        """What two attempts began with that ended by themselves before their first step, and none that made one."""
-        found: Counter[str] = Counter()
-        stepped = {attempt.interrupted or attempt.resume_folder for attempt in self._attempts if attempt.stepped}
-        found.update(
-            attempt.interrupted or attempt.resume_folder for attempt in self._attempts if attempt.failed and not attempt.stepped
-        )
+        """What two attempts of this run began with that ended by themselves before their first step, and none that made one.
+
+        Another run tries it again: it may have been the image, or the network.
+        """
+        own = [(one.interrupted or one.resume_folder, one) for one in self._attempts if one.run == self._run_id]
+        found = Counter(folder for folder, one in own if one.failed and not one.stepped)
+        stepped = {folder for folder, one in own if one.stepped}
         return {folder for folder, times in found.items() if times >= UNLOADABLE} - stepped - {""}
 
     def begin(self, resumption: Resumption, identity: Identity) -> int:
         """The number of the attempt that starts now."""
-        number = self._attempts[-1].number + 1 if self._attempts else 1
+        # Numbers order the passes: where this record was removed, those of the folders count.
+        number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
         self._attempts.append(
             Ended(
                 number,
@@ -194,7 +197,5 @@ def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
         )
     except FileNotFoundError:
         return [], {}
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise Failure(
-            ExitCode.BAD_DATA, f"{path} was changed by another hand: remove it, and attempts are counted anew"
-        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise Failure(ExitCode.BAD_DATA, f"{path} is corrupt: remove it to start a new attempt history") from None

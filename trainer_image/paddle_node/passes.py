@@ -90,6 +90,11 @@ def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], No
                 yield Saved(directory, found)
 
 
+def last_attempt(folder: JobFolder) -> int:
+    """The highest number that any attempt's folder has; 0: there is none."""
+    return max(map(_attempt, folder.output.glob("attempts/*")), default=0)
+
+
 def discard_incomplete(folder: JobFolder) -> list[Path]:
     """Removes what ended attempts left half saved; returns the folders. Their names stay taken, by an empty record.
 
@@ -126,14 +131,19 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
 
 
 def remove(folder: JobFolder, saved: Saved) -> None:
-    """The record goes first: what is half removed must not look complete. A link that led to it goes last."""
+    """The record goes first: what is half removed must not look complete. Links that led to it go last."""
     (saved.folder / DONE).unlink(missing_ok=True)
     shutil.rmtree(saved.folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         saved.folder.parent.rmdir()
-    link = folder.output / saved.folder.name
-    if link.is_symlink() and not link.exists():
-        link.unlink(missing_ok=True)
+    remove_broken_links(folder)
+
+
+def remove_broken_links(folder: JobFolder) -> None:
+    """Those that led to an attempt's folder; a person's own links stay."""
+    for link in folder.output.glob("*"):
+        if link.is_symlink() and not link.exists() and link.readlink().parts[0] == "attempts":
+            link.unlink(missing_ok=True)
 
 
 def seal(directory: Path, facts: Mapping[str, Any]) -> None:
@@ -142,15 +152,14 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
     if (directory / DONE).exists():
         raise given_up
     files = []
-    for file in _files(directory):
-        durable.sync(file)
-        files.append({"name": _name(directory, file), "bytes": file.stat().st_size, "checksum": checksum(file)})
+    inside = sorted(directory.rglob("*"), reverse=True)
+    for entry in [*inside, directory, *directory.parents[:3]]:
+        durable.sync(entry)
+    for file in filter(Path.is_file, reversed(inside)):
+        name = file.relative_to(directory).as_posix()
+        files.append({"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)})
     if not files:
         raise Failure(1, f"{directory} was not saved: it holds no files")
-    for folder in sorted((entry for entry in directory.rglob("*") if entry.is_dir()), reverse=True):
-        durable.sync(folder)
-    for folder in (directory, *directory.parents[:3]):
-        durable.sync(folder)
     record = {**facts, "files": files}
     if not durable.create(directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"):
         raise given_up
@@ -216,25 +225,17 @@ def record(directory: Path) -> Mapping[str, Any]:
     return found
 
 
-def is_sealed(directory: Path) -> bool:
-    """Whether there is a record, of whatever is left of the files."""
-    with contextlib.suppress(DamagedPass):
-        return bool(_read(directory))
-    return True
-
-
 def _read(directory: Path) -> dict[str, Any] | None:
     """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
     durable.look(directory)
     try:
         text = (directory / DONE).read_bytes()
+        found = json.loads(text) if text else {}
+        if text and found["checksum"] != _own_checksum(found):
+            raise ValueError
     except FileNotFoundError:
         return None
-    try:
-        found = json.loads(text) if text else {}
-        if found and found["checksum"] != _own_checksum(found):
-            raise ValueError
-    except (ValueError, LookupError, TypeError):
+    except (IsADirectoryError, ValueError, LookupError, TypeError, RecursionError):
         raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
     return dict(found)
 
@@ -258,19 +259,12 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
 
 
 def _folders(folder: JobFolder, kind: str) -> list[Path]:
-    """In the order of the attempts, which never come twice, and then of the passes."""
-    found = [directory for directory in folder.output.glob("attempts/*/*") if re.fullmatch(kind, directory.name)]
-    return sorted(found, key=lambda directory: (_attempt(directory), directory.name))
+    """In the order of the attempts, which never come twice, and then of the passes. A person's links lead out: never followed."""
+    found = (entry for entry in folder.output.glob("attempts/*/*") if re.fullmatch(kind, entry.name) and entry.is_dir())
+    own = [directory for directory in found if not (directory.is_symlink() or directory.parent.is_symlink())]
+    return sorted(own, key=lambda directory: (_attempt(directory.parent), directory.name))
 
 
 def _attempt(directory: Path) -> int:
-    number = directory.parent.name.rpartition("-")[2]
+    number = directory.name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    return (file for file in sorted(directory.rglob("*")) if file.is_file() and file != directory / DONE)
-
-
-def _name(directory: Path, file: Path) -> str:
-    return file.relative_to(directory).as_posix()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
 
 from paddle_node import interruption, passes
 from paddle_node.contract import ExitCode, JobFolder, Variable
@@ -34,26 +33,11 @@ class Resumption:
     """What was damaged, or could not be loaded."""
 
 
-class Passes(Protocol):
-    """The passes of one job, as its runtime saves them."""
-
-    trainers_join: bool
-    """Every trainer says by a session that it is there: an end without one is no training."""
-
-    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
-        """Sweeps up what ended attempts left half saved, and chooses. `first`: of the run, which is told what was found."""
-
-    def made(self, attempt: int) -> int | None:
-        """The newest pass that this attempt saved."""
-
-    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
-        """The number of the newest complete pass of this data and program."""
-
-
 class RecordedPasses:
     """Passes that lie in their attempts' folders (paddle_node.passes)."""
 
     trainers_join = True
+    """Every trainer says by a session that it is there: an end without one is no training."""
 
     def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
         self._node = node
@@ -61,16 +45,21 @@ class RecordedPasses:
         self._say = say
 
     def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
+        """Sweeps up what ended attempts left half saved, and chooses. `first`: of the run, which is told what was found."""
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
-        _remove_broken_links(self._folder)
+        passes.remove_broken_links(self._folder)
         passed_over: list[str] = []
         # Only the first attempt counts what there is: a recovery reads no more than it needs.
         saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
         saved = list(saved) if first else saved
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
+        if chosen is None and set(unloadable).intersection(passed_over):
+            # To begin anew would let keep_passes remove what may be loaded when the fault, of whatever it is, was mended.
+            self._say("no other pass is there: the newest one is tried again")
+            return self.begin(identity, (), first)
         if isinstance(saved, list):
             self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
@@ -95,12 +84,14 @@ class RecordedPasses:
         )
 
     def made(self, attempt: int) -> int | None:
+        """The newest pass that this attempt saved."""
         own = self._folder.attempt(self._node.run_id, attempt)
         # The newest attempt's come first.
         saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder))
         return next((one.number for one in saved if passes.fault(one.folder) is None), None)
 
     def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
+        """The number of the newest complete pass of this data and program."""
         good = (
             one.number
             for one in passes.newest_first(self._folder)
@@ -167,6 +158,9 @@ class OldPasses:
         return max((int(folder.name[-5:]) for folder in complete), default=None)
 
 
+Passes = RecordedPasses | OldPasses
+
+
 def of(node: NodeEnvironment, say: Callable[[str], None]) -> Passes:
     """The passes of the node's runtime."""
     return OldPasses(node, say) if node.runtime == "paddle-0.x" else RecordedPasses(node, say)
@@ -176,10 +170,3 @@ def _plain_folders(folder: JobFolder) -> list[Path]:
     """What lies at the passes' names and is no link."""
     found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
     return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]
-
-
-def _remove_broken_links(folder: JobFolder) -> None:
-    """What a pass that was set aside leaves behind."""
-    for link in folder.output.glob("*"):
-        if link.is_symlink() and not link.exists():
-            link.unlink(missing_ok=True)

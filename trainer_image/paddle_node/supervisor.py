@@ -584,8 +584,8 @@ class Supervisor:
         what = f"{role} {self._node.trainer_id} ended with {_code(child.code)}"
         # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
         code = child.code if role == "trainer" or child.code in FAIL_JOB else 0
-        # One that was killed, for want of memory or by hand, says nothing of what it had loaded.
-        failed = child.code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED)
+        # One that was killed, for want of memory or by hand, or found the volume full, says nothing of what it had loaded.
+        failed = child.code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
         link.send({"lost": what, "code": code, "failed": int(failed), "attempt": self._attempt.number})
 
     async def _end_processes(self) -> None:

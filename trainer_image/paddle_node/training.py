@@ -218,6 +218,6 @@ def _whole_or_gone(directory: Path) -> Iterator[None]:
         with naming(directory):
             yield
     except (OSError, Failure):
-        if not passes.is_sealed(directory):
+        if not (directory / passes.DONE).exists():
             shutil.rmtree(directory, ignore_errors=True)
         raise
