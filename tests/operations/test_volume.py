@@ -157,6 +157,9 @@ def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> Non
     assert not (tmp_path / "home" / "pass-00001" / "done").exists()
     done = run("results", "--download", "3")
     assert (done.code, done.err.splitlines()[-1]) == (2, "pass 3 is not complete on the volume: complete are 0, 1, 2")
+    (job.pass_dir(2) / "done").write_bytes(b"[" * 100_000)
+    done = run("results", "--download", "2")
+    assert (done.code, done.err.splitlines()[-1]) == (2, "pass 2 is not complete on the volume: complete are 0, 1")
 
 
 def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_higher_numbers(

@@ -230,12 +230,20 @@ def _read(directory: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     try:
+        return parsed(text)
+    except ValueError:
+        raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """What a record says; empty for an empty one. Raises ValueError where it is none, or was changed."""
+    try:
         found = json.loads(text) if text else {}
         if found and found["checksum"] != _own_checksum(found):
             raise ValueError
-    except (ValueError, LookupError, TypeError):
-        raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
-    return dict(found)
+        return dict(found)
+    except (LookupError, TypeError, RecursionError):
+        raise ValueError from None
 
 
 def _own_checksum(record: Mapping[str, Any]) -> str:
