@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -184,6 +185,7 @@ def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in
     save_pass(job, 0, {"part": b"x"})
     (job.root / "circle").symlink_to(".")
     (job.root / "out").symlink_to(tmp_path)
+    (job.root / "self").symlink_to("self")
     with serving(job.root) as ask:
         names = [entry["name"] for entry in json.loads(ask("list?path="))["files"]]
         assert names == [
@@ -193,6 +195,8 @@ def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in
             "output/pass-00000/part",
         ]
         assert ask("file?path=output/pass-00000/part") == b"x"
+        with pytest.raises(HTTPError, match="409"):
+            ask("file?path=self")
 
 
 def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
