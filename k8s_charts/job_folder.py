@@ -30,7 +30,7 @@ _NOT_PLAIN = frozenset("*?[:")
 _SCRIPT = """\
 folder=$1
 fail() { echo "user $(id -u) $2: make $folder there and chown it to 1000:1000" >&2; exit $1; }
-cd "$0" || fail 1 "cannot enter the volume"
+cd "./$0" || fail 1 "cannot enter the volume"
 said=$(mkdir -p -- "$1" 2>&1) || case $said in
   *denied*|*Read-only*) fail 2 "may not make the job's folder on the volume (${said##*: })" ;;
   *) fail 1 "cannot make the job's folder on the volume (${said##*: })" ;;

@@ -44,10 +44,10 @@ _TAKEN |= {
 }
 
 
-def _has_a_port(address: str) -> bool:
-    """Its scheme's or its own, which has to be one."""
+def _has_a_server(address: str) -> bool:
+    """A host, and a port: its scheme's or its own."""
     try:
-        return urlsplit(address).port != 0
+        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0
     except ValueError:
         return False
 
@@ -173,7 +173,7 @@ class Data(Settings):
                     "and a path on the volume are allowed"
                 )
             if separator and scheme != "s3":
-                if not _has_a_port(self.source):
+                if not _has_a_server(self.source):
                     raise sentence(f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address")
                 if any(sign.isspace() or not sign.isascii() for sign in self.source):
                     raise sentence(f"data.source is {shown}: an address holds no blank and no letter beyond ASCII")

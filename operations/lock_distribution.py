@@ -56,6 +56,7 @@ def distribution(
     with explained("interrupted: the lock is as it was, what was downloaded is used again"):
         from operations import lock_file
         from operations.download import download, redirection, text
+        from settings.addresses import without_secrets
         from stacks.cluster_spec import ClusterSpec
         from stacks.distribution_lock import FILES, VERSION, DistributionLock
 
@@ -69,13 +70,17 @@ def distribution(
             say(f"{', '.join(FILES)} of {lock.version} are in {lock.folder(cache)}")
             return
 
+        for option, address in (("channels", channels), ("releases", releases), ("charts", charts)):
+            if (allowed := without_secrets(address)) != address:
+                raise BadInput(f"--{option} is {allowed}: no user, password or query is allowed, as the lock names the address")
+
         kubernetes = spec.cluster.version
         channel = f"{channels.rstrip('/')}/v{kubernetes}"
         if version is None:
             leads = redirection(channel)
             version = unquote(leads.rstrip("/").rpartition("/")[2])
             if not re.fullmatch(VERSION, version):
-                raise Failed(f"{channel} leads to {leads}, which is no k3s release: name one by --version")
+                raise Failed(f"{channel} leads to {without_secrets(leads)}, which is no k3s release: name one by --version")
         elif not re.fullmatch(VERSION, version):
             raise BadInput(f"--version is {version}: wanted is a k3s release such as v{kubernetes}.2+k3s1")
         if "version" in spec.cluster.model_fields_set and not version.startswith(f"v{kubernetes}."):
@@ -114,6 +119,7 @@ def _images(charts: str) -> tuple[str, dict[str, str]]:
     import yaml
 
     from operations.download import content, text
+    from settings.addresses import without_secrets
 
     index = f"{charts.rstrip('/')}/index.yaml"
     try:
@@ -124,6 +130,7 @@ def _images(charts: str) -> tuple[str, dict[str, str]]:
     except (yaml.YAMLError, KeyError, TypeError, ValueError, IndexError):
         raise Failed(f"{index} is no index of a Helm repository with a release of {CHART}") from None
     packed = content(url)
+    url = without_secrets(url)
     if hashlib.sha256(packed).hexdigest() != digest:
         raise Failed(f"{url} has not the SHA-256 that {index} lists ({digest}): nothing was changed")
     try:

@@ -70,7 +70,7 @@ def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict
 
     By number; where several attempts saved the same, those that are complete come last, and the newest of them last of all.
     """
-    import json
+    from paddle_node import passes as saved
 
     found: dict[str, dict[str, int]] = {}
     for entry in files:
@@ -78,8 +78,11 @@ def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict
             found.setdefault(match[1], {})[match[2]] = entry["bytes"]
     rows = []
     for folder, sizes in found.items():
-        # Paddle 0.x writes an empty record.
-        record = json.loads(volume.read(f"output/{folder}/done") or b"{}") if "done" in sizes else None
+        try:
+            # Paddle 0.x writes an empty record.
+            record = saved.parsed(volume.read(f"output/{folder}/{saved.DONE}")) if saved.DONE in sizes else None
+        except ValueError:
+            record = None
         name = folder.rpartition("/")[2]
         home = f"attempts/{record['run']}-{record['attempt']}/{name}" if record and "run" in record else folder
         if (record == {} and folder != name) or (home != folder and home in found):

@@ -6,7 +6,7 @@ import re
 
 _WITH_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*:/+)[^/?#\s]*:.*@.*", re.IGNORECASE | re.DOTALL)
 _WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*:/+)[^/?#\s]*@", re.IGNORECASE)
-_WITH_QUERY = re.compile(r"([a-z][a-z0-9+.-]*:/[^\s?#]*)[?#].*", re.IGNORECASE | re.DOTALL)
+_WITH_QUERY = re.compile(r"([a-z][a-z0-9+.-]*:/[^?#]*)[?#].*", re.IGNORECASE | re.DOTALL)
 
 
 def without_secrets(text: str) -> str:

@@ -79,7 +79,7 @@ def _load(content: str) -> Any:
         if node is None:
             return None
         if _values(node, {}) > MOST_VALUES:
-            raise yaml.YAMLError(f"its aliases stand for more than {MOST_VALUES:,} values")
+            raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values, those of its aliases each time")
         return loader.construct_document(node)
     finally:
         loader.dispose()
@@ -100,6 +100,8 @@ class _Strict(yaml.SafeLoader):
     """YAML that refuses a key given twice, of which the plain loader silently takes the last, and numbers beyond use."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            raise _fault(node, "`!!map` stands before a value that is no group of settings")
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":

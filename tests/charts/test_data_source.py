@@ -80,6 +80,8 @@ def test_a_path_on_the_volume_is_one_where_the_volume_is_mounted(job: Job) -> No
         "ftp://a/b",
         "s3://",
         "https:///",
+        "https:///f?token=secret",
+        "https://h/a b?token=secret",
         "",
         "/",
         "..",

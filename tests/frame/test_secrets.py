@@ -29,6 +29,7 @@ ADDRESSES = [
     "https:///f?token=SECRET",
     "https://host:0/f?token=SECRET",
     "https://h/f?token=SECRET SECRET",
+    "https://h/a b?token=SECRET",
     "https://h/é?a=b@SECRET",
     "https://host:99999/f?mail=a@SECRET",
     "https://h:x/f#SECRET",

@@ -118,13 +118,13 @@ def test_the_lease_of_a_dead_run_expires(job):
 def test_the_data_job_may_still_run(job):
     pods = job(count=2, stand_in={"passes": 1})
     # Shards are there, the manifest is not, and a split is at work.
-    (pods.folder.root / ".split").mkdir()
+    pods.folder.splits.mkdir()
     pods.start()
     for index in (0, 1):
         pods.wait_for(index, "waiting for .*data-manifest.json, which the data job writes last")
     time.sleep(1)
     assert "attempt 1" not in pods.log(0)
-    (pods.folder.root / ".split").rmdir()
+    pods.folder.splits.rmdir()
     assert pods.codes() == [0, 0], pods.logs()
 
 

@@ -165,6 +165,13 @@ def test_newest_release_of_the_cluster_s_version(publisher: tuple[Publisher, lis
     assert kept(config) == CONTENT and lock_of(config).read_text() == before
 
 
+@pytest.mark.parametrize("address", ["https://me:SECRET@mirror/k3s", "https://mirror/k3s?token=SECRET"])
+def test_no_secret_of_a_mirrors_address_is_shown_or_locked(address: str, config: Path, run: Run) -> None:
+    for option in ("--channels", "--releases", "--charts"):
+        done = run("lock", "distribution", str(config), option, address)
+        assert done.code == 2 and f"{option} is https://" in done.err and "SECRET" not in done.err + done.out
+
+
 @pytest.mark.slow
 def test_cut_and_passing_faults_are_overcome(publisher: tuple[Publisher, list[str]], config: Path, run: Run) -> None:
     published, mirrors = publisher

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -157,6 +158,9 @@ def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> Non
     assert not (tmp_path / "home" / "pass-00001" / "done").exists()
     done = run("results", "--download", "3")
     assert (done.code, done.err.splitlines()[-1]) == (2, "pass 3 is not complete on the volume: complete are 0, 1, 2")
+    (job.pass_dir(2) / "done").write_bytes(b"[" * 100_000)
+    done = run("results", "--download", "2")
+    assert (done.code, done.err.splitlines()[-1]) == (2, "pass 2 is not complete on the volume: complete are 0, 1")
 
 
 def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_higher_numbers(
@@ -181,6 +185,7 @@ def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in
     save_pass(job, 0, {"part": b"x"})
     (job.root / "circle").symlink_to(".")
     (job.root / "out").symlink_to(tmp_path)
+    (job.root / "self").symlink_to("self")
     with serving(job.root) as ask:
         names = [entry["name"] for entry in json.loads(ask("list?path="))["files"]]
         assert names == [
@@ -190,6 +195,8 @@ def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in
             "output/pass-00000/part",
         ]
         assert ask("file?path=output/pass-00000/part") == b"x"
+        with pytest.raises(HTTPError, match="409"):
+            ask("file?path=self")
 
 
 def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:

@@ -229,15 +229,22 @@ def _read(directory: Path) -> dict[str, Any] | None:
     """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
     durable.look(directory)
     try:
-        text = (directory / DONE).read_bytes()
+        return parsed((directory / DONE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (IsADirectoryError, ValueError):
+        raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
+
+
+def parsed(text: bytes) -> dict[str, Any]:
+    """What a record says; empty for an empty one. Raises ValueError where it is none, or was changed."""
+    try:
         found = json.loads(text) if text else {}
         if text and found["checksum"] != _own_checksum(found):
             raise ValueError
-    except FileNotFoundError:
-        return None
-    except (IsADirectoryError, ValueError, LookupError, TypeError, RecursionError):
-        raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
-    return dict(found)
+        return dict(found)
+    except (LookupError, TypeError, RecursionError):
+        raise ValueError from None
 
 
 def _own_checksum(record: Mapping[str, Any]) -> str:

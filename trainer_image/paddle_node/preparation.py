@@ -114,4 +114,4 @@ def _there(node: NodeEnvironment) -> bool:
     if data_manifest.read(folder.data_manifest) is not None:
         return True
     by_hand = folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()
-    return by_hand and not (folder.root / ".split").exists()
+    return by_hand and not folder.splits.exists()
