@@ -110,6 +110,22 @@ def test_the_jobs_own_folder_is_no_source(job: Job) -> None:
         assert caught.value.code == 2
 
 
+@pytest.mark.parametrize("name", ["0", "held-out"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_where_a_shards_folder_belongs_a_persons_file_or_link_is_refused_first(
+    job: Job, folder: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    job.folder.root.mkdir(parents=True)
+    other = tmp_path / "other"
+    other.mkdir()
+    place = job.folder.root / name
+    place.symlink_to(other) if kind == "link" else place.write_text("mine")
+    with pytest.raises(Failure, match=f"{place} was not made by a data job: move it away"):
+        job.split(folder, 1, HOLD_OUT="0.1")
+    assert not job.folder.data_manifest.exists()
+    assert not list(other.iterdir())
+
+
 def make_zip(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.mkdir("inside")
@@ -352,7 +368,12 @@ class TestUserReader:
         assert job.run(tmp_path / "in.txt", **settings).returncode == 0
         assert "nothing to do" in job.run(tmp_path / "in.txt", **settings).stdout
         module = program[0] / f"{program[1]}.py"
-        module.write_text(module.read_text().replace('yield block.strip() + b"--"', 'yield block.strip() + b";"'))
+        module.write_text(
+            module.read_text().replace('yield block.strip() + b"--"', "yield block.strip() + __import__('ends').END")
+        )
+        (program[0] / "ends.py").write_text("END = b':'\n")
+        assert job.run(tmp_path / "in.txt", **settings).returncode == 0
+        (program[0] / "ends.py").write_text("END = b';'\n")  # What the reader imports is its code as well.
         assert job.run(tmp_path / "in.txt", **settings).returncode == 0
         assert job.shard(0) == b"1;2;3;4;"
 

@@ -115,20 +115,6 @@ def test_the_lease_of_a_dead_run_expires(job):
 
 
 @pytest.mark.slow
-def test_the_data_job_may_still_run(job):
-    pods = job(count=2, stand_in={"passes": 1})
-    # Shards are there, the manifest is not, and a split is at work.
-    (pods.folder.root / ".split").mkdir()
-    pods.start()
-    for index in (0, 1):
-        pods.wait_for(index, "waiting for .*data-manifest.json, which the data job writes last")
-    time.sleep(1)
-    assert "attempt 1" not in pods.log(0)
-    (pods.folder.root / ".split").rmdir()
-    assert pods.codes() == [0, 0], pods.logs()
-
-
-@pytest.mark.slow
 def test_a_program_that_is_not_there(job):
     pods = job(count=2)
     pods.folder.program("quick_start").rmdir()

@@ -106,11 +106,10 @@ def _whose(node: NodeEnvironment) -> str | None:
 
 
 def _there(node: NodeEnvironment) -> bool:
-    """The manifest of the data job that is named; where none is, any, or a shard put there by hand and by no unfinished split."""
+    """The manifest of the data job that is named; where none is, any, or a shard put there by hand."""
     folder = node.folder
     if node.data_job:
         return _whose(node) == node.data_job
     if data_manifest.read(folder.data_manifest) is not None:
         return True
-    by_hand = folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()
-    return by_hand and not (folder.root / ".split").exists()
+    return folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()

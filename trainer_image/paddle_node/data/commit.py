@@ -114,7 +114,9 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
 def refuse_foreign(folder: JobFolder) -> None:
     """Raises `Failure` (BAD_DATA) where data lies that no data job has put there: it may be a person's only copy."""
     for path in _places(folder):
-        if path.is_symlink():
+        if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
+            path, foreign = path.parent, True
+        elif path.is_symlink():
             foreign = "splits" not in path.readlink().parts
         else:
             foreign = path.exists() and (not path.is_dir() or any(path.iterdir()))
