@@ -133,10 +133,10 @@ def sweep(folder: JobFolder, keep: str) -> None:
         return
     for gone in folder.splits.glob(f"{GONE}*"):
         shutil.rmtree(gone, ignore_errors=True)
-    for place in folder.splits.glob("[!.]*/"):
+    for place in (place for place in folder.splits.glob("[!.]*/") if not place.is_symlink()):
         for path in place.glob("[0-9]*.json"):
             _sweep_index(place, path)
-        if place.name != keep and not place.is_symlink():
+        if place.name != keep:
             remove(place, lambda place=place: _unwanted(place, folder))  # type: ignore[misc]
 
 
