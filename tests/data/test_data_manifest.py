@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paddle_node import data_manifest
+from paddle_node.contract import JobFolder
 from paddle_node.data_manifest import DataFile, DataManifest, ManifestError, Shard, Source
 
+LAYOUT = "splits/<split>/<index>.<pod>/<shard>/<file>"
 
-def manifest(counts: tuple[int, ...] = (2, 1), name: str = "part-00000") -> DataManifest:
+
+def manifest(counts: tuple[int, ...] = (2, 1), name: str = "splits/one/0.pod/0/part") -> DataManifest:
     return DataManifest(
         source=Source("s3://bucket/key", 12, '"etag"'),
         format="lines",
@@ -36,10 +39,16 @@ def test_its_layout_is_the_contract_of_tools_and_people() -> None:
         "seed": "1",
         "hold_out": 0.1,
         "shards": [
-            {"index": 0, "files": [{"name": "part-00000", "records": 2, "bytes": 8, "checksum": "xxh3_128:00"}]},
-            {"index": 1, "files": [{"name": "part-00000", "records": 1, "bytes": 4, "checksum": "xxh3_128:00"}]},
+            {
+                "index": 0,
+                "files": [{"name": "splits/one/0.pod/0/part", "records": 2, "bytes": 8, "checksum": "xxh3_128:00"}],
+            },
+            {
+                "index": 1,
+                "files": [{"name": "splits/one/0.pod/0/part", "records": 1, "bytes": 4, "checksum": "xxh3_128:00"}],
+            },
         ],
-        "held_out": {"files": [{"name": "part-00000", "records": 1, "bytes": 4, "checksum": "xxh3_128:01"}]},
+        "held_out": {"files": [{"name": "splits/one/0.pod/0/part", "records": 1, "bytes": 4, "checksum": "xxh3_128:01"}]},
         "records": 3,
         "indexes": 1,
         "created": "2026-11-21T00:00:00+00:00",
@@ -64,7 +73,14 @@ def test_what_is_written_is_read_back(uri: str, size: int) -> None:
         (("shards",), {}, "shards is {}, not a list"),
         (("shards", 0, "index"), 1, "its shards are numbered [1, 1], not 0 to 1"),
         (("shards", 0, "files", 0, "bytes"), -1, "bytes is -1, not a whole number from 0"),
-        (("shards", 0, "files", 0, "name"), "/etc/passwd", "a file is named '/etc/passwd', which leads out of its shard"),
+        *(
+            (
+                ("shards", 0, "files", 0, "name"),
+                name,
+                f"a file is named {name!r}, not splits/<split>/<index>.<pod>/<shard>/<file>",
+            )
+            for name in ("/etc/passwd", "../../x", "x", "splits/x/0.y/0/..", "splits/x/0.y/0/a\0", "splits/x/0.y/0/\ud800")
+        ),
         (("source", "uri"), None, "uri is None, not a text"),
         (("held_out",), None, "held_out is None, not an object"),
     ],
@@ -113,6 +129,21 @@ def test_its_digest_names_the_data_wherever_the_split_lies(tmp_path: Path) -> No
         digests.append(data_manifest.digest(tmp_path / f"{number}.json"))
     assert digests[0] == digests[1] != digests[2]
     assert data_manifest.digest(tmp_path / "none") == ""
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"hold_out": ' + "9" * 400 + "}"])
+def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(tmp_path: Path, text: str) -> None:
+    whole = json.loads(manifest().as_json())
+    folder = JobFolder(tmp_path)
+    data_manifest.write(manifest(), folder.data_manifest)
+    (folder.splits / "x").mkdir(parents=True)
+    if not text.startswith("["):
+        text = json.dumps(whole).replace('"hold_out": 0.1', text[1:-1])
+    (folder.splits / "x" / "manifest.json").write_text(text)
+    (folder.splits / "y" / "manifest.json").mkdir(parents=True)
+    with pytest.raises(ManifestError):
+        data_manifest.read(folder.splits / "x" / "manifest.json")
+    assert data_manifest.find(folder, data_manifest.digest(folder.data_manifest)) == folder.data_manifest
 
 
 def test_none_where_there_is_none(tmp_path: Path) -> None:

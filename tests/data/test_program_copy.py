@@ -88,6 +88,19 @@ def test_a_config_map_is_links_to_a_folder_that_hides(tmp_path: Path, folder: Jo
     assert program_copy.digest(mount) == program_copy.digest(copy)
 
 
+def test_a_link_to_a_folder_is_followed_but_not_in_circles(program: Path, folder: JobFolder) -> None:
+    library = program.parent / "library"
+    library.mkdir()
+    (library / "words.py").write_text("three")
+    (program / "library").symlink_to("../library")
+    assert copy_program(program, folder, "mine")
+    assert files(folder.program("mine"))["library/words.py"] == "three"
+    assert not copy_program(program, folder, "mine")
+    (program / "up").symlink_to("..")
+    with pytest.raises(OSError, match="a link to a folder in which it lies"):
+        copy_program(program, folder, "mine")
+
+
 def test_no_such_program_names_those_there_are(job: Job, program: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("1\n2\n3\n")
     with pytest.raises(

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_folder import Job
 from paddle_node import data_manifest
-from paddle_node.data import progress
 from paddle_node.failure import Failure
 
 # Any bytes but the marks by which archives are known: a file that begins like one is taken for one.
@@ -210,6 +209,7 @@ def test_too_few_records_end_with_a_sentence(job: Job, tmp_path: Path, content: 
 def test_hold_out_is_read_to_its_last_digit(job: Job, tmp_path: Path) -> None:
     assert job.split(lines_file(tmp_path / "in.txt", 10), 1, HOLD_OUT="0.12345678").hold_out == 0.12345678
     assert job.split(tmp_path / "in.txt", 1, HOLD_OUT="0.9").records == 1
+    assert job.split(tmp_path / "in.txt", 1, HOLD_OUT="5e-324", DATA_FORMAT="files").records == 1
     with pytest.raises(Failure, match="has 0 records beside 10 held out: too few for 1 shards"):
         job.split(tmp_path / "in.txt", 1, HOLD_OUT="0.9999999")
 
@@ -217,8 +217,10 @@ def test_hold_out_is_read_to_its_last_digit(job: Job, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
-        ("SPLIT_COUNT", "0", "SPLIT_COUNT is '0': the number of shards is a whole number from 1"),
-        ("SPLIT_COUNT", "9" * 5000, "SPLIT_COUNT is '99999999999999999999': the number of shards is a whole number from 1"),
+        ("SPLIT_COUNT", "0", "SPLIT_COUNT is '0': a whole number from 1 to 10000 is needed"),
+        ("SPLIT_COUNT", "9" * 5000, "SPLIT_COUNT is '99999999999999999999': a whole number from 1 to 10000 is needed"),
+        ("SPLIT_COUNT", "200000000", "SPLIT_COUNT is '200000000': a whole number from 1 to 10000 is needed"),
+        ("PROGRAM_FROM", "/any/splits", "PROGRAM_FROM is '/any/splits': the data job itself writes splits in the job's folder"),
         ("HOLD_OUT", "1", "HOLD_OUT is '1': the share kept for evaluation is a number from 0 to below 1"),
         ("HOLD_OUT", "nan", "HOLD_OUT is 'nan': the share kept for evaluation is a number from 0 to below 1"),
         ("DATA_SOURCE", "", "DATA_SOURCE is missing: a path in the container, s3://bucket/key or an https:// address"),
@@ -229,10 +231,10 @@ def test_hold_out_is_read_to_its_last_digit(job: Job, tmp_path: Path) -> None:
         ),
         ("DATA_FORMAT", "csv", "DATA_FORMAT is 'csv': lines, files or module:function is allowed"),
         ("OUT_DIR", "", "OUT_DIR is missing: it names the job's folder on the volume, /home/jobpath/<job name>"),
-        ("SPLIT_PODS", "x", "SPLIT_PODS is 'x': the number of pods that share the split is a whole number from 1"),
+        ("SPLIT_PODS", "x", "SPLIT_PODS is 'x': a whole number from 1 to 10000 is needed"),
         ("SPLIT_PODS", "2", "PADDLE_NODE_RUN_ID is missing: the 2 pods that share a split know each other by it"),
         ("POD_UID", "../x", "POD_UID is '../x': letters, digits and hyphens are allowed"),
-        ("JOB_COMPLETION_INDEX", "1", "JOB_COMPLETION_INDEX is '1': with SPLIT_PODS=1 it is a number below 1"),
+        ("JOB_COMPLETION_INDEX", "1", "JOB_COMPLETION_INDEX is '1': a whole number from 0 to 0 is needed"),
     ],
 )
 def test_bad_settings_end_with_one_sentence(job: Job, tmp_path: Path, variable: str, value: str, sentence: str) -> None:
@@ -241,14 +243,3 @@ def test_bad_settings_end_with_one_sentence(job: Job, tmp_path: Path, variable: 
         job.split(source, **{variable: value}) if variable != "DATA_SOURCE" else job.split(value)
     assert (caught.value.code, caught.value.sentence) == (2, sentence)
     assert not job.folder.root.exists()
-
-
-def test_progress_has_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = itertools.count()
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    said: list[str] = []
-    meter = progress.Progress(said.append)
-    meter.phase("splitting", 1_000_000_000)
-    meter.add(450_000_000)
-    meter.tick()
-    assert said == ["splitting: 450 MB of 1.0 GB, 45 %, 450 MB/s, about 1 s left"]

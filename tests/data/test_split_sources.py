@@ -110,6 +110,32 @@ def test_the_jobs_own_folder_is_no_source(job: Job) -> None:
         assert caught.value.code == 2
 
 
+@pytest.mark.parametrize("name", ["0", "held-out"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_where_a_shards_folder_belongs_a_persons_file_or_link_is_refused_first(
+    job: Job, folder: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    job.folder.root.mkdir(parents=True)
+    other = tmp_path / "other"
+    other.mkdir()
+    place = job.folder.root / name
+    place.symlink_to(other) if kind == "link" else place.write_text("mine")
+    with pytest.raises(Failure, match=f"{place} was not made by a data job: move it away"):
+        job.split(folder, 1, HOLD_OUT="0.1")
+    assert not job.folder.data_manifest.exists()
+    assert not list(other.iterdir())
+
+
+def test_a_link_in_splits_leads_no_sweep_into_another_job(job: Job, folder: Path) -> None:
+    job.split(folder, 1)
+    other = Job(job.folder.root.with_name("other"))
+    other.split(folder, 1, PADDLE_NODE_RUN_ID="run")
+    (other.folder.splits / "run" / "0.asleep").mkdir()
+    (job.folder.splits / "planted").symlink_to(other.folder.splits / "run")
+    job.split(folder, 2)
+    assert (other.folder.splits / "run" / "0.asleep").is_dir()
+
+
 def make_zip(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.mkdir("inside")
@@ -352,7 +378,11 @@ class TestUserReader:
         assert job.run(tmp_path / "in.txt", **settings).returncode == 0
         assert "nothing to do" in job.run(tmp_path / "in.txt", **settings).stdout
         module = program[0] / f"{program[1]}.py"
-        module.write_text(module.read_text().replace('yield block.strip() + b"--"', 'yield block.strip() + b";"'))
+        changed = module.read_text().replace('yield block.strip() + b"--"', "yield block.strip() + ends.END")
+        module.write_text(f"import ends\n{changed}")
+        (program[0] / "ends.py").write_text("END = b':'\n")
+        assert job.run(tmp_path / "in.txt", **settings).returncode == 0
+        (program[0] / "ends.py").write_text("END = b';'\n")  # What the reader imports is its code as well.
         assert job.run(tmp_path / "in.txt", **settings).returncode == 0
         assert job.shard(0) == b"1;2;3;4;"
 

@@ -11,9 +11,10 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, cast
 
 from paddle_node import durable
@@ -165,7 +166,7 @@ def read(path: Path) -> DataManifest | None:
         return parse(json.loads(text))
     except ManifestError as error:
         raise ManifestError(f"{path} is not to be trusted: {error.sentence}") from None
-    except ValueError:
+    except (ValueError, OverflowError, RecursionError):
         raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
 
 
@@ -177,11 +178,11 @@ def content(path: Path) -> bytes:
     durable.look(path.parent)
     try:
         text = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return b""
     try:
         told = {name: value for name, value in json.loads(text).items() if name not in ("job", "created")}
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return text
     with contextlib.suppress(LookupError, TypeError, AttributeError):
         for files in (*(shard["files"] for shard in told["shards"]), told["held_out"]["files"]):
@@ -273,8 +274,10 @@ def _files(document: Mapping[str, Any]) -> tuple[DataFile, ...]:
         file = _mapping(entry, "a file")
         name = _text(file, "name")
         # A manifest is data that others may have written: it must not lead out of the job's folder.
-        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise ManifestError(f"a file is named {name!r}, which leads out of its shard")
+        parts = name.split("/")
+        odd = not {"", ".", ".."}.isdisjoint(parts) or re.search("[\0\ud800-\udc7f\udd00-\udfff]", name)
+        if odd or len(parts) < 5 or parts[0] != "splits":
+            raise ManifestError(f"a file is named {name[:80]!r}, not splits/<split>/<index>.<pod>/<shard>/<file>")
         files.append(
             DataFile(name=name, records=_count(file, "records"), bytes=_count(file, "bytes"), checksum=_text(file, "checksum"))
         )

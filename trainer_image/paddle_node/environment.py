@@ -133,7 +133,7 @@ class NodeEnvironment:
 
 def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvironment:
     """Reads the container's environment. Raises `SettingError` for the first setting that is missing or wrong."""
-    read = _Reader(environ)
+    read = Reader(environ)
     job_name = read.folder_name(Variable.JOB_NAME)
     volume = read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT)
     root = contract.path(volume, dict(environ)) / job_name
@@ -220,7 +220,7 @@ def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvi
     )
 
 
-def _local_disk(read: _Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
+def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
     folder = read.absolute(Variable.STAGE_TO, "")
     when = read.choice(Variable.STAGE, CHOICES)
     if not folder:
@@ -231,7 +231,7 @@ def _local_disk(read: _Reader, environ: Mapping[str, str], passes: int) -> Local
     return LocalDisk(contract.path(folder, dict(environ)), when, passes, room)
 
 
-class _Reader:
+class Reader:
     """One method a kind of value; each names the variable in its error."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -253,8 +253,8 @@ class _Reader:
 
     def whole(self, variable: Variable, default: int | None, least: int, most: int) -> int:
         value = self.text(variable, None if default is None else str(default))
-        if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
-            raise SettingError(f"{variable} is {value!r}: a whole number from {least} to {most} is needed")
+        if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
+            raise SettingError(f"{variable} is {value[:20]!r}: a whole number from {least} to {most} is needed")
         return int(value)
 
     def port(self, variable: Variable, default: int) -> int:
@@ -276,7 +276,7 @@ class _Reader:
             raise SettingError(f"{variable} is {value!r}: the name of one folder is needed, without a slash")
         return value
 
-    def absolute(self, variable: Variable, default: str) -> str:
+    def absolute(self, variable: Variable, default: str | None) -> str:
         value = self.text(variable, default)
         if value and not value.startswith("/"):
             raise SettingError(f"{variable} is {value!r}: an absolute path is needed, such as {default or contract.HOME}")
@@ -302,5 +302,7 @@ def _meaning(variable: Variable) -> str:
         Variable.JOB_NAME: "the job's name, which is its folder on the volume",
         Variable.TRAIN_CONFIG_DIR: "the program's folder below the job's folder, such as quick_start",
         Variable.TRAINERS: "the number of trainers, equal to the Job's parallelism and completions",
+        Variable.OUT_DIR: "it names the job's folder on the volume, /home/jobpath/<job name>",
+        Variable.SPLIT_COUNT: "the number of shards",
         Variable.COMPLETION_INDEX: "an Indexed Job sets it",
     }.get(variable, "it is needed")

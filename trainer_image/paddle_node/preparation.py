@@ -107,7 +107,7 @@ def _whose(node: NodeEnvironment) -> str | None:
 
 
 def _there(node: NodeEnvironment) -> bool:
-    """The manifest of the data job that is named; where none is, any, or a shard put there by hand and by no unfinished split."""
+    """The manifest of the data job that is named; where none is, any, or a shard put there by hand."""
     folder = node.folder
     if node.data_job:
         return _whose(node) == node.data_job

@@ -83,7 +83,8 @@ def digest(folder: Path) -> str:
     durable.look(folder.parent)  # Where its link is.
     whole = hashlib.sha256()
     for name in _files(folder):
-        content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        with (folder / name).open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
         whole.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
     return whole.hexdigest()
 
@@ -115,10 +116,19 @@ def _copy_durably(source: str, target: str) -> None:
 
 
 def _files(folder: Path) -> list[str]:
+    """Links to folders are followed, as `_copy` does."""
+    top = folder.resolve()
     found = []
-    for path in sorted(folder.resolve().rglob("*")):
-        name = path.relative_to(folder.resolve())
-        hidden = any(part == "__pycache__" or part.startswith("..") for part in name.parts)
-        if path.is_file() and not hidden and path.suffix not in (".pyc", ".tmp"):
-            found.append(str(name))
-    return found
+    for root, folders, names in os.walk(top, onerror=_raise, followlinks=True):
+        here = Path(root)
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith("..")]
+        for path in (here / name for name in folders):
+            if path.is_symlink() and here.resolve().is_relative_to(path.resolve()):
+                raise OSError(errno.ELOOP, "a link to a folder in which it lies", str(path))
+        kept = (name for name in names if not name.startswith("..") and not name.endswith((".pyc", ".tmp")))
+        found += [str((here / name).relative_to(top)) for name in kept if (here / name).is_file()]
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error

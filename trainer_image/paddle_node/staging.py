@@ -156,7 +156,7 @@ def _copied(
 
 
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
-    if folder.shard(trainer_id).is_symlink():
+    if (link := folder.shard(trainer_id)).is_symlink() and "splits" in link.readlink().parts:
         # A data job's: its manifest is what was there last, and is gone.
         raise Failure(
             ExitCode.BAD_DATA,

@@ -114,7 +114,9 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
 def refuse_foreign(folder: JobFolder) -> None:
     """Raises `Failure` (BAD_DATA) where data lies that no data job has put there: it may be a person's only copy."""
     for path in _places(folder):
-        if path.is_symlink():
+        if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
+            path, foreign = path.parent, True
+        elif path.is_symlink():
             foreign = "splits" not in path.readlink().parts
         else:
             foreign = path.exists() and (not path.is_dir() or any(path.iterdir()))
@@ -131,10 +133,10 @@ def sweep(folder: JobFolder, keep: str) -> None:
         return
     for gone in folder.splits.glob(f"{GONE}*"):
         shutil.rmtree(gone, ignore_errors=True)
-    for place in folder.splits.glob("[!.]*/"):
+    for place in (place for place in folder.splits.glob("[!.]*/") if not place.is_symlink()):
         for path in place.glob("[0-9]*.json"):
             _sweep_index(place, path)
-        if place.name != keep and not place.is_symlink():
+        if place.name != keep:
             remove(place, lambda place=place: _unwanted(place, folder))  # type: ignore[misc]
 
 

@@ -27,7 +27,6 @@ from paddle_node.contract import ExitCode
 from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Answer, Counts, Files, Lane
-from paddle_node.data.progress import Progress
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
 from paddle_node.data.slices import Piece
 from paddle_node.data.sources import Object, Source
@@ -71,8 +70,8 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         copied = program_copy.copy_program(program, folder, settings.program)
         _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
     objects = source.objects()
-    for thing in objects if "://" not in settings.source else ():
-        refuse_own(folder, source.path(thing), settings.source)  # type: ignore[attr-defined]
+    if "://" not in settings.source:
+        refuse_own(folder, (source.path(thing) for thing in objects), settings.source)  # type: ignore[attr-defined]
     wanted = _wanted(settings, source, objects)
     patiently(lambda: commit.sweep(folder, settings.run), _say)
     done: DataManifest | None = None
@@ -196,12 +195,14 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
 
     pieces = slices.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
     size = sum(piece.bytes for piece in pieces)
-    progress = Progress(_say)
-    progress.phase(f"splitting {source.uri}", size or None)
+    done, said = 0, time.monotonic()
 
     def advance(count: int) -> None:
-        progress.add(count)
-        progress.tick()
+        nonlocal done, said
+        done += count
+        if time.monotonic() - said >= 1:
+            said = time.monotonic()
+            _say(f"splitting {source.uri}: {done / 1e6:,.0f} MB" + (f" of {size / 1e6:,.0f}" if size else ""))
 
     first = settings.index % settings.shards
     called = f"splits/{own.parent.name}/{own.name}"
@@ -254,7 +255,7 @@ def _format(settings: SplitSettings) -> str:
     """As the manifest names it: a user's reader with its version, as other code gives other records."""
     if settings.format in FORMATS:
         return settings.format
-    return f"{settings.format}@{user_reader.digest(settings.format, settings.folder.program(settings.program))}"
+    return f"{settings.format}@{program_copy.digest(settings.folder.program(settings.program))[:16]}"
 
 
 def _say(text: str) -> None:

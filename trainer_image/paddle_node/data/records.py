@@ -14,13 +14,11 @@ from paddle_node.contract import ExitCode
 from paddle_node.data import unpack, user_reader
 from paddle_node.data.slices import Piece
 from paddle_node.data.sources import Source
-from paddle_node.data.user_reader import RecordReader
+from paddle_node.data.user_reader import LONGEST, RecordReader
 from paddle_node.failure import Failure
 
 BLOCK = 1 << 17
 """Bytes whose lines are in memory at a time: about what a processor keeps beside it."""
-LONGEST = 16 << 20
-"""Bytes of one record: a few of them must fit into 100 MB."""
 
 
 def batches(source: Source, pieces: Iterable[Piece], format: str, reader: RecordReader | None) -> Iterator[list[bytes]]:

@@ -3,7 +3,7 @@
     def function(stream: BinaryIO, name: str) -> Iterable[bytes]
 
 gets each file of the source (unpacked where it was compressed) and yields its records, exactly as the bytes are to
-lie in the shard, one after the other. It must give the same records each time; a changed module is another reader, whose
+lie in the shard, one after the other. It must give the same records each time; a changed program is another reader, whose
 records are split anew.
 """
 
@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import xxhash
-
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, SettingError
 
 LONGEST = 16 << 20
-"""Bytes of one record: more would not fit the memory that a shuffle may use."""
+"""Bytes of one record: a few of them must fit into 100 MB."""
 
 RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
@@ -44,15 +42,6 @@ def load(name: str, program: Path) -> RecordReader:
         raise SettingError(f"{Variable.DATA_FORMAT} is {name!r}, but {module_name} has no function {function_name}")
     reader: RecordReader = function
     return reader
-
-
-def digest(name: str, program: Path) -> str:
-    """Of the module's own file; empty where it is not in the program's folder, but a library of the image."""
-    place = program.joinpath(*name.partition(":")[0].split("."))
-    for file in (place.with_suffix(".py"), place / "__init__.py"):
-        if file.is_file():
-            return xxhash.xxh3_64(file.read_bytes()).hexdigest()
-    return ""
 
 
 def records(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]:

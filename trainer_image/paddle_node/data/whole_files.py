@@ -54,7 +54,7 @@ def write(
     waiting: deque[Future[DataFile]] = deque()
     taken = held = 0
     # One of each `stride` records is held out, at a place of its own.
-    stride = 1 / hold_out if hold_out else 0.0
+    stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
     wanted = _place(0, stride, chance)
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
