@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 import pytest
