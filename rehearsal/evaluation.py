@@ -42,7 +42,5 @@ async def evaluate(training: Job, host: Host, addresses: AddressBlock) -> Evalua
     for line in reversed(log.read_text().splitlines()):
         if line.startswith("{"):
             found = json.loads(line)
-            return Evaluation(
-                found["pass"], found["metric"], found["value"], found["baseline"], found["baseline_of"], found["records"]
-            )
+            return Evaluation(*(found[key] for key in ("pass", "metric", "value", "baseline", "baseline_of", "records")))
     raise Failed("evaluate_pass.py printed no result", last_lines(log))

@@ -224,7 +224,7 @@ class Rehearsal:
             read = manifests.load(files)
             laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
             laid_out.lay_out(self.project, state.image)
-            phase.result = f"{len(files)} files in {_shown(self.dist)}/ with {_work(read)}"
+            phase.result = f"{len(files)} files in {shown(self.dist)}/ with {_work(read)}"
         self._say_without_effect(read, state.logs / "without-effect.txt")
         return Host(
             manifests=read,
@@ -250,7 +250,7 @@ class Rehearsal:
         names = sorted({name for _, names in read.without_effect for name in names})
         if not private_mounts_work():
             self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
-        self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {_shown(reasons)}")
+        self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]
@@ -271,13 +271,13 @@ class Rehearsal:
         _, job = _jobs(host.manifests)
         progress = TrainingProgress(folder, job.completions)
 
-        async def train(shown: TrainingScreen) -> JobResult:
-            following = asyncio.create_task(shown.follow())
+        async def train(follower: TrainingScreen) -> JobResult:
+            following = asyncio.create_task(follower.follow())
             try:
-                return await run_job(job, host, addresses, shown)
+                return await run_job(job, host, addresses, follower)
             finally:
                 following.cancel()
-                shown.show()
+                follower.show()
 
         with self.screen.phase("train") as phase:
             result = interruption.run(train(TrainingScreen(phase, self.screen, progress)))
@@ -349,7 +349,7 @@ def _succeeded(result: JobResult, what: str, message: str) -> None:
     log = culprit.logs[container]
     code = culprit.codes[container]
     raise Failed(
-        f"{message}: {what} {result.reason}: pod {culprit.name} ended with code {code}; the end of {_shown(log)}:",
+        f"{message}: {what} {result.reason}: pod {culprit.name} ended with code {code}; the end of {shown(log)}:",
         last_lines(log),
     )
 
@@ -362,6 +362,7 @@ def _output(outputs: Path, key: str) -> str:
     raise CloudError(f"the deployed stacks have no output {key}")
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """Relative to where the user is."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from rehearsal.output_tree import output_tree
-from rehearsal.rehearse import PaddleJobResults, Results
+from rehearsal.rehearse import PaddleJobResults, Results, shown
 from rehearsal.screen import Phase
 
 _ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
@@ -23,7 +21,7 @@ def summary(results: Results | PaddleJobResults, phases: list[Phase], seconds: f
     if isinstance(results, PaddleJobResults):
         return Group(Text(), *kept, _panel(results, _paddle_job(results), phases, seconds))
     folder = results.folder
-    tree = output_tree(folder, results.job.program.folder, len(results.shards), _shown(folder.root))
+    tree = output_tree(folder, results.job.program.folder, len(results.shards), shown(folder.root))
     return Group(Text(), tree, Text(), _records(results), Text(), *kept, _panel(results, _job(results), phases, seconds))
 
 
@@ -48,12 +46,12 @@ _Rows = list[tuple[str, RenderableType]]
 def _job(results: Results) -> _Rows:
     found = results.evaluation
     rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
-    losses = f"{results.passes[0].loss:.4f} -> {results.passes[-1].loss:.4f}, drawn in {_shown(results.plot)}"
+    losses = f"{results.passes[0].loss:.4f} -> {results.passes[-1].loss:.4f}, drawn in {shown(results.plot)}"
     return [(found.metric, _measured(found.metric, found.value, found.baseline, rest)), ("loss", losses)]
 
 
 def _paddle_job(results: PaddleJobResults) -> _Rows:
-    logs: _Rows = [("logs", f"of each pod in {_shown(results.logs)}/")]
+    logs: _Rows = [("logs", f"of each pod in {shown(results.logs)}/")]
     found = results.measured
     if found is None:
         return [("metric", "none: worker 0 printed no line of JSON with one"), *logs]
@@ -77,8 +75,3 @@ def _panel(results: Results | PaddleJobResults, rows: _Rows, phases: list[Phase]
     kept = f", but for {len(results.retained)} resources that `retain: true` keeps" if results.retained else ""
     grid.add_row("account", f"as it was before the deploy{kept}")
     return Panel(grid, title=f"{results.job.name}: trained and gone again", border_style="green", title_align="left")
-
-
-def _shown(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
