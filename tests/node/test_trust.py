@@ -2,11 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from node_pods import Pods, runs
-from paddle_node import passes, program_copy
+from paddle_node import data_manifest, passes, program_copy
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +33,19 @@ def copied_program(pods: Pods, text: str) -> str:
     link.unlink(missing_ok=True)
     link.symlink_to(f"programs/{folder.name}")
     return digest
+
+
+def split(pods: Pods, word: str) -> str:
+    """The real data job on the pods' volume, in place of the shards made by hand; the digest of what it split."""
+    for index in range(3):
+        if not pods.folder.shard(index).is_symlink():
+            shutil.rmtree(pods.folder.shard(index))
+    source = pods.folder.root.parent / f"{word}.txt"
+    source.write_text("".join(f"{word} {number}\n" for number in range(30)))
+    data_job = Path(__file__).parents[2] / "trainer_image/split_data.py"
+    settings = {"OUT_DIR": str(pods.folder.root), "SPLIT_COUNT": "3", "DATA_SOURCE": str(source)}
+    subprocess.run([sys.executable, str(data_job)], env=os.environ | settings, check=True, timeout=120)
+    return data_manifest.digest(pods.folder.data_manifest)
 
 
 def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
@@ -141,6 +158,32 @@ def test_a_pod_that_comes_later_in_a_run_reads_the_runs_program_though_the_link_
     assert {attempt["program"] for attempt in pods.attempts()} == {digest}
     assert f"has read data without a manifest and program {digest[:12]}" in pods.log(1)
     assert pods.values(2) == pods.undisturbed
+
+
+def test_shards_exchanged_under_waiting_pods_are_read_again_by_those_that_have_the_old_ones(job):
+    pods = job()
+    split(pods, "old")
+    pods.start(0, 1)
+    for index in (0, 1):
+        pods.wait_for(index, "has read data")
+    new = split(pods, "new")
+    pods.start(2)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert "no attempt begins, they prepare again" in pods.log(0)
+    assert [attempt["data"] for attempt in pods.attempts()] == [new]
+
+
+def test_a_pod_that_comes_later_in_a_run_reads_the_runs_shards_though_the_data_was_split_anew(job):
+    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
+    runs_own = split(pods, "old")
+    pods.start()
+    pods.wait_until_held()
+    assert split(pods, "new") != runs_own
+    pods.kill(1)
+    pods.start(1)
+    assert pods.codes() == [0, 0, 0], pods.logs()
+    assert {attempt["data"] for attempt in pods.attempts()} == {runs_own}
+    assert f"has read data {runs_own[:12]}" in pods.log(1)
 
 
 def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
