@@ -120,6 +120,7 @@ class Cluster:
             "metadata.labels['batch.kubernetes.io/controller-uid']": self.uid,
             "metadata.labels['batch.kubernetes.io/job-name']": object_name,
             "metadata.name": name,
+            "metadata.uid": str(uuid.uuid4()),
         }
         arguments: list[str] = ["run", "--detach", "--name", name, "--hostname", host, "--network", self.network]
         arguments += ["--network-alias", host, "--network-alias", f"{host}.{pod.get('subdomain', 'none')}"]

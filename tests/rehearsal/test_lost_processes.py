@@ -45,7 +45,7 @@ def shipped(passes: int) -> list[dict]:
         if document["kind"] == "Job":
             for entry in document["spec"]["template"]["spec"]["containers"][0]["env"]:
                 if entry["name"] == "DATA_SOURCE":
-                    entry["value"] = "/home/jobpath/sample.tsv"
+                    entry["value"] = "/home/jobpath/quick-start/sample.tsv"
         if document["kind"] == "ConfigMap":
             document["data"]["PADDLE_NODE_PASSES"] = str(passes)
     return documents
@@ -54,8 +54,9 @@ def shipped(passes: int) -> list[dict]:
 def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
     """Split and train below `folder`; `kill` is the role whose process of trainer 1 dies once a pass is complete."""
     volume = folder / "volume"
-    volume.mkdir()
-    subprocess.run([sys.executable, ROOT / "examples/quick_start/make_sample.py", volume / "sample.tsv"], check=True)
+    sample = volume / "quick-start/sample.tsv"
+    sample.parent.mkdir(parents=True)
+    subprocess.run([sys.executable, ROOT / "examples/quick_start/make_sample.py", sample], check=True)
     read = manifests.read(shipped(passes))
     laid_out = image.read(ROOT / "trainer_image" / "Dockerfile")
     laid_out.lay_out(ROOT, folder / "image")
