@@ -97,7 +97,9 @@ async def run_briefly(
     """Run a probe's command to its end; 124 when `timeout` seconds were not enough."""
     container = await RunningContainer.start(argv, environment, folder, log, binds)
     try:
-        return await asyncio.wait_for(container.wait(), timeout)
+        # Not `wait_for`: before Python 3.12 it forgets to be cancelled where the command ends in the same moment.
+        async with asyncio.timeout(timeout):
+            return await container.wait()
     except TimeoutError:
         return 124
     finally:

@@ -249,7 +249,8 @@ class Supervisor:
             await asyncio.sleep(min(held.interval, max(0.0, held.left)))
             try:
                 # A volume that hangs must not hold up the look at the clock; a pod that was frozen may hear who replaced it.
-                await asyncio.wait_for(background.call(held.beat), max(1.0, held.left))
+                async with asyncio.timeout(max(1.0, held.left)):
+                    await background.call(held.beat)
             except TimeoutError:
                 pass
             except lease.TakenOver as failure:
