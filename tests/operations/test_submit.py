@@ -183,6 +183,7 @@ def test_an_earlier_runs_pods_are_not_the_newest_ones(
 ) -> None:
     controller.scripts["trainer"] = Script(code=70, lines=("old",), message="lost")
     assert run("submit", "--wait").code == 1
+    time.sleep(1)  # Kubernetes tells creation times in whole seconds.
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
     controller.scripts["trainer"] = Script(lines=("new",))
     done = run("submit", "--follow")
