@@ -17,16 +17,14 @@ from typing import Any
 
 import yaml
 
+from settings.errors import SettingError as SettingError
+
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
 """With what aliases stand for counted each time."""
 LONGEST_KEY = 1024
 """Characters; YAML's own limit for a key that is not marked with `?`."""
 _KINDS = {type(None): "nothing", list: "a list", str: "text"}
-
-
-class SettingError(Exception):
-    """A settings file cannot be used; `str()` is the sentence to show."""
 
 
 def mapping(path: Path) -> dict[str, Any]:
