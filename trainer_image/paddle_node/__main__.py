@@ -13,13 +13,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from paddle_node import children, contract, discovery, environment, runtimes
+from paddle_node import contract, discovery, environment, restarts, runtimes
+from paddle_node.agent import workers
+from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.preparation import prepare
 from paddle_node.runtimes import Runtime
-from paddle_node.supervisor import Supervisor
 
 
 def main(
@@ -36,10 +37,10 @@ def main(
             raise SettingError(f"{contract.Variable.RUNTIME}: {error}") from None
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
+        in_kubernetes = contract.path(contract.TERMINATION_LOG, dict(environ)).exists()
+        restarts.begin(node.home, contract.path(contract.SHARED_MEMORY, dict(environ)) if in_kubernetes else None)
         found = discovery.of(node, lambda text: _report(node, text))
-        return asyncio.run(
-            Supervisor(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run()
-        )
+        return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run())
     except Failure as failure:
         return _ended(environ, failure.code, failure.sentence)
     except OSError as error:
@@ -51,7 +52,7 @@ def main(
 
 
 def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
-    children.say("supervisor", sentence)
+    workers.say("supervisor", sentence)
     last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
     with contextlib.suppress(OSError):
         if last_words.exists():
@@ -60,7 +61,7 @@ def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
 
 
 def _report(node: NodeEnvironment, text: str) -> None:
-    children.say(f"supervisor {'?' if node.index is None else node.index}", text)
+    workers.say(f"supervisor {'?' if node.index is None else node.index}", text)
 
 
 if __name__ == "__main__":

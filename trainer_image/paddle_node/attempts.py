@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
 from paddle_node import durable, passes
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.passes import Identity
-from paddle_node.resumption import Resumption
+from paddle_node.runtimes import History, Resumption
 
+PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")
+"""Why an attempt ended: the program failed; something of the cluster did; a pod was lost; it was told to stop. Failures of the
+program count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUSTER_FAULTS`, the others against nothing."""
+CLUSTER_FAULTS = 10
+ALIKE = 10
+"""Attempts in a row that resume from the same and fail with the same exception, until nobody believes what they say they made:
+a program may write its checkpoint anew, and then fail as before."""
+CANNOT_START = (126, 127)
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
 UNLOADABLE = 2
@@ -34,18 +40,15 @@ class Ended:
     number: int
     run: str
     started: float
-    resume_pass: int | None
+    resume: Mapping[str, str] = field(default_factory=dict)
+    """What it resumed from, in the runtime's own names; empty: it began anew."""
     cause: str | None = None
     code: int = 0
     """The exit code of the trainer that ended it; 0: it was no trainer."""
-    newest_pass: int | None = None
-    """The newest pass that it saved."""
-    counts: bool = True
-    """False: it was told to stop, which is nobody's fault."""
-    resume_folder: str = ""
-    """Where the pass lay that it went on from, below output/."""
-    interrupted: str = ""
-    """Where the part of the next pass lay that it went on in the middle of, below output/; empty: none."""
+    made: str = ""
+    """Its progress, in the runtime's own words; empty: none."""
+    kind: str = PROGRAM
+    """One of `KINDS`: what it is counted as."""
     passed_over: Sequence[str] = ()
     """Newer ones that were damaged, or that earlier attempts could not load."""
     data: str = ""
@@ -54,15 +57,28 @@ class Ended:
     """Digest of the program folder."""
     stepped: bool = False
     """A trainer made a step."""
-    failed: bool = False
-    """A pserver or a trainer ended it by itself, not for want of memory or of its pod."""
+    error: str = ""
+    """The exception that ended it; empty: none was seen."""
+    early: bool = False
+    """The program failed by itself before its first step."""
 
-    @property
-    def fruitless(self) -> bool:
-        """It ended without a complete pass that was not there before."""
-        return (self.newest_pass if self.newest_pass is not None else -1) <= (
-            self.resume_pass if self.resume_pass is not None else -1
-        )
+
+KNOWN = {each.name for each in fields(Ended)}
+"""What another version of this program recorded beside them is left out."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Why an attempt ends."""
+
+    cause: str
+    kind: str
+    code: int = 0
+    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    failed: bool = False
+    """A process of the program ended it by itself: neither killed nor for want of room."""
+    error: str = ""
+    stepped: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,15 +111,14 @@ class Record:
         """The data and the program of this run; None before its first attempt."""
         return _identity(self._attempts, self._run_id)
 
-    def unloadable(self) -> set[str]:
-        """What two attempts of this run began with that ended by themselves before their first step, and none that made one.
-
-        Another run tries it again: it may have been the image, or the network.
-        """
-        own = [(one.interrupted or one.resume_folder, one) for one in self._attempts if one.run == self._run_id]
-        found = Counter(folder for folder, one in own if one.failed and not one.stepped)
-        stepped = {folder for folder, one in own if one.stepped}
-        return {folder for folder, times in found.items() if times >= UNLOADABLE} - stepped - {""}
+    @property
+    def history(self) -> History:
+        """Of this run alone: what it could not load another run tries again, as it may have been the image, or the network."""
+        own = [one for one in self._attempts if one.run == self._run_id]
+        failed = [one.resume for one in own if one.early]
+        stepped = [one.resume for one in own if one.stepped]
+        unloadable = [one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE]
+        return History(not own, [one.resume for one in self.fruitless()], unloadable)
 
     def begin(self, resumption: Resumption, identity: Identity) -> int:
         """The number of the attempt that starts now."""
@@ -114,9 +129,7 @@ class Record:
                 number,
                 self._run_id,
                 time.time(),
-                resumption.number,
-                resume_folder=resumption.folder,
-                interrupted=resumption.interrupted,
+                resumption.resume,
                 passed_over=resumption.passed_over,
                 data=identity.data,
                 program=identity.program,
@@ -134,18 +147,49 @@ class Record:
         """The present attempt."""
         return self._attempts[-1]
 
-    def end(self, **outcome: Any) -> None:
-        """The present attempt ended: its `cause`, and other fields of `Ended` that are known by now."""
-        self._attempts[-1] = replace(self._attempts[-1], **outcome)
+    def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:
+        """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none."""
+        last, before = self._attempts[-1], ""
+        if len(earlier := self.fruitless()) and earlier[-1].number == last.number - 1:
+            before = earlier[-1].error if earlier[-1].resume == last.resume else ""
+        stepped = loss.stepped if trainers_join else loss.code not in CANNOT_START and (not loss.error or loss.error != before)
+        early = loss.kind == PROGRAM and loss.failed and not made and not stepped
+        self._attempts[-1] = replace(
+            last, cause=loss.cause, kind=loss.kind, code=loss.code, error=loss.error, made=made, stepped=loss.stepped, early=early
+        )
         self._write()
 
-    def fruitless(self) -> list[Ended]:
-        """This run's attempts since the last one that completed a pass, those that were told to stop left out."""
+    def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
+        """The failure that too many attempts without progress are; None while another one is allowed.
+
+        What one attempt resumed from may be damaged: only a failure from the beginning is the program's for certain.
+        """
+        failed, faults = self.fruitless(PROGRAM), self.fruitless(CLUSTER)
+        if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
+            sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
+            return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+        own = [one for one in self._attempts if one.run == self._run_id][-ALIKE:]
+        if self.last.error and len(own) == ALIKE and len({(one.error, str(one.resume)) for one in own}) == 1:
+            sentence = f"{ALIKE} attempts resumed from the same files and failed alike: {self.last.cause}"
+            return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+        over = failed if len(failed) >= attempts else faults if len(faults) >= CLUSTER_FAULTS else ()
+        causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in over)
+        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{len(over)} attempts ended without progress: {causes}") if over else None
+
+    def hopeless(self, resumption: Resumption) -> Outcome | None:
+        """The failure that it would be to resume once more from what was tried before, and never came to a step."""
+        if not resumption.resume or resumption.resume not in self.history.unloadable:
+            return None
+        sentence = f"two attempts that resumed as the next one would failed before their first step: {self.last.cause}"
+        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+
+    def fruitless(self, kind: str = PROGRAM) -> list[Ended]:
+        """This run's attempts of that kind since the last one that made progress."""
         found: list[Ended] = []
         for attempt in reversed(self._attempts):
-            if attempt.run != self._run_id or (attempt.cause is not None and not attempt.fruitless):
+            if attempt.run != self._run_id or attempt.made:
                 break
-            if attempt.cause is not None and attempt.counts:
+            if attempt.cause is not None and attempt.kind == kind:
                 found.append(attempt)
         return found[::-1]
 
@@ -192,7 +236,7 @@ def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
     try:
         document = json.loads(path.read_text())
         return (
-            [Ended(**attempt) for attempt in document["attempts"]],
+            [Ended(**{name: attempt[name] for name in KNOWN & attempt.keys()}) for attempt in document["attempts"]],
             {run: Outcome(**found) for run, found in document["outcomes"].items()},
         )
     except FileNotFoundError:

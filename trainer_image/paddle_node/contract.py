@@ -54,8 +54,13 @@ class Variable(StrEnum):
     """Seed of the shuffle before the split; empty keeps the source's order."""
     PROGRAM_FROM = "PROGRAM_FROM"
     """Folder in the image from which the data job copies the training program to the volume; empty: it is there already."""
+    SHARED = "PADDLE_NODE_SHARED"
+    """Folder below the volume for the one unsplit copy that jobs of this source share; empty: the data is split."""
     SPLIT_PODS = "SPLIT_PODS"
     """Pods that share one split (an Indexed data job's completions); empty: 1."""
+
+    PROGRAM_ARCHIVE = "PADDLE_NODE_PROGRAM_ARCHIVE"
+    """SHA-256 of the archive that holds the program, `programs/<it>.tar` in the job's folder; empty: a folder is the program."""
 
     # Kubernetes' own, by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
@@ -64,6 +69,8 @@ class Variable(StrEnum):
     POD_IP = "POD_IP"
 
     # Ours.
+    NODE = "PADDLE_NODE_NODE"
+    """The Kubernetes node that the pod runs on, for messages; empty: unknown."""
     RUN_ID = "PADDLE_NODE_RUN_ID"
     """The Job's UID: which run this pod belongs to."""
     JOB_OBJECT = "PADDLE_NODE_JOB_OBJECT"
@@ -73,15 +80,31 @@ class Variable(StrEnum):
     DISCOVERY = "PADDLE_NODE_DISCOVERY"
     """index (default) | pod-list."""
     RUNTIME = "PADDLE_NODE_RUNTIME"
-    """fleet-ps (default) | collective | paddle-0.x."""
+    """fleet-ps (default) | collective | launch | paddle-0.x."""
+    COMMAND = "PADDLE_NODE_COMMAND"
+    """The user's own command: a JSON list of words, with placeholders (`command_line`)."""
+    PROCESSES = "PADDLE_NODE_PROCESSES"
+    """Processes of the command in each pod (default 1)."""
+    GPUS = "PADDLE_NODE_GPUS"
+    """GPUs of each pod; 0 (default): its processes talk by gloo."""
+    RESUME = "PADDLE_NODE_RESUME"
+    """JSON list of words that follow the command where something is there to resume from."""
+    PROGRESS = "PADDLE_NODE_PROGRESS"
+    """Glob below the job's folder of the files whose change is the command's progress."""
+    SUCCESS = "PADDLE_NODE_SUCCESS"
+    """File below the job's folder that the command writes when it is done; empty: its exit codes alone say so."""
+    TEMPLATES = "PADDLE_NODE_TEMPLATES"
+    """Names of variables whose values hold placeholders, with commas between them."""
     PASSES = "PADDLE_NODE_PASSES"
     """Number of passes over the data (0.x: --num_passes)."""
     KEEP_PASSES = "PADDLE_NODE_KEEP_PASSES"
     """How many of the newest good passes of this data and program stay on the volume; 0 keeps all."""
+    CHECKPOINT = "PADDLE_NODE_CHECKPOINT"
+    """Seconds between two checkpoints inside a pass, of programs on paddle_node.fleet; empty: none."""
     RESUME_FROM = "PADDLE_NODE_RESUME_FROM"
     """same (default): only passes of this very data and program are gone on from | any: the newest pass, whatever made it."""
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
-    """How many attempts may end without a new complete pass before the job fails."""
+    """How many failures of the program, without progress in between, end the job."""
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the supervisors talk to each other."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
@@ -101,16 +124,16 @@ class Variable(StrEnum):
     # What the supervisor hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
     """host:port of the supervisor of trainer 0."""
+    SESSION_KEY = "PADDLE_NODE_SESSION_KEY"
+    """By which a trainer of this attempt, and the coordinator, know each other."""
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
     """Number of this attempt, from 1, kept on the volume."""
-    RESUME_PASS = "PADDLE_NODE_RESUME_PASS"
-    """Number of the pass to resume behind; empty: start from nothing."""
-    RESUME_FOLDER = "PADDLE_NODE_RESUME_FOLDER"
-    """Where that pass lies, below output/: all processes of an attempt load the same one."""
-    RESUME_INTERRUPTED = "PADDLE_NODE_RESUME_INTERRUPTED"
-    """Where the part of the next pass lies that SIGTERM cut short, below output/; empty: it is begun anew."""
+    RESUMED = "PADDLE_NODE_RESUMED"
+    """What this attempt resumes from, as its runtime's `Progress` chose it: a JSON object of texts."""
     MANIFEST = "PADDLE_NODE_MANIFEST"
     """The run's data manifest, below the job's folder; empty: data-manifest.json."""
+    DATA = "PADDLE_NODE_DATA"
+    """Folder with this pod's data: its shard, or the copy that all share."""
     DATA_DIGEST = "PADDLE_NODE_DATA_DIGEST"
     """What that manifest says of the data, as one digest; empty: no manifest."""
     PROGRAM_DIGEST = "PADDLE_NODE_PROGRAM_DIGEST"
@@ -159,6 +182,8 @@ class ExitCode(IntEnum):
     """A newer pod with this pod's trainer id has taken its place."""
     NOT_PERMITTED = 77
     """The API server refused (401, 403): the message names the missing Role."""
+    KILLED_AGAIN = 79
+    """The container was killed, and started again in its pod, too often: the Job counts the pod, and makes another."""
     TERMINATED = 143
     """SIGTERM: saved, then left within the grace period."""
 
@@ -172,6 +197,10 @@ FAIL_JOB = (
 )
 """Codes after which another try cannot help: the Job fails at once."""
 
+RESTART_IN_PLACE = (137,)
+"""128 + SIGKILL, want of memory included: nobody's decision, so the kubelet starts the container again in its pod. Never 143:
+what the kubelet itself ends has lost its sandbox, and a pod whose code asks for a restart then waits for one for ever."""
+
 # The image.
 ENTRY_POINT = "/usr/local/bin/start.sh"
 DATA_ENTRY_POINT = "/usr/local/bin/split.sh"
@@ -182,6 +211,14 @@ UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"
 """Writable scratch: the working directory of the processes; an emptyDir, the root file system is read-only."""
+
+SHARED_MEMORY = "/dev/shm"
+"""A volume of the pod's own: what a killed container left there is found by the next."""
+
+UNPACKED = f"{HOME}/program"
+"""Where a pod unpacks the program's archive: writable, and its own."""
+PROGRAM_LIMIT = 1_000_000_000
+"""Bytes of the files in a program's archive."""
 
 TERMINATION_LOG = "/dev/termination-log"
 """Where Kubernetes looks for a container's last words: `kubectl describe pod` shows them."""
@@ -207,6 +244,11 @@ STALL = 900.0
 LEASE = 90.0
 """Seconds; longer than the 60 s for which an NFS client may trust what it knows of a directory."""
 ATTEMPTS = 3
+MOST_PROCESSES = 16
+"""Of a command, in one pod."""
+MASTER_PORTS = MOST_PROCESSES
+"""Where rank 0's two ports lie behind the first one: the ranks' before them, and no pserver's, as Paddle takes them on all
+addresses, also of a machine on which other jobs are rehearsed."""
 
 
 def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
@@ -228,6 +270,8 @@ class JobFolder:
     root: Path
     manifest: Path | None = None
     """The data manifest of the run, once it is known; None: the newest one of the job's folder."""
+    data: Path | None = None
+    """The folder with this pod's data, once it is verified."""
 
     def shard(self, index: int) -> Path:
         """Shard `<i>/data`; 0-based, one for each trainer id."""
@@ -257,6 +301,10 @@ class JobFolder:
         """Copies of training programs, each valid by a record that was created exclusively (ours)."""
         return self.root / "programs"
 
+    def archive(self, digest: str) -> Path:
+        """A program's archive, uploaded before the job starts; a pod trusts it only where its bytes have this SHA-256 (ours)."""
+        return self.programs / f"{digest}.tar"
+
     def program(self, train_config_dir: str) -> Path:
         return self.root / train_config_dir
 
@@ -284,7 +332,7 @@ class JobFolder:
         return self.node(trainer_id) / "metrics.jsonl"
 
     def attempt(self, run: str, number: int) -> Path:
-        """What one attempt saves, and nobody else: its passes, what SIGTERM cut short, its model for inference (ours)."""
+        """What one attempt saves, and nobody else: its passes, its newest checkpoint, its model for inference (ours)."""
         return self.output / "attempts" / f"{run}-{number}"
 
     def pass_dir(self, number: int) -> Path:

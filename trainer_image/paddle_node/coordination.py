@@ -2,19 +2,20 @@
 
 Promises: `join` costs one TCP connection, and no thread before the first `meeting`; `barrier` and `gather` return when
 all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt is over; a wait never
-outlives the supervisor of trainer 0 by more than `SILENCE` seconds. Messages are JSON objects, one a line.
+outlives the supervisor of trainer 0 by more than `SILENCE` seconds; both sides prove that they belong to this attempt.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from paddle_node.agent import messages as m
 from paddle_node.contract import Variable
 
 SILENCE = 30.0
@@ -48,7 +49,7 @@ class Session:
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
-        self._ask({"ask": "servers"})
+        self._ask(m.Ask("servers"))
 
     def barrier(self, name: str) -> None:
         """Returns when all N trainers have called it with the same name. A name may be used again."""
@@ -56,15 +57,14 @@ class Session:
 
     def gather(self, name: str, value: Any) -> list[Any]:
         """Every trainer's JSON value, by trainer id, when all N have called it with the same name."""
-        answer: list[Any] = self._ask({"ask": "gather", "name": name, "value": value})["values"]
-        return answer
+        return self._ask(m.Gather(name, value)).values or []
 
     def progress(self, pass_number: int, step: int) -> None:
         """Tells the health probe that training moves; at most one message a second is sent."""
         now = time.monotonic()
         if now - self._reported >= PROGRESS_EVERY:
             self._reported = now
-            self._send({"tell": "progress", "pass": pass_number, "step": step})
+            self._send(m.Step(pass_number, step))
 
     @contextlib.contextmanager
     def meeting(self, name: str) -> Iterator[None]:
@@ -83,7 +83,7 @@ class Session:
                 self._meeting = None
                 if self._told_of_meeting:
                     self._told_of_meeting = False
-                    self._send({"tell": "met"})
+                    self._send(m.Meeting(""))
 
     def _tell_of_meetings(self) -> None:
         with contextlib.suppress(AttemptEnded):  # The supervisor ends this process.
@@ -92,33 +92,41 @@ class Session:
                 with self._sending:
                     if self._meeting is not None and time.monotonic() - self._meeting[1] >= PROGRESS_EVERY:
                         self._told_of_meeting = True
-                        self._send({"tell": "meeting", "name": self._meeting[0]})
+                        self._send(m.Meeting(self._meeting[0]))
 
     def leave(self) -> None:
         """Waits until all N trainers leave; from then on a pserver may end. The session is over."""
-        self._ask({"ask": "leave"})
+        self._ask(m.Ask("leave"))
         self._connection.close()
 
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._send(question)
-        while True:
-            answer = self._receive()
-            if "answer" in answer:
-                return answer
-            if "ended" in answer:
-                raise AttemptEnded(str(answer["ended"]))
+    def enter(self, key: str) -> None:
+        """The session's first words. Raises `AttemptEnded` where the other side is not this attempt's server."""
+        challenge = self._receive(m.Challenge)
+        own, said = secrets.token_hex(16), m.encode(m.Join(self.trainer_id, self.attempt))
+        self._send(m.Join(self.trainer_id, self.attempt))
+        self._send(m.Proof(own, m.proof(key, own, challenge.nonce, said)))
+        if not m.proven(key, own, challenge.nonce, self._receive(m.Proof).mac):
+            raise AttemptEnded("what answers is not this run's coordinator")
+        self._receive(m.Welcome)
 
-    def _send(self, message: dict[str, Any]) -> None:
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    def _ask(self, question: m.Message) -> m.Answer:
+        self._send(question)
+        while not isinstance(answer := self._receive(m.Answer, m.Wait), m.Answer):
+            pass
+        return answer
+
+    def _send(self, message: m.Message) -> None:
+        line = m.encode(message)
         if len(line) > LONGEST:
-            raise ValueError(f"{message.get('name', 'the message')} has {len(line)} bytes: at most {LONGEST} fit in one value")
+            name = getattr(message, "name", "the message")
+            raise ValueError(f"{name} has {len(line)} bytes: at most {LONGEST} fit in one value")
         try:
             with self._sending:
                 self._connection.sendall(line)
         except OSError as error:
             raise AttemptEnded(f"the coordinator is gone: {error}") from None
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self, *expected: type[m.Message]) -> Any:
         while b"\n" not in self._buffer:
             try:
                 part = self._connection.recv(65536)
@@ -130,7 +138,12 @@ class Session:
                 raise AttemptEnded("the coordinator closed the connection")
             self._buffer += part
         line, self._buffer = self._buffer.split(b"\n", 1)
-        message: dict[str, Any] = json.loads(line)
+        try:
+            message = m.parse(line, *expected, m.Over)
+        except ValueError as error:
+            raise AttemptEnded(f"what answers is not this run's coordinator: {error}") from None
+        if isinstance(message, m.Over):
+            raise AttemptEnded(message.cause)
         return message
 
 
@@ -149,5 +162,5 @@ def join(environ: Mapping[str, str]) -> Session:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE)
     session = Session(connection, trainer_id, trainers, attempt)
-    session._ask({"hello": "trainer", "run": environ.get(Variable.RUN_ID, ""), "index": trainer_id, "attempt": attempt})
+    session.enter(environ[Variable.SESSION_KEY])
     return session

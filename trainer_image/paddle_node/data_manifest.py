@@ -2,7 +2,7 @@
 
 Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong; what is
 written appears at once and complete (temporary file, fsync, rename), also on a file system that loses power.
-The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, indexes, created, job}.
+The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, indexes, created, job, shared}.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
-from paddle_node import durable
+from paddle_node import durable, typed
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.patience import naming
@@ -26,6 +24,10 @@ VERSION = 2
 """1 named files below their shard's folder; 2 names them below the job's."""
 CHECKSUM = "xxh3_128"
 """The checksums that this version writes; each names its algorithm, so that a later one can differ."""
+
+
+SHARED = re.compile(r"shared/[0-9a-f]{16}/[0-9a-f]{32}")
+"""The folder of a shared copy, below the volume: digests of the source's address, and of its content's marks."""
 
 
 class ManifestError(Failure):
@@ -57,6 +59,13 @@ class DataFile:
     checksum: str
     """`<algorithm>:<hex>`."""
 
+    def __post_init__(self) -> None:
+        # A manifest is data that others may have written: it must not lead out of the job's folder.
+        parts = self.name.split("/")
+        odd = not {"", ".", ".."}.isdisjoint(parts) or re.search("[\0\ud800-\udc7f\udd00-\udfff]", self.name)
+        if odd or len(parts) < 5 or parts[0] != "splits":
+            raise ManifestError(f"a file is named {self.name[:80]!r}, not splits/<split>/<index>.<pod>/<shard>/<file>")
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -68,10 +77,6 @@ class Shard:
     @property
     def records(self) -> int:
         return sum(file.records for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,13 @@ class DataManifest:
     """The data job that made sure of it last, by its template's hash: trainers know by it whose data it is; empty: unknown."""
     indexes: int = 1
     """Pods that shared the split: each deals for itself, so counts of two shards may differ by as many."""
+    shared: str = ""
+    """Where on the volume the files lie that all trainers read; empty: in the job's folder, in shards."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
+        if self.shared and not SHARED.fullmatch(self.shared):
+            raise ManifestError(f"shared is {self.shared[:80]!r}, not shared/<digest>/<digest>")
         counts = [shard.records for shard in self.shards]
         if not counts:
             raise ManifestError("it lists no shard")
@@ -119,27 +128,18 @@ class DataManifest:
 
     def same(self, other: DataManifest) -> bool:
         """Whether both are splits of the same source by the same settings."""
-        return (self.source, self.format, self.seed, self.hold_out, len(self.shards)) == (
-            other.source,
-            other.format,
-            other.seed,
-            other.hold_out,
-            len(other.shards),
-        )
+
+        def settings(one: DataManifest) -> tuple[object, ...]:
+            return one.source, one.format, one.seed, one.hold_out, len(one.shards), one.shared
+
+        return settings(self) == settings(other)
 
     def as_json(self) -> str:
         document = {
-            "version": self.version,
+            **{name: value for name, value in vars(self).items() if value or name not in ("job", "shared")},
             "source": vars(self.source),
-            "format": self.format,
-            "seed": self.seed,
-            "hold_out": self.hold_out,
             "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
             "held_out": {"files": [vars(file) for file in self.held_out]},
-            "records": self.records,
-            "indexes": self.indexes,
-            "created": self.created,
-            **({"job": self.job} if self.job else {}),
         }
         # Piece by piece: `dumps` would hold each number and each bracket of a million files as a text of its own.
         text = io.StringIO()
@@ -170,31 +170,23 @@ def read(path: Path) -> DataManifest | None:
         raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
 
 
-def content(path: Path) -> bytes:
-    """What the manifest at `path` says of the data, whoever made sure of it, when and where; empty where there is none.
+def digest(path: Path) -> str:
+    """Names what the manifest at `path` says of the data, whoever made sure of it, when and where; empty where there is none.
 
     Two splits of the same bytes into the same shards say the same: the folder that a file lies in is left out.
     """
     durable.look(path.parent)
     try:
-        text = path.read_bytes()
+        found = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
-        return b""
-    try:
-        told = {name: value for name, value in json.loads(text).items() if name not in ("job", "created")}
-    except (ValueError, AttributeError, RecursionError):
-        return text
-    with contextlib.suppress(LookupError, TypeError, AttributeError):
+        return ""
+    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        told = {name: value for name, value in json.loads(found).items() if name not in ("job", "created")}
         for files in (*(shard["files"] for shard in told["shards"]), told["held_out"]["files"]):
             for file in files:
                 file["name"] = below(file["name"])
-    return json.dumps(told, sort_keys=True).encode()
-
-
-def digest(path: Path) -> str:
-    """Names what `content` says; empty where there is no manifest."""
-    found = content(path)
-    return hashlib.sha256(found).hexdigest() if found else ""
+        found = json.dumps(told, sort_keys=True).encode()
+    return hashlib.sha256(found).hexdigest()
 
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
@@ -210,75 +202,17 @@ def below(name: str) -> str:
 
 def parse(document: object) -> DataManifest:
     """A manifest from its JSON document; raises `ManifestError` for anything else."""
-    top = _mapping(document, "it")
-    if top.get("version") != VERSION:
-        raise ManifestError(f"it has version {top.get('version')!r}, this image reads {VERSION}")
-    source = _mapping(top.get("source"), "source")
-    seed = top.get("seed")
-    hold_out = top.get("hold_out")
-    return DataManifest(
-        source=Source(uri=_text(source, "uri"), size=_count(source, "size"), etag=_text(source, "etag")),
-        format=_text(top, "format"),
-        seed=None if seed is None else str(seed),
-        hold_out=float(hold_out) if isinstance(hold_out, int | float) else 0.0,
-        shards=tuple(
-            Shard(index=_count(shard, "index"), files=_files(shard))
-            for shard in map(_shard, _sequence(top.get("shards"), "shards"))
-        ),
-        held_out=_files(_mapping(top.get("held_out"), "held_out")),
-        records=_count(top, "records"),
-        created=_text(top, "created"),
-        job=_text(top, "job") if "job" in top else "",
-        indexes=_count(top, "indexes"),
-    )
+    try:
+        top = typed.read(dict, document, "it")
+        if top.get("version") != VERSION:
+            raise ManifestError(f"it has version {top.get('version')!r}, this image reads {VERSION}")
+        held_out = typed.read(dict, top.get("held_out"), "held_out").get("files")
+        manifest: DataManifest = typed.read(DataManifest, {**top, "held_out": held_out}, "it")
+    except typed.Untyped as wrong:
+        raise ManifestError(str(wrong)) from None
+    return manifest
 
 
 def write(manifest: DataManifest, path: Path) -> None:
     """Puts the manifest at `path`, whole or not at all. Raises OSError (a full volume, for one)."""
     durable.write(path, manifest.as_json())
-
-
-def _mapping(value: object, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ManifestError(f"{name} is {value!r}, not an object")
-    return cast(Mapping[str, Any], value)
-
-
-def _sequence(value: object, name: str) -> Sequence[object]:
-    if not isinstance(value, list):
-        raise ManifestError(f"{name} is {value!r}, not a list")
-    return value
-
-
-def _shard(value: object) -> Mapping[str, Any]:
-    return _mapping(value, "a shard")
-
-
-def _text(document: Mapping[str, Any], key: str) -> str:
-    value = document.get(key)
-    if not isinstance(value, str):
-        raise ManifestError(f"{key} is {value!r}, not a text")
-    return value
-
-
-def _count(document: Mapping[str, Any], key: str) -> int:
-    value = document.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ManifestError(f"{key} is {value!r}, not a whole number from 0")
-    return value
-
-
-def _files(document: Mapping[str, Any]) -> tuple[DataFile, ...]:
-    files = []
-    for entry in _sequence(document.get("files"), "files"):
-        file = _mapping(entry, "a file")
-        name = _text(file, "name")
-        # A manifest is data that others may have written: it must not lead out of the job's folder.
-        parts = name.split("/")
-        odd = not {"", ".", ".."}.isdisjoint(parts) or re.search("[\0\ud800-\udc7f\udd00-\udfff]", name)
-        if odd or len(parts) < 5 or parts[0] != "splits":
-            raise ManifestError(f"a file is named {name[:80]!r}, not splits/<split>/<index>.<pod>/<shard>/<file>")
-        files.append(
-            DataFile(name=name, records=_count(file, "records"), bytes=_count(file, "bytes"), checksum=_text(file, "checksum"))
-        )
-    return tuple(files)

@@ -10,83 +10,63 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from paddle_node import background
 from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
 
 
-class Discovery(Protocol):
-    """How a pod learns its trainer id and the address of trainer 0."""
+class Discovery:
+    """How a pod learns its trainer id and the address of trainer 0.
 
-    async def identify(self) -> NodeEnvironment:
-        """The node with its trainer id. Raises `Failure` when a deadline passes or permission is missing."""
-
-    @property
-    def run_id(self) -> str:
-        """Which run this pod belongs to; empty as long as nobody knows."""
-
-    async def coordinator(self) -> str:
-        """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
-
-    def name_of(self, trainer_id: int) -> str:
-        """How messages call a peer, one that is missing included."""
-
-    @property
-    def view(self) -> str:
-        """Equal on all pods that agree on who is who."""
-
-    def moved(self) -> bool:
-        """Whether the pods are others than at the last `identify`, so that ids must be given anew."""
-
-    def rest(self) -> None:
-        """Nobody is waited for: no requests until the next question."""
-
-
-class ByIndex:
-    """The default: trainer id = completion index; trainer i is `<job object>-<i>.<service>`."""
+    By index, the default: trainer id = completion index; trainer i is `<job object>-<i>.<service>`.
+    """
 
     def __init__(self, node: NodeEnvironment) -> None:
         self._node = node
 
     async def identify(self) -> NodeEnvironment:
+        """The node with its trainer id. Raises `Failure` when a deadline passes or permission is missing."""
         return self._node
 
     @property
     def run_id(self) -> str:
+        """Which run this pod belongs to; empty as long as nobody knows."""
         return self._node.run_id
 
     async def coordinator(self) -> str:
+        """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
         if self._node.trainer_id == 0:
             return self._node.pod_ip
         name = self.name_of(0)
         return await background.call(lambda: resolve(name, self._node.environ))
 
     def name_of(self, trainer_id: int) -> str:
+        """How messages call a peer, one that is missing included."""
         name = f"{self._node.job_object}-{trainer_id}"
         return f"{name}.{self._node.service}" if self._node.service else name
 
     @property
     def view(self) -> str:
+        """Equal on all pods that agree on who is who."""
         return "index"
 
     def moved(self) -> bool:
-        """Never: a replaced pod has its predecessor's index."""
+        """Whether the pods are others than at the last `identify`, so that ids must be given anew: an index stays."""
         return False
 
     def rest(self) -> None:
-        """There are no requests."""
+        """Nobody is waited for: no requests until the next question."""
 
 
 def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
     """The discovery that the environment asks for. Raises `Failure` where it cannot work."""
     if node.discovery == "pod-list":
-        # The Kubernetes client takes a third of a second to import: only who asks for it pays.
+        # TLS and HTTP take time to import: only who asks for it pays.
         from paddle_node.pod_list import PodList
 
         return PodList(node, say)
-    return ByIndex(node)
+    return Discovery(node)
 
 
 def resolve(name: str, environ: Mapping[str, str]) -> str:

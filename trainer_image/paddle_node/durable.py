@@ -21,9 +21,9 @@ def write(path: Path, content: str | bytes) -> None:
     sync(path.parent)
 
 
-def create(path: Path, content: str | bytes) -> bool:
+def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:
     """Makes the file where there is none; False where there is one, which is left as it is. Its folder must be there."""
-    with _draft(path, content) as draft:
+    with _draft(path, content, mode) as draft:
         mine = draft.stat().st_ino
         try:
             os.link(draft, path)
@@ -52,10 +52,10 @@ def link(path: Path, target: str) -> None:
 
 
 @contextlib.contextmanager
-def _draft(path: Path, content: str | bytes) -> Iterator[Path]:
+def _draft(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path]:
     draft = _temporary(path)
     try:
-        with draft.open("wb") as stream:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:  # noqa: PTH123
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())

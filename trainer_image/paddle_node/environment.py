@@ -7,11 +7,13 @@ setting raises `SettingError`, which names the variable, what was found and what
 from __future__ import annotations
 
 import ipaddress
+import json
 import math
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
@@ -22,213 +24,6 @@ from paddle_node.passes import Identity
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
 RESUME_FROM = ("same", "any")
-
-
-@dataclass(frozen=True)
-class Peer:
-    """One pod of the job, this pod included. `address` is a plain IPv4 or IPv6 address."""
-
-    index: int
-    """Trainer id."""
-    name: str
-    """DNS name (index) or pod name (pod-list): for people and messages."""
-    address: str
-
-    def endpoint(self, port: int) -> str:
-        """`address:port`, an IPv6 address in brackets."""
-        return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One try of all N pods together. A pserver or trainer never outlives its attempt."""
-
-    number: int
-    """From 1, kept on the volume; a folder never sees a number twice."""
-    resume_pass: int | None
-    """The pass to load before training goes on with the next; None: from the beginning."""
-    resume_folder: str = ""
-    """Where it lies, below output/."""
-    interrupted: str = ""
-    """Where the part of the next pass lies that SIGTERM cut short, below output/; empty: it is begun anew."""
-
-
-@dataclass(frozen=True)
-class NodeEnvironment:
-    """What a pod was told. `index` is None in pod-list mode until discovery calls `identified`."""
-
-    job_name: str
-    """Names the folder on the volume."""
-    folder: JobFolder
-    train_config_dir: str
-    program: Path
-    """The user's program on the volume: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`."""
-    local_disk: LocalDisk | None
-    """Where the shard may be copied before training; None: it is read where it lies."""
-    data_job: str
-    """The data job whose manifest is waited for; empty: any."""
-    trainers: int
-    """N: pods, trainers and pservers."""
-    threads: int
-    """Threads in one trainer."""
-    passes: int
-    keep_passes: int
-    """Newest good passes of this data and program to keep; 0 keeps all."""
-    resume_from: str
-    """One of `RESUME_FROM`."""
-    attempts: int
-    """How many attempts may end without a new complete pass."""
-    seed: int
-    runtime: str
-    """A name that `runtimes.by_name` knows."""
-    discovery: str
-    index: int | None
-    run_id: str
-    job_object: str
-    service: str
-    namespace: str
-    pod_name: str
-    pod_ip: str
-    nic: str
-    port: int
-    ports_num: int
-    ports_num_sparse: int
-    control_port: int
-    peer_deadline: float
-    """Seconds."""
-    grace: float
-    """Seconds."""
-    stall: float
-    """Seconds."""
-    lease: float
-    """Seconds."""
-    arguments: tuple[str, ...]
-    """The entry point's own arguments, for the trainer, untouched."""
-    environ: Mapping[str, str]
-    """The container's whole environment, to build the children's from; nobody reads settings from it."""
-    identity: Identity
-    """Which data and program this pod has read; in its processes: which the run reads."""
-
-    @property
-    def trainer_id(self) -> int:
-        """This pod's id, known after discovery. Raises RuntimeError before."""
-        if self.index is None:
-            raise RuntimeError("the trainer id is not known before discovery")
-        return self.index
-
-    @property
-    def ports(self) -> range:
-        """The pserver's ports: dense, then sparse."""
-        return range(self.port, self.port + self.ports_num + self.ports_num_sparse)
-
-    @property
-    def home(self) -> Path:
-        """Writable scratch of this pod: working directory of the processes, the probe's status."""
-        return contract.path(contract.HOME, dict(self.environ))
-
-    def identified(self, index: int, run_id: str) -> NodeEnvironment:
-        """The same pod after pod-list discovery has told it who it is."""
-        return replace(self, index=index, run_id=run_id)
-
-
-def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvironment:
-    """Reads the container's environment. Raises `SettingError` for the first setting that is missing or wrong."""
-    read = Reader(environ)
-    job_name = read.folder_name(Variable.JOB_NAME)
-    volume = read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT)
-    root = contract.path(volume, dict(environ)) / job_name
-    manifest = read.text(Variable.MANIFEST, "")
-    folder = JobFolder(root, root / manifest if manifest else None)
-    if contract.NOT_IN_PATHS.intersection(str(folder.root)):
-        raise SettingError(
-            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {str(folder.root)!r}: parameter servers save through a shell, "
-            "so spaces, quotes and its other special characters are not allowed there"
-        )
-    train_config_dir = read.folder_name(Variable.TRAIN_CONFIG_DIR)
-    trainers = read.whole(Variable.TRAINERS, None, 1, 10_000)
-    discovery = read.choice(Variable.DISCOVERY, DISCOVERIES)
-    index: int | None = None
-    run_id = read.text(Variable.RUN_ID, "")
-    if "/" in run_id or contract.NOT_IN_PATHS.intersection(run_id):
-        raise SettingError(f"{Variable.RUN_ID} is {run_id!r}: a part of folders' names is needed, such as the Job's UID")
-    service = read.text(Variable.SERVICE, "")
-    if discovery == "index":
-        if not read.text(Variable.COMPLETION_INDEX, ""):
-            raise SettingError(
-                f"{Variable.COMPLETION_INDEX} is missing: an Indexed Job sets it; "
-                f"in a Job without indexes set {Variable.DISCOVERY}=pod-list"
-            )
-        index = read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000)
-        if index >= trainers:
-            raise SettingError(
-                f"{Variable.COMPLETION_INDEX} is {index}: with {Variable.TRAINERS}={trainers} it must be 0 to {trainers - 1}; "
-                "parallelism, completions and the number of trainers are one number"
-            )
-        if not run_id:
-            raise SettingError(f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {job_name} from another")
-        if trainers > 1 and not service:
-            raise SettingError(
-                f"{Variable.SERVICE} is missing: the headless Service by which {trainers} trainers find each other"
-            )
-    port = read.port(Variable.PORT, contract.FIRST_PORT)
-    ports_num = read.whole(Variable.PORTS_NUM, contract.PORTS_NUM, 1, 100)
-    ports_num_sparse = read.whole(Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100)
-    control_port = read.port(Variable.CONTROL_PORT, contract.CONTROL_PORT)
-    last_port = port + ports_num + ports_num_sparse - 1
-    if last_port > 65535:
-        raise SettingError(f"{Variable.PORT} is {port}: the pserver's last port would be {last_port}, and 65535 is the highest")
-    if port <= control_port <= last_port:
-        raise SettingError(
-            f"{Variable.CONTROL_PORT} is {control_port}: the pserver listens on {port} to {last_port}; choose another port"
-        )
-    passes = read.whole(Variable.PASSES, 10, 1, 99_999)
-    return NodeEnvironment(
-        job_name=job_name,
-        folder=folder,
-        train_config_dir=train_config_dir,
-        program=folder.program(train_config_dir),
-        local_disk=_local_disk(read, environ, passes),
-        data_job=read.text(Variable.DATA_JOB, ""),
-        trainers=trainers,
-        threads=read.whole(Variable.THREADS, 1, 1, 1024),
-        passes=passes,
-        keep_passes=read.whole(Variable.KEEP_PASSES, 0, 0, 99_999),
-        resume_from=read.choice(Variable.RESUME_FROM, RESUME_FROM),
-        attempts=read.whole(Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000),
-        seed=read.whole(Variable.SEED, 0, 0, 2**31 - 1),
-        runtime=read.text(Variable.RUNTIME, DEFAULT_RUNTIME),
-        discovery=discovery,
-        index=index,
-        run_id=run_id,
-        job_object=read.text(Variable.JOB_OBJECT, job_name),
-        service=service,
-        namespace=read.text(Variable.JOB_NAMESPACE, "default"),
-        pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
-        pod_ip=read.address(Variable.POD_IP),
-        nic=read.text(Variable.NIC, "eth0"),
-        port=port,
-        ports_num=ports_num,
-        ports_num_sparse=ports_num_sparse,
-        control_port=control_port,
-        peer_deadline=read.seconds(Variable.PEER_DEADLINE, contract.PEER_DEADLINE),
-        grace=read.seconds(Variable.GRACE, contract.GRACE),
-        stall=read.seconds(Variable.STALL, contract.STALL),
-        lease=read.seconds(Variable.LEASE, contract.LEASE),
-        arguments=tuple(arguments),
-        environ=dict(environ),
-        identity=Identity(read.text(Variable.DATA_DIGEST, ""), read.text(Variable.PROGRAM_DIGEST, "")),
-    )
-
-
-def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
-    folder = read.absolute(Variable.STAGE_TO, "")
-    when = read.choice(Variable.STAGE, CHOICES)
-    if not folder:
-        if read.text(Variable.STAGE, NEVER) != NEVER:
-            raise SettingError(f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local disk")
-        return None
-    room = read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1) if read.text(Variable.STAGE_ROOM, "") else None
-    return LocalDisk(contract.path(folder, dict(environ)), when, passes, room)
 
 
 class Reader:
@@ -257,8 +52,24 @@ class Reader:
             raise SettingError(f"{variable} is {value[:20]!r}: a whole number from {least} to {most} is needed")
         return int(value)
 
+    def digest(self, variable: Variable) -> str:
+        value = self.text(variable, "")
+        if value and (len(value) != 64 or not set(value) <= set("0123456789abcdef")):
+            raise SettingError(f"{variable} is {value[:80]!r}: the 64 hex digits of a SHA-256 are needed")
+        return value
+
     def port(self, variable: Variable, default: int) -> int:
         return self.whole(variable, default, 1, 65535)
+
+    def words(self, variable: Variable) -> tuple[str, ...]:
+        value = self.text(variable, "[]")
+        try:
+            words = json.loads(value)
+        except (ValueError, RecursionError):
+            words = None
+        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+            raise SettingError(f"{variable} is {value[:80]!r}: a JSON list of texts is needed")
+        return tuple(words)
 
     def seconds(self, variable: Variable, default: float) -> float:
         value = self.text(variable, str(default))
@@ -297,6 +108,217 @@ class Reader:
             ) from None
 
 
+def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
+    """A field that is the value of one variable: read by that method of `Reader`, which takes the default and the bounds."""
+    return field(metadata={"read": lambda reader: how(reader, variable, *more)})
+
+
+def told(kind: type[Any], reader: Reader) -> dict[str, Any]:
+    """Every `setting` of a dataclass, in the order of its fields."""
+    return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One pod of the job, this pod included. `address` is a plain IPv4 or IPv6 address."""
+
+    index: int
+    """Trainer id."""
+    name: str
+    """DNS name (index) or pod name (pod-list): for people and messages."""
+    address: str
+
+    def endpoint(self, port: int) -> str:
+        """`address:port`, an IPv6 address in brackets."""
+        return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try of all N pods together. A pserver or trainer never outlives its attempt."""
+
+    number: int
+    """From 1, kept on the volume; a folder never sees a number twice."""
+    resume: Mapping[str, str] = field(default_factory=dict)
+    """What the runtime's `Progress.begin` chose to resume from, in names of its own; empty: from the beginning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCommand:
+    """What runs instead of train.py. All texts may hold placeholders."""
+
+    words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
+    """Empty: there is none."""
+    processes: int = setting(Reader.whole, Variable.PROCESSES, 1, 1, contract.MOST_PROCESSES)
+    """In each pod."""
+    gpus: int = setting(Reader.whole, Variable.GPUS, 0, 0, contract.MOST_PROCESSES)
+    """Of each pod."""
+    resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
+    """More words, where something is there to resume from."""
+    progress: str = setting(Reader.text, Variable.PROGRESS, "")
+    """A glob below the job's folder; empty: what `resume` names is progress."""
+    success: str = setting(Reader.text, Variable.SUCCESS, "")
+    """A file below the job's folder; empty: none is asked for."""
+    templates: str = setting(Reader.text, Variable.TEMPLATES, "")
+    """Names of variables, with commas between them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEnvironment:
+    """What a pod was told. `index` is None in pod-list mode until discovery calls `identified`."""
+
+    job_name: str = setting(Reader.folder_name, Variable.JOB_NAME)
+    """Names the folder on the volume."""
+    folder: JobFolder
+    train_config_dir: str = setting(Reader.folder_name, Variable.TRAIN_CONFIG_DIR)
+    program: Path
+    """The user's program: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`, or where this pod unpacked it."""
+    archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
+    """SHA-256 of the archive that this pod unpacks the program from; empty: the program lies on the volume as a folder."""
+    local_disk: LocalDisk | None
+    """Where the shard may be copied before training; None: it is read where it lies."""
+    data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
+    """The data job whose manifest is waited for; empty: any."""
+    trainers: int = setting(Reader.whole, Variable.TRAINERS, None, 1, 10_000)
+    """N: pods, trainers and pservers."""
+    threads: int = setting(Reader.whole, Variable.THREADS, 1, 1, 1024)
+    """Threads in one trainer."""
+    passes: int = setting(Reader.whole, Variable.PASSES, 10, 1, 99_999)
+    keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES, 0, 0, 99_999)
+    """Newest good passes of this data and program to keep; 0 keeps all."""
+    checkpoint: float
+    """Seconds between two checkpoints inside a pass; inf: none."""
+    resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
+    """One of `RESUME_FROM`."""
+    attempts: int = setting(Reader.whole, Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000)
+    """How many failures of the program, without progress in between, end the job."""
+    seed: int = setting(Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
+    runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
+    """A name that `runtimes.by_name` knows."""
+    own: OwnCommand
+    discovery: str = setting(Reader.choice, Variable.DISCOVERY, DISCOVERIES)
+    index: int | None
+    run_id: str = setting(Reader.text, Variable.RUN_ID, "")
+    job_object: str
+    service: str = setting(Reader.text, Variable.SERVICE, "")
+    namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
+    pod_name: str
+    kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
+    """The node that the pod runs on, for messages; empty: unknown."""
+    pod_ip: str = setting(Reader.address, Variable.POD_IP)
+    nic: str = setting(Reader.text, Variable.NIC, "eth0")
+    port: int = setting(Reader.port, Variable.PORT, contract.FIRST_PORT)
+    ports_num: int = setting(Reader.whole, Variable.PORTS_NUM, contract.PORTS_NUM, 1, 100)
+    ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100)
+    control_port: int = setting(Reader.port, Variable.CONTROL_PORT, contract.CONTROL_PORT)
+    peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
+    """Seconds."""
+    grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
+    """Seconds."""
+    stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
+    """Seconds."""
+    lease: float = setting(Reader.seconds, Variable.LEASE, contract.LEASE)
+    """Seconds."""
+    arguments: tuple[str, ...]
+    """The entry point's own arguments, for the trainer, untouched."""
+    environ: Mapping[str, str]
+    """The container's whole environment, to build the children's from; nobody reads settings from it."""
+    identity: Identity
+    """Which data and program this pod has read; in its processes: which the run reads."""
+
+    @property
+    def trainer_id(self) -> int:
+        """This pod's id, known after discovery. Raises RuntimeError before."""
+        if self.index is None:
+            raise RuntimeError("the trainer id is not known before discovery")
+        return self.index
+
+    @property
+    def ports(self) -> range:
+        """The pserver's ports: dense, then sparse."""
+        return range(self.port, self.port + self.ports_num + self.ports_num_sparse)
+
+    @property
+    def home(self) -> Path:
+        """Writable scratch of this pod: working directory of the processes, the probe's status."""
+        return contract.path(contract.HOME, dict(self.environ))
+
+    def identified(self, index: int, run_id: str) -> NodeEnvironment:
+        """The same pod after pod-list discovery has told it who it is."""
+        return replace(self, index=index, run_id=run_id)
+
+
+def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvironment:
+    """Reads the container's environment. Raises `SettingError` for the first setting that is missing or wrong."""
+    read = Reader(environ)
+    found = told(NodeEnvironment, read)
+    root = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), dict(environ)) / found["job_name"]
+    manifest = read.text(Variable.MANIFEST, "")
+    folder = JobFolder(root, root / manifest if manifest else None)
+    node = NodeEnvironment(
+        **found,
+        folder=folder,
+        program=folder.program(found["train_config_dir"]),
+        local_disk=_local_disk(read, environ, found["passes"]),
+        checkpoint=read.seconds(Variable.CHECKPOINT, 1) if environ.get(Variable.CHECKPOINT) else math.inf,
+        own=OwnCommand(**told(OwnCommand, read)),
+        index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000) if found["discovery"] == "index" else None,
+        job_object=read.text(Variable.JOB_OBJECT, found["job_name"]),
+        pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
+        arguments=tuple(arguments),
+        environ=dict(environ),
+        identity=Identity(read.text(Variable.DATA_DIGEST, ""), read.text(Variable.PROGRAM_DIGEST, "")),
+    )
+    _check_names(node)
+    _check_ports(node)
+    return node
+
+
+def _check_names(node: NodeEnvironment) -> None:
+    folder = str(node.folder.root)
+    if contract.NOT_IN_PATHS.intersection(folder):
+        raise SettingError(
+            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
+            "so spaces, quotes and its other special characters are not allowed there"
+        )
+    if "/" in node.run_id or contract.NOT_IN_PATHS.intersection(node.run_id):
+        raise SettingError(f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID")
+    if node.index is None:
+        return
+    if node.index >= node.trainers:
+        raise SettingError(
+            f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
+            f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number"
+        )
+    if not node.run_id:
+        raise SettingError(f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another")
+    if node.trainers > 1 and not node.service:
+        raise SettingError(
+            f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other"
+        )
+
+
+def _check_ports(node: NodeEnvironment) -> None:
+    last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.own.words else 0)
+    if last > 65535:
+        raise SettingError(f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest")
+    if node.port <= node.control_port <= last:
+        raise SettingError(
+            f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
+        )
+
+
+def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
+    folder = read.absolute(Variable.STAGE_TO, "")
+    when = read.choice(Variable.STAGE, CHOICES)
+    if not folder:
+        if read.text(Variable.STAGE, NEVER) != NEVER:
+            raise SettingError(f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local disk")
+        return None
+    room = read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1) if read.text(Variable.STAGE_ROOM, "") else None
+    return LocalDisk(contract.path(folder, dict(environ)), when, passes, room)
+
+
 def _meaning(variable: Variable) -> str:
     return {
         Variable.JOB_NAME: "the job's name, which is its folder on the volume",
@@ -304,5 +326,5 @@ def _meaning(variable: Variable) -> str:
         Variable.TRAINERS: "the number of trainers, equal to the Job's parallelism and completions",
         Variable.OUT_DIR: "it names the job's folder on the volume, /home/jobpath/<job name>",
         Variable.SPLIT_COUNT: "the number of shards",
-        Variable.COMPLETION_INDEX: "an Indexed Job sets it",
+        Variable.COMPLETION_INDEX: f"an Indexed Job sets it; in a Job without indexes set {Variable.DISCOVERY}=pod-list",
     }.get(variable, "it is needed")

@@ -17,6 +17,10 @@ class Failure(Exception):
         self.code = int(code)
         self.sentence = sentence
 
+    def __reduce__(self) -> tuple[type[Failure], tuple[int, str]]:
+        """From one process to another."""
+        return Failure, (self.code, self.sentence)
+
 
 class SettingError(Failure):
     """A setting is missing or wrong: names it, what was found and what is allowed."""

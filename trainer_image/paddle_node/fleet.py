@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
 from paddle_node.network import Model, embedding, ids, label, number, pooled
-from paddle_node.program_copy import LEFT_BEHIND
+from paddle_node.program_copy import copy_files
 from paddle_node.shard import Parser, Reader, Record, lines
 from paddle_node.timeline import Timeline
 
@@ -80,12 +79,12 @@ class Job:
                 ExitCode.BAD_SETTING,
                 f"TRAINING_ROLE is {self.role!r}: the pod's entry point starts a training program as PSERVER and TRAINER",
             )
-        resume = environ.get(Variable.RESUME_PASS, "")
-        self.resume_pass = int(resume) if resume else None
-        self.resume_folder = self._below_output(environ, Variable.RESUME_FOLDER)
+        resumed = json.loads(environ.get(Variable.RESUMED) or "{}")
+        self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
+        self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
         """The pass behind which this attempt goes on."""
-        self.interrupted = self._below_output(environ, Variable.RESUME_INTERRUPTED)
-        """What SIGTERM left of the pass behind that one."""
+        self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
+        """The newest checkpoint inside the pass behind that one."""
         self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))
         self.attempt = int(environ.get(Variable.ATTEMPT, "1"))
         self.place = self.folder.attempt(self.node.run_id, self.attempt)
@@ -93,7 +92,8 @@ class Job:
         self._evaluated = Path(environ.get(EVALUATED_PASS, ""))
         self._program = Path(sys.argv[0]).resolve().parent
         self._session = coordination.join(environ) if self.role == "TRAINER" else None
-        self._agreed: dict[str, Path] = {}
+        self._agreed: dict[str, str] = {}
+        """As JSON: what the attempt resumed from may be removed before the next pass is saved."""
 
     def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
         """A JSON value that every process has alike: `merge` of what `count` finds in each trainer's shard.
@@ -103,13 +103,13 @@ class Job:
         """
         kept = self._evaluated if self.role == "EVALUATOR" else self.resume_from
         if kept is not None and (kept / f"{name}.json").is_file():
-            self._agreed[name] = kept / f"{name}.json"
-            return json.loads(self._agreed[name].read_text())
+            self._agreed[name] = (kept / f"{name}.json").read_text()
+            return json.loads(self._agreed[name])
         agreement = Agreement(self.folder, self.node.identity, self.node.home, self.attempt, name)
-        self._agreed[name] = agreement.file
         if self._session is None:
             return agreement.wait()
         value = agreement.reach(self._session, lambda: count(self._checked()), merge)
+        self._agreed[name] = json.dumps(value)
         self.timeline.mark(f"{name} was agreed")
         return value
 
@@ -203,17 +203,14 @@ class Job:
             raise RuntimeError(f"a {self.role} has no session")
         return self._session
 
-    def facts(self) -> dict[str, Any]:
-        """For the record of what this attempt saves: whose it is."""
+    def facts(self, directory: Path) -> dict[str, Any]:
+        """For the record of what this attempt saves in `directory`, behind `keep_beside`: whose it is."""
         return {
             "attempt": self.attempt,
             "run": self.node.run_id,
             **asdict(self.node.identity),
-            "agreed": {name: passes.checksum(file) for name, file in self._agreed.items()},
+            "agreed": {name: passes.checksum(directory / f"{name}.json") for name in self._agreed},
         }
-
-    def _below_output(self, environ: Mapping[str, str], variable: Variable) -> Path | None:
-        return self.folder.output / environ[variable] if environ.get(variable) else None
 
     def _shard(self) -> shard.Shard:
         to = self.node.environ.get(Variable.STAGE_TO, "")
@@ -267,12 +264,13 @@ class Job:
             raise Failure(ExitCode.BAD_DATA, f"{held_out.name} has no records: hold some out when the data is split")
         raise Evaluated({"pass": passes.record(self._evaluated)["pass"], **found})
 
-    def keep_beside(self, directory: Path) -> None:
-        """What a pass needs to be understood later: the whole program folder, its path, and the agreed values."""
-        shutil.copytree(self._program, directory / "program", ignore=LEFT_BEHIND, copy_function=shutil.copyfile)
-        (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
-        for name, file in self._agreed.items():
-            shutil.copyfile(file, directory / f"{name}.json")
+    def keep_beside(self, directory: Path, *, program: bool) -> None:
+        """The agreed values, and what a pass needs to be understood later: the whole program folder and its path."""
+        if program:
+            copy_files(self._program, directory / "program")
+            (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
+        for name, text in self._agreed.items():
+            (directory / f"{name}.json").write_text(text)
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -2,13 +2,15 @@
 
 Promises: the probe starts in milliseconds and reads one small file of the pod's own; it fails only in the pod
 that is at fault: one whose supervisor is silent, whose pserver answers nothing, or whose trainer makes no step although
-it waits for nobody. A pod that waits for others is healthy, and its status names them.
+it waits for nobody. A pod that waits for others is healthy, and its status names them. A supervisor that has been silent
+for a minute is killed by the probe: the kubelet would wait for the pod's whole grace period, and end its sandbox as well.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -20,6 +22,8 @@ from paddle_node.contract import Variable
 
 STALE = 15.0
 """Seconds without a new status after which the supervisor itself counts as stuck; it writes one every second."""
+FROZEN = 60.0
+"""Seconds without one after which the probe kills it: before the manifests' liveness probe has failed often enough."""
 
 
 def status_file(home: Path) -> Path:
@@ -31,7 +35,8 @@ def write(home: Path, status: Mapping[str, Any]) -> None:
     """Replaces the status. The time is the machine's own clock since its start: writer and probe share it."""
     target = status_file(home)
     temporary = target.with_name(".status.json")
-    temporary.write_text(json.dumps({"clock": time.monotonic(), **status}) + "\n")
+    own = {"clock": time.monotonic(), "process": os.getpid(), "started": _started(os.getpid())}
+    temporary.write_text(json.dumps({**own, **status}) + "\n")
     temporary.replace(target)
 
 
@@ -66,6 +71,27 @@ def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[b
     return True, f"{state}: {where}, {seconds:.0f} s ago"
 
 
+def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
+    """Whether the supervisor that wrote the status was frozen, and is killed now; never another process of its number.
+
+    As PID 1 of its container it would be out of reach: the manifests' pods share one PID namespace.
+    """
+    frozen = status is not None and now - float(status["clock"]) > FROZEN and status["process"] != 1
+    if status is None or not frozen or _started(status["process"]) != (status["started"] or ""):
+        return False
+    os.kill(status["process"], signal.SIGKILL)
+    return True
+
+
+def _started(process: int) -> str | None:
+    """When a process began, in the kernel's own count; None: there is none."""
+    try:
+        # Behind the name, which may hold blanks and brackets, the 20th field.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """The probe command: prints the sentence; 0 is healthy, 1 is not."""
     home = contract.path(contract.HOME, dict(environ))
@@ -74,6 +100,9 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     except (OSError, ValueError):
         status = None
     healthy, sentence = judge(status, time.monotonic(), float(environ.get(Variable.STALL) or contract.STALL))
+    if kill_frozen(status, time.monotonic()):
+        # Not a failure that the kubelet should count: it would end the pod, whose container starts again by itself.
+        healthy, sentence = True, f"{sentence}: it is killed"
     print(sentence, file=sys.stdout if healthy else sys.stderr)
     return 0 if healthy else 1
 

@@ -1,6 +1,6 @@
-"""A pass that SIGTERM cut short, kept so that the next run goes on in the middle of it.
+"""A checkpoint inside a pass, every `checkpoint_minutes` and on SIGTERM: the next attempt, or run, goes on behind it.
 
-Promises: it lies in its attempt's folder, is sealed like a pass, and is never taken for one; it is used only by a run that
+Promises: it lies in its attempt's folder, is sealed like a pass, and is never taken for one; it is used only by one that
 would read the same records in the same order (same data, program, seed and number of trainers) right behind the same pass;
 otherwise the pass begins anew, which loses time and no record.
 """
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -24,13 +23,10 @@ class Position:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     """Of this process, all threads: far below `seconds` on a machine that others use too."""
+    odd: int = 0
+    """Records that could not be read."""
 
 
 def order(data: str, seed: int, trainers: int) -> str:
     """Equal for runs that read the same records, of the data with that digest, in the same order."""
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
-
-
-def facts(positions: tuple[Position, ...], read_in: str) -> dict[str, Any]:
-    """For the record: by trainer id how far it is, and in which order it reads."""
-    return {"order": read_in, "trainers": [asdict(position) for position in positions]}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,13 +113,12 @@ class Lease:
             self._write({"beats": self._beats, "released": True})
 
     def _write(self, state: dict[str, Any]) -> None:
-        self._draft(state).replace(_file(self._folder, self._number))
-
-    def _draft(self, state: dict[str, Any]) -> Path:
-        record = {"run": self._run_id, "boot": self._boot_id, **state, "time": time.time()}
         draft = self._folder / f".lease.{self._boot_id}"
-        draft.write_text(json.dumps(record) + "\n")
-        return draft
+        draft.write_text(self._record(state))
+        draft.replace(_file(self._folder, self._number))
+
+    def _record(self, state: dict[str, Any]) -> str:
+        return json.dumps({"run": self._run_id, "boot": self._boot_id, **state, "time": time.time()}) + "\n"
 
 
 @dataclass(frozen=True)
@@ -200,13 +198,8 @@ def _outwait(folder: Path, seen: _Seen, expiry: float, sleep: Callable[[float], 
 def _take(folder: Path, lease: Lease) -> bool:
     """Creates the lease's own number; False when another run was faster."""
     path = _file(folder, lease._number)
-    draft = lease._draft({"beats": 0})
-    try:
-        os.link(draft, path)
-    except FileExistsError:
+    if not durable.create(path, lease._record({"beats": 0})):
         return False
-    finally:
-        draft.unlink(missing_ok=True)
     newest = _newest(folder)
     if newest is not None and newest.number > lease._number:
         # A number that was swept away was created anew: the holder is further on.

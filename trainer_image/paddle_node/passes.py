@@ -4,13 +4,14 @@ Promises: a pass lies in the folder of the attempt that saved it, `output/attemp
 writes; its record `done` is created exclusively, after every file and folder was flushed, and says which files there are, with
 their checksums, and whose it is: data, program, agreed values, run, attempt. Nothing valid is renamed, replaced or written
 again; only `keep_newest` removes it. A process that was frozen for however long can seal its own attempt's folder and no other.
-`interrupted` and `inference` beside the passes follow the same rule. Standard library only (xxhash where a checksum is really
-computed), because the supervisor asks it too.
+`interrupted-00001` (a checkpoint inside a pass) and `inference` beside the passes follow the same rule. Standard library only
+(xxhash where a checksum is really computed), because the supervisor asks it too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import shutil
@@ -26,7 +27,7 @@ from paddle_node.failure import Failure
 
 DONE = "done"
 """The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes, checksum}], checksum: its own}."""
-PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", "interrupted", "inference"
+PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", r"interrupted(-\d{5})?", "inference"
 """Kinds of folders that an attempt seals, as patterns of their names."""
 ALGORITHM = "xxh3_128"
 
@@ -168,10 +169,11 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
 def lead(folder: JobFolder, name: str) -> None:
     """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout.
 
-    A folder that lies there, of an older layout or of Paddle 0.x, is left alone.
+    All checkpoints have one link, output/interrupted. A folder of an older layout or of Paddle 0.x that lies there is left alone.
     """
-    link = folder.output / name
-    for newest in islice(newest_first(folder, re.escape(name)), 1):
+    checkpoint = re.fullmatch(INTERRUPTED, name)
+    link = folder.output / ("interrupted" if checkpoint else name)
+    for newest in islice(newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1):
         if link.is_symlink() or not link.exists():
             durable.link(link, newest.name)
 
@@ -210,11 +212,8 @@ def checksum(file: Path) -> str:
     """`<algorithm>:<hex>` of a file's bytes."""
     import xxhash
 
-    state = xxhash.xxh3_128()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            state.update(block)
-    return f"{ALGORITHM}:{state.hexdigest()}"
+    with file.open("rb", buffering=0) as stream:
+        return f"{ALGORITHM}:{hashlib.file_digest(stream, xxhash.xxh3_128).hexdigest()}"  # type: ignore[arg-type]
 
 
 def record(directory: Path) -> Mapping[str, Any]:

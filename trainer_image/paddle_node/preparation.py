@@ -9,12 +9,14 @@ for.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paddle_node import attempts, data_manifest, durable, program_copy
+from paddle_node import attempts, contract, data_manifest, durable, program_archive, program_copy
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
@@ -31,7 +33,7 @@ class Reading:
     """What this pod's processes work on."""
 
     folder: JobFolder
-    """The job's folder, with the manifest that was read."""
+    """The job's folder, with the manifest that was read and the folder of this pod's data."""
     program: Path
     """The program's real folder."""
     identity: Identity
@@ -50,9 +52,24 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
     data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)
     folder = patiently(lambda: _of_digest(node.folder, data), report)
     # What a try has copied is kept by the next.
-    patiently(lambda: staging.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
+    place = patiently(lambda: staging.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
     program, digest = patiently(lambda: _program(node, None if run is None else run.program), report)
-    return Reading(folder, program, Identity(data, digest))
+    if node.own.words:
+        program = patiently(lambda: _work_in(program, node), report)
+    return Reading(replace(folder, data=place.resolve()), program, Identity(data, digest))
+
+
+def _work_in(program: Path, node: NodeEnvironment) -> Path:
+    """A folder of this pod alone, as programs write where they are started; what they write to ./output is the job's."""
+    folder = program
+    if not program.is_relative_to(node.home):
+        folder = node.home / "program"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(program, folder, symlinks=True)
+    node.folder.output.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(folder / "output"):
+        (folder / "output").symlink_to(node.folder.output, target_is_directory=True)
+    return folder
 
 
 def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
@@ -69,6 +86,9 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
 
 def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
     """The program's folder, behind its link, and its digest: the run's, where it has one."""
+    if node.archive:
+        place = contract.path(contract.UNPACKED, dict(node.environ))
+        return program_archive.unpack(node.folder, node.archive, place), node.archive
     if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
         return copied, wanted
     durable.look(node.folder.root)

@@ -20,8 +20,6 @@ from paddle_node import durable
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 
-LEFT_BEHIND = shutil.ignore_patterns("__pycache__", "*.pyc", "*.tmp", "..*")
-
 
 def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
     """Makes the job's program `name` equal to `source`; False when it was. Raises OSError from the volume.
@@ -47,7 +45,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
         copy = folder.programs / f"{wanted[:32]}.{os.urandom(8).hex()}"
         draft = copy.with_name(f".{copy.name}.json")
         try:
-            _copy(source, copy)
+            copy_files(source, copy)
             if digest(copy) != wanted:
                 raise SettingError(f"{source} changed while it was copied: run the data job again")
             durable.write(draft, json.dumps({"folder": copy.name}))
@@ -89,6 +87,16 @@ def digest(folder: Path) -> str:
     return whole.hexdigest()
 
 
+def copy_files(source: Path, target: Path) -> None:
+    """Every file that counts. Raises OSError."""
+    target.mkdir(parents=True)
+    for name in _files(source):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+        # The data's manifest may be on the disk before a power cut: the program then must be there too.
+        durable.sync(target / name)
+
+
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """The whole copy of that digest, if there is one."""
     durable.look(folder.programs)
@@ -99,24 +107,8 @@ def find(folder: JobFolder, wanted: str) -> Path | None:
     return None
 
 
-def _copy(source: Path, target: Path) -> None:
-    try:
-        shutil.copytree(source, target, ignore=LEFT_BEHIND, copy_function=_copy_durably)
-    except shutil.Error as error:
-        # copytree gathers what went wrong as texts; a full volume must be seen as what it is.
-        if "No space left" in str(error) or "quota" in str(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from None
-        raise OSError(errno.EIO, str(error.args[0][0][2]), str(target)) from None
-
-
-def _copy_durably(source: str, target: str) -> None:
-    """The data's manifest may be on the disk before a power cut: the program then must be there too."""
-    shutil.copyfile(source, target)
-    durable.sync(Path(target))
-
-
 def _files(folder: Path) -> list[str]:
-    """Links to folders are followed, as `_copy` does."""
+    """Links to folders are followed."""
     top = folder.resolve()
     found = []
     for root, folders, names in os.walk(top, onerror=_raise, followlinks=True):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -19,33 +18,26 @@ from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.passes import Identity, Saved
-
-
-@dataclass(frozen=True)
-class Resumption:
-    """Folders are named below output/."""
-
-    number: int | None = None
-    """The pass to go on behind; None: from the beginning."""
-    folder: str = ""
-    interrupted: str = ""
-    passed_over: tuple[str, ...] = ()
-    """What was damaged, or could not be loaded."""
+from paddle_node.runtimes import History, Resumption
 
 
 class RecordedPasses:
-    """Passes that lie in their attempts' folders (paddle_node.passes)."""
+    """Passes that lie in their attempts' folders (paddle_node.passes).
+
+    An attempt resumes from {pass: its number, folder: where it lies below output/, interrupted: where the newest checkpoint
+    inside the next one lies}; each is left out where there is none.
+    """
 
     trainers_join = True
-    """Every trainer says by a session that it is there: an end without one is no training."""
 
     def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
         self._node = node
         self._folder = node.folder
         self._say = say
 
-    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
-        """Sweeps up what ended attempts left half saved, and chooses. `first`: of the run, which is told what was found."""
+    def begin(self, identity: Identity, history: History) -> Resumption:
+        """Sweeps up what ended attempts left half saved, and chooses. A run's first attempt is told what was found."""
+        unloadable = {one.get("interrupted") or one["folder"] for one in history.unloadable}
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
@@ -53,13 +45,13 @@ class RecordedPasses:
         passed_over: list[str] = []
         # Only the first attempt counts what there is: a recovery reads no more than it needs.
         saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
-        saved = list(saved) if first else saved
+        saved = list(saved) if history.first else saved
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
-        if chosen is None and set(unloadable).intersection(passed_over):
+        if chosen is None and unloadable.intersection(passed_over):
             # To begin anew would let keep_passes remove what may be loaded when the fault, of whatever it is, was mended.
             self._say("no other pass is there: the newest one is tried again")
-            return self.begin(identity, (), first)
+            return self.begin(identity, History(history.first))
         if isinstance(saved, list):
             self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
@@ -69,35 +61,41 @@ class RecordedPasses:
                 f"{chosen.name} is of other data or another program, and with {Variable.PASSES}={self._node.passes} no pass is "
                 f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same",
             )
+        behind = chosen.name if chosen else ""
         order = interruption.order(identity.data, self._node.seed, self._node.trainers)
         halves = (
             one
             for one in passes.newest_first(self._folder, passes.INTERRUPTED)
-            if (one.identity, one.number, one.record.get("order")) == (identity, begin, order)
+            if (one.identity, one.number, one.record.get("behind"), one.record.get("order")) == (identity, begin, behind, order)
         )
         interrupted = self._newest_good(halves, unloadable, passed_over)
-        return Resumption(
-            number=None if chosen is None else chosen.number,
-            folder="" if chosen is None else chosen.name,
-            interrupted="" if interrupted is None else interrupted.name,
-            passed_over=tuple(passed_over),
-        )
+        resume = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
+        if interrupted:
+            resume["interrupted"] = interrupted.name
+        return _resumption(resume, passed_over)
 
-    def made(self, attempt: int) -> int | None:
-        """The newest pass that this attempt saved."""
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        """The newest pass that this attempt saved, or its newest checkpoint: there is none without a step of its own."""
         own = self._folder.attempt(self._node.run_id, attempt)
-        # The newest attempt's come first.
-        saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder))
-        return next((one.number for one in saved if passes.fault(one.folder) is None), None)
+        for kind, made in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
+            # The newest attempt's come first.
+            saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder, kind))
+            if (number := next((one.number for one in saved if passes.fault(one.folder) is None), None)) is not None:
+                return f"{made} {number}"
+        return ""
 
-    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
-        """The number of the newest complete pass of this data and program."""
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        """Done is the last pass of this very data and program, complete on the volume."""
         good = (
             one.number
             for one in passes.newest_first(self._folder)
-            if one.identity == identity and one.name not in passed_over and passes.fault(one.folder) is None
+            if one.identity == identity and one.name not in resumption.passed_over and passes.fault(one.folder) is None
         )
-        return next(good, None)
+        return _missing(next(good, None), self._node.passes - 1)
+
+    def changed(self) -> bool:
+        """The trainers tell their steps themselves."""
+        return False
 
     def _newest_good(self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
         for one in saved:
@@ -137,33 +135,46 @@ class OldPasses:
 
     def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
         self._folder = node.folder
+        self._passes = node.passes
         self._say = say
+        self._known: int | None = None
 
-    def begin(self, identity: Identity, unloadable: Collection[str], first: bool) -> Resumption:
+    def begin(self, identity: Identity, history: History) -> Resumption:
         for folder in _plain_folders(self._folder):
             if not (folder / passes.DONE).is_file():
                 shutil.rmtree(folder)
                 self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
         number = self._newest()
-        return Resumption(number, "" if number is None else self._folder.pass_dir(number).name)
+        return _resumption({} if number is None else {"pass": str(number), "folder": self._folder.pass_dir(number).name}, ())
 
-    def made(self, attempt: int) -> int | None:
-        return self._newest()
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        newest = self._newest()
+        return "" if newest is None or newest <= int(resumption.resume.get("pass", -1)) else f"pass {newest}"
 
-    def newest(self, identity: Identity, passed_over: Collection[str]) -> int | None:
-        return self._newest()
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        return _missing(self._newest(), self._passes - 1)
+
+    def changed(self) -> bool:
+        newest, self._known = self._known, self._newest()
+        return newest != self._known
 
     def _newest(self) -> int | None:
         complete = (folder for folder in _plain_folders(self._folder) if (folder / passes.DONE).is_file())
         return max((int(folder.name[-5:]) for folder in complete), default=None)
 
 
-Passes = RecordedPasses | OldPasses
+def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
+    said = f"behind pass {resume['pass']}" if "pass" in resume else "from the beginning"
+    if "interrupted" in resume:
+        said = f"inside pass {int(resume.get('pass', -1)) + 1}, behind its checkpoint {resume['interrupted']}"
+    return Resumption(resume, said, tuple(passed_over))
 
 
-def of(node: NodeEnvironment, say: Callable[[str], None]) -> Passes:
-    """The passes of the node's runtime."""
-    return OldPasses(node, say) if node.runtime == "paddle-0.x" else RecordedPasses(node, say)
+def _missing(newest: int | None, last: int) -> str | None:
+    if newest is not None and newest >= last:
+        return None
+    found = "no pass is complete" if newest is None else f"pass {newest} is the newest complete one"
+    return f"pass {last} should be complete and {found}"
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:

@@ -131,10 +131,11 @@ class Shard:
 class Parser:
     """Turns records into what the program's `parse` makes of them, and counts those it cannot read."""
 
-    def __init__(self, parse: Callable[[str], Any]) -> None:
+    def __init__(self, parse: Callable[[str], Any], odd: int = 0) -> None:
+        """`odd` were found by an earlier attempt."""
         self._parse = parse
-        self._first: str | None = None
-        self.odd = 0
+        self._first: str | None = "in an earlier attempt's log" if odd else None
+        self.odd = odd
 
     def values(self, records: Iterable[Record]) -> list[Any]:
         """Without the records that are odd, or that `parse` answers with None: those are meant to be left out."""

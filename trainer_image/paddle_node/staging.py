@@ -9,6 +9,7 @@ filled by hand in one of the tutorials' two layouts, works with a warning: nothi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from paddle_node import data_manifest, local_disk
+from paddle_node import data_manifest, local_disk, passes
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data_manifest import DataFile, DataManifest
 from paddle_node.failure import Failure
@@ -46,6 +47,8 @@ def stage(
     with VOLUME_FULL when a copy that was asked for does not fit; OSError when the volume fails. May be called again.
     """
     stated = data_manifest.read(manifest or folder.data_manifest)
+    if stated is not None and stated.shared:
+        return _shared(folder, stated)
     path = folder.shard(trainer_id)
     if stated is None:
         path = _by_hand(folder, trainer_id, report)
@@ -67,6 +70,16 @@ def stage(
     return path
 
 
+def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
+    """The copy that all jobs of the source share: the data job has read every byte of it, so names and sizes do here."""
+    place = folder.root.parent / manifest.shared
+    for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
+        if not path.is_file() or path.stat().st_size != size:
+            again = f"once no job reads {place}, remove it and run the data job again"
+            raise Failure(ExitCode.BAD_DATA, f"{path} is not there with the {size} bytes that the manifest says: {again}")
+    return place.joinpath(*manifest.files()[0].name.split("/")[:4])
+
+
 class _File(NamedTuple):
     """One file of the shard."""
 
@@ -77,14 +90,18 @@ class _File(NamedTuple):
     """What the manifest says; None where there is none."""
 
 
-def verify_file(path: Path, file: DataFile) -> None:
-    """Raises `Failure` (BAD_DATA) unless `path` is what the manifest says of it."""
-    found = xxhash.xxh3_128()
-    size = 0
-    for block in _blocks(path):
-        found.update(block)
-        size += len(block)
-    _compare(path, file, size, found.hexdigest())
+def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
+    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, is what the manifest says of it."""
+    shown = origin or path
+    algorithm = file.checksum.partition(":")[0]
+    if algorithm != data_manifest.CHECKSUM:
+        raise Failure(ExitCode.BAD_DATA, f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
+    with _reading(path):
+        size = path.stat().st_size
+        if size != file.bytes:
+            raise Failure(ExitCode.BAD_DATA, f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
+        if passes.checksum(path) != file.checksum:
+            raise Failure(ExitCode.BAD_DATA, f"{shown} is damaged: its checksum is not the manifest's; split the data again")
 
 
 def _wanted(
@@ -138,9 +155,9 @@ def _copied(
         with _workers() as pool:
             copied = sum(pool.map(lambda file: _copy(file.path, copy / file.name, file.stated), files))
     except OSError as error:
-        if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
-            raise  # It is the volume that failed.
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
+            raise  # It is the volume that failed.
         if full and local.when == local_disk.AUTO:
             report(f"{path} is read where it lies: the local disk is full")
             return False
@@ -207,16 +224,11 @@ def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own: the file's may be as long as the file system takes.
     temporary = target.with_name(f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp")
-    found = xxhash.xxh3_128()
-    size = 0
     try:
-        with naming(temporary), temporary.open("wb") as stream:
-            for block in _blocks(source):
-                stream.write(block)
-                found.update(block)
-                size += len(block)
+        with temporary.open("wb") as copy, _reading(source), source.open("rb") as stream:
+            shutil.copyfileobj(stream, copy, BLOCK)
         if file is not None:
-            _compare(source, file, size, found.hexdigest())
+            verify_file(temporary, file, source)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -241,30 +253,17 @@ def _make_room(local: Path, wanted: Sequence[str]) -> None:
         (local / name).unlink()
 
 
-def _blocks(path: Path) -> Iterator[memoryview]:
-    """The file's bytes, each block good until the next."""
-    buffer = bytearray(BLOCK)
-    view = memoryview(buffer)
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with naming(path), path.open("rb", buffering=0) as stream:
-            while filled := stream.readinto(buffer):
-                yield view[:filled]
+        with naming(path):
+            yield
     except FileNotFoundError:
         raise Failure(ExitCode.BAD_DATA, f"{path} is missing, though the manifest lists it: split the data again") from None
     except PermissionError:
         raise Failure(
             ExitCode.BAD_DATA, f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else"
         ) from None
-
-
-def _compare(path: Path, file: DataFile, size: int, digest: str) -> None:
-    algorithm, _, expected = file.checksum.partition(":")
-    if algorithm != data_manifest.CHECKSUM:
-        raise Failure(ExitCode.BAD_DATA, f"{path} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
-    if size != file.bytes:
-        raise Failure(ExitCode.BAD_DATA, f"{path} has {size} bytes, the manifest says {file.bytes}: split the data again")
-    if digest != expected:
-        raise Failure(ExitCode.BAD_DATA, f"{path} is damaged: its checksum is not the manifest's; split the data again")
 
 
 def _workers() -> ThreadPoolExecutor:

@@ -20,12 +20,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from paddle_node import durable
+from paddle_node import durable, typed
 from paddle_node.passes import DamagedPass
 
 FILE = "parameters.json"
@@ -78,20 +77,9 @@ class Layout:
     def load(cls, directory: Path) -> Layout:
         file = directory / FILE
         try:
-            raw: dict[str, Any] = json.loads(file.read_text())
-            layout = cls(
-                optimizer=raw["optimizer"],
-                servers=raw["servers"],
-                shards=raw["shards"],
-                steps=raw["steps"],
-                sparse=tuple(SparseTable(**table) for table in raw["sparse"]),
-                dense=tuple(
-                    DenseTable(table["table"], tuple((name, tuple(shape)) for name, shape in table["parameters"]))
-                    for table in raw["dense"]
-                ),
-            )
+            layout: Layout = typed.read(cls, json.loads(file.read_text()), "it")
             wrong = layout._wrong()
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (FileNotFoundError, ValueError, RecursionError) as error:
             wrong = f"{type(error).__name__} {error}"
         if wrong:
             raise DamagedPass(f"{file} describes no pass ({wrong}): restore the file, or remove the whole pass")
@@ -102,14 +90,13 @@ class Layout:
         named: list[tuple[str, tuple[int, ...]]] = [(table.name, (table.rows, table.width)) for table in self.sparse]
         named += [parameter for table in self.dense for parameter in table.parameters]
         numbers = [("servers", self.servers, 1), ("shards", self.shards, 1), ("steps", self.steps, 0)]
-        numbers += [("table", table.table, 0) for table in self.sparse] + [("table", table.table, 0) for table in self.dense]
         numbers += [(f"{name}'s shape", size, 1) for name, shape in named for size in shape]
         if self.optimizer not in ("adam", "sgd"):
             return f"optimizer is {self.optimizer!r}"
         for name, number, least in numbers:
-            if type(number) is not int or not least <= number < 2**63:
+            if not least <= number < 2**63:
                 return f"{name} is {number!r}"
-        if max(self.servers, self.shards) > MOST_PARTS or len({name for name, _ in named if isinstance(name, str)}) < len(named):
+        if max(self.servers, self.shards) > MOST_PARTS or len({name for name, _ in named}) < len(named):
             return f"{self.servers} servers, {self.shards} shards and {len(named)} parameters"
         return None
 

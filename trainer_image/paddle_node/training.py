@@ -1,9 +1,10 @@
 """A trainer's way through the passes.
 
 Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has
-arrived; the record of the last pass exists before any trainer leaves; SIGTERM ends training at the next step with all
-that was trained so far on the volume. Where trainers go in lockstep, all make the same number of steps, however
-the records fall: one with a step more would wait for the others for ever.
+arrived; the record of the last pass exists before any trainer leaves; every `checkpoint_minutes` inside a pass, and on
+SIGTERM at the next step, all that was trained so far is on the volume. A checkpoint that cannot be saved ends no training.
+Where trainers go in lockstep, all make the same number of steps, however the records fall: one with a step more would wait for
+the others for ever.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ class Training:
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
         self._stepped = False
+        self._steps = 0
+        """Since the trainers' last meeting."""
+        self._unsaved = 0
+        """In trainer 0: steps of all trainers since the last pass or checkpoint."""
+        self._saved = time.monotonic()
+        """When all trainers met last, or began: no message is needed for all to know when the next checkpoint is due."""
+        self._checkpoints = 0
         self._newest = job.resume_folder
         """The folder of the newest pass that this process knows of."""
         self._good: set[Path] = set()
@@ -67,9 +75,9 @@ class Training:
         position = Position()
         if self._job.interrupted is not None:
             position = Position(**passes.record(self._job.interrupted)["trainers"][self._session.trainer_id])
+        self._saved = time.monotonic()
         for number in range(begin, last + 1):
-            position, steps = self._train(number, position)
-            self._finish(number, position, steps)
+            self._train(number, position)
             position = Position()
         if self._first:
             self._export()
@@ -79,16 +87,20 @@ class Training:
     def _stop(self, signal_number: int, frame: object) -> None:
         self._told_to_stop = True
 
-    def _train(self, number: int, begin: Position) -> tuple[Position, int]:
-        """The records of a pass behind `begin`, to the end or to SIGTERM: where it came, and in how many steps."""
+    def _train(self, number: int, begin: Position) -> None:
+        """The records of a pass behind `begin`: it is saved, on every trainer, when this returns."""
         began, cpu_began = time.monotonic(), time.process_time()
         order = islice(self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id), begin.read, None)
-        parser = Parser(self._job.parse)
-        read, trained, total, steps = begin.read, begin.trained, begin.total, 0
+        parser = Parser(self._job.parse, begin.odd)
+        read, trained, total = begin.read, begin.trained, begin.total
+
+        def position() -> Position:
+            seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
+            return Position(read, trained, total, begin.seconds + seconds, begin.cpu_seconds + cpu_seconds, parser.odd)
+
         for records in self._batches(order, begin.read):
-            if self._engine.any_stops(self._told_to_stop):
-                self._told_to_stop = True
-                break
+            if self._engine.any_stops(self._told_to_stop or time.monotonic() - self._saved >= self._job.node.checkpoint):
+                self._meet(number, position(), through=False)
             samples = [self._sample(value) for value in parser.values(records)]
             if samples or self._engine.lockstep:
                 total += len(samples) * self._step(samples, number, read)
@@ -96,13 +108,18 @@ class Training:
                     self._stepped = True
                     self._job.timeline.mark("parameters were loaded and a batch trained")
                     print(self._job.timeline.said(), flush=True)
-                steps += 1
+                self._steps += 1
             read, trained = read + len(records), trained + len(samples)
             # A pass of less than a batch has made a step, too.
             self._session.progress(number, max(1, read // self._batch))
-        parser.check(read - begin.read, self._shard.name)
-        seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
-        return Position(read, trained, total, begin.seconds + seconds, begin.cpu_seconds + cpu_seconds), steps
+        parser.check(read, self._shard.name)
+        own = position()
+        # Who is through the pass meets the others at their checkpoints, too.
+        while not (positions := self._meet(number, own, through=True)):
+            pass
+        self._shard.check(read, trained)
+        self._save(number, positions)
+        self._record(number, own, self._session.attempt, self._session.trainers)
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._engine.lockstep:
@@ -125,18 +142,27 @@ class Training:
             )
         return loss
 
-    def _finish(self, number: int, position: Position, steps: int) -> None:
-        """Saves the pass when all trainers are through it, or what there is of it when any was told to stop."""
+    def _meet(self, number: int, position: Position, *, through: bool) -> tuple[Position, ...]:
+        """Everyone's position when all are through the pass. Otherwise none, and what there is of the pass is saved."""
         self._engine.settle()
-        mine = {"steps": steps, "stop": self._told_to_stop, "position": asdict(position)}
+        mine = {"steps": self._steps, "stop": self._told_to_stop, "through": through, "position": asdict(position)}
         everyone = self._session.gather(f"pass {number} trained", mine)
-        self._engine.settled(sum(each["steps"] for each in everyone))
+        self._steps = 0
+        steps = sum(each["steps"] for each in everyone)
+        self._unsaved += steps
+        self._engine.settled(steps)
         positions = tuple(Position(**each["position"]) for each in everyone)
-        if any(each["stop"] for each in everyone):
-            self._interrupt(number, positions)
-        self._shard.check(position.read, position.trained)
-        self._save(number, positions)
-        self._record(number, position, self._session.attempt, self._session.trainers)
+        stop = any(each["stop"] for each in everyone)
+        if not stop and all(each["through"] for each in everyone):
+            return positions
+        if self._first and self._unsaved:
+            self._checkpoint(number, positions, needed=stop)
+        self._session.barrier(f"pass {number} saved so far")
+        self._saved = time.monotonic()
+        if stop:
+            print(f"told to stop: pass {number} is kept behind {position.read} records of this shard", flush=True)
+            leave(ExitCode.TERMINATED)
+        return ()
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """The pass is sealed when this returns, on every trainer."""
@@ -144,34 +170,49 @@ class Training:
             self._newest = self._job.place / f"pass-{number:05d}"
             facts = {"pass": number, "trainers": [asdict(each) for each in positions]}
             self._seal(self._newest, facts, self._engine.save)
-            identity = self._job.node.identity
-            for half in passes.find(self._folder, passes.INTERRUPTED):
-                if half.identity == identity and half.number <= number:
-                    passes.remove(self._folder, half)
-            passes.keep_newest(self._folder, identity, self._job.node.keep_passes, self._good)
+            self._unsaved = 0
+            self._remove_checkpoints(number)
+            passes.keep_newest(self._folder, self._job.node.identity, self._job.node.keep_passes, self._good)
         self._session.barrier(f"pass {number} saved")
+        self._saved = time.monotonic()
 
-    def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
+    def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:
         """Makes `directory`, a folder of this attempt, has it filled and sealed, and leads people there by a link."""
         with _whole_or_gone(directory):
             directory.mkdir(parents=True)
             fill(directory)
-            self._job.keep_beside(directory)
-            passes.seal(directory, {**facts, **self._job.facts()})
+            self._job.keep_beside(directory, program=program)
+            passes.seal(directory, {**facts, **self._job.facts(directory)})
         self._good.add(directory)
         passes.lead(self._folder, directory.name)
 
-    def _interrupt(self, number: int, positions: tuple[Position, ...]) -> None:
-        """SIGTERM: keeps the pass as far as it is, and ends the process. All trainers come here together."""
-        if self._first and any(position.read for position in positions):
-            node = self._job.node
-            order = interruption.order(node.identity.data, node.seed, self._session.trainers)
-            facts = {"pass": number, **interruption.facts(positions, order)}
-            self._seal(self._job.place / passes.INTERRUPTED, facts, self._engine.save)
-        self._session.barrier(f"pass {number} interrupted")
-        read = positions[self._session.trainer_id].read
-        print(f"told to stop: pass {number} is kept behind {read} records of this shard", flush=True)
-        leave(ExitCode.TERMINATED)
+    def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> None:
+        """In trainer 0, while the others wait: the pass as far as it is, in place of the checkpoint before."""
+        began = time.monotonic()
+        node = self._job.node
+        order = interruption.order(node.identity.data, node.seed, self._session.trainers)
+        behind = passes.Saved(self._newest, {}).name if self._newest else ""
+        facts = {"pass": number, "behind": behind, "order": order, "trainers": [asdict(each) for each in positions]}
+        self._checkpoints += 1
+        directory = self._job.place / f"interrupted-{self._checkpoints:05d}"
+        at = f"in pass {number} at step {max(1, positions[0].read // self._batch)}"
+        try:
+            self._seal(directory, facts, self._engine.save, program=False)
+        except (OSError, Failure) as error:
+            if needed:
+                raise
+            print(f"no checkpoint {at}, training goes on: {error}", flush=True)
+            return
+        self._unsaved = 0
+        self._remove_checkpoints(number, but=directory)
+        size = sum(file["bytes"] for file in passes.record(directory)["files"])
+        print(f"checkpoint {at}: {time.monotonic() - began:.2f} s, {size / 1e6:.1f} MB", flush=True)
+
+    def _remove_checkpoints(self, number: int, but: Path | None = None) -> None:
+        """Those of this data and program that a complete pass, or the checkpoint `but`, has made needless."""
+        for found in passes.find(self._folder, passes.INTERRUPTED):
+            if found.identity == self._job.node.identity and found.number <= number and found.folder != but:
+                passes.remove(self._folder, found)
 
     def _record_what_a_crash_left_out(self, directory: Path) -> None:
         """The pass was complete, and this trainer was gone before it could say so: its record knows this trainer's part."""

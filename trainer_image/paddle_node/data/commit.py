@@ -29,12 +29,9 @@ SILENT = 3600.0
 """Seconds without a write after which a split counts as given up; one of which an index is done may wait a day for pods."""
 
 
-def create(manifest: DataManifest, draft: Path, path: Path) -> DataManifest:
+def create(manifest: DataManifest, path: Path) -> DataManifest:
     """The manifest at `path`: this one, or that of a pod that was faster."""
-    data_manifest.write(manifest, draft)
-    with contextlib.suppress(FileExistsError):
-        os.link(draft, path)
-    durable.sync(path.parent)
+    durable.create(path, manifest.as_json())
     found = data_manifest.read(path)
     if found is None:
         raise FileNotFoundError(2, os.strerror(2), str(path))
@@ -74,11 +71,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
         names = Names()
         for file in whole.files():
             names.add(below(file.name))
-    draft = place / f".{MANIFEST}.{os.urandom(4).hex()}"
-    try:
-        return create(whole, draft, place / MANIFEST)
-    finally:
-        draft.unlink(missing_ok=True)
+    return create(whole, place / MANIFEST)
 
 
 def known(folder: JobFolder) -> Iterator[DataManifest]:

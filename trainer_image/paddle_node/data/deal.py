@@ -19,6 +19,8 @@ CHUNK = 2048
 """Records that are dealt together: their bytes stay near the processor meanwhile."""
 LARGE = 4 << 20
 """Bytes, about, that are enough for a chunk of fewer records."""
+LAST = 2
+"""Records, beside the last, that wait for the end: by as many a lane may have held out too few."""
 ORDERS = 64
 """Different orders of a chunk; each chunk gets a random one of them, which is as good as one of its own and much faster."""
 TOGETHER = 128
@@ -27,7 +29,7 @@ HELD_OUT = "held-out"
 
 
 class Deal:
-    """The deal of one lane. `taken` records came in, `held` of them are held out, `rest` are not yet dealt."""
+    """The deal of one lane. `taken` records came in, `held` of them are held out."""
 
     def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, first: int, step: int) -> None:
         """The first record goes to shard `first`, and the next to that which is `step` further on."""
@@ -40,16 +42,12 @@ class Deal:
             orders = random.Random(f"{seed}/orders")
             self._orders = [itemgetter(*orders.sample(range(CHUNK), CHUNK)) for _ in range(ORDERS)]
 
-    @property
-    def rest(self) -> int:
-        return len(self._pending)
-
     def take(self, records: list[bytes]) -> None:
-        """Deals what came in, but for a last record at least: it waits until the counts of all lanes are known."""
+        """Deals what came in, but for a few records: they wait until the counts of all lanes are known."""
         self.taken += len(records)
         self._pending += records
         at = 0
-        while len(self._pending) - at > CHUNK:
+        while len(self._pending) - at > CHUNK + LAST:
             self._chunk(self._pending[at : at + CHUNK])
             at += CHUNK
         if sum(map(len, self._pending[at:])) > LARGE and len(self._pending) - at > 1:
@@ -58,9 +56,9 @@ class Deal:
         del self._pending[:at]
 
     def finish(self, held: int) -> None:
-        """Deals the rest, of which `held` are held out."""
+        """Deals the rest, so that `held` records of all are held out, as far as there are as many left."""
         rest, self._pending = self._pending, []
-        self._deal(self._hold(self._shuffled(rest), held))
+        self._deal(self._hold(self._shuffled(rest), max(0, min(held - self.held, len(rest)))))
 
     def _chunk(self, records: Sequence[bytes]) -> None:
         self._dealt += len(records)

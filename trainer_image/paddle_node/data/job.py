@@ -15,23 +15,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, data_manifest, durable, full_disk, program_copy, staging
-from paddle_node.contract import ExitCode
+from paddle_node import contract, data_manifest, durable, full_disk, program_archive, program_copy, staging
+from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
-from paddle_node.data.lanes import Answer, Counts, Files, Lane
+from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
 from paddle_node.data.slices import Piece
 from paddle_node.data.sources import Object, Source
 from paddle_node.data_manifest import DataManifest, Shard
-from paddle_node.failure import Failure
+from paddle_node.failure import Failure, SettingError
 from paddle_node.patience import patiently
 
 
@@ -69,10 +69,14 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         program = contract.path(settings.program_from, dict(environ))
         copied = program_copy.copy_program(program, folder, settings.program)
         _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
+    if settings.archive:
+        patiently(lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say)
     objects = source.objects()
     if "://" not in settings.source:
         refuse_own(folder, (source.path(thing) for thing in objects), settings.source)  # type: ignore[attr-defined]
     wanted = _wanted(settings, source, objects)
+    if settings.shared is not None:
+        return _share(settings, settings.shared, source, objects, wanted)
     patiently(lambda: commit.sweep(folder, settings.run), _say)
     done: DataManifest | None = None
     while done is None:
@@ -98,6 +102,47 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     if settings.program_from and commit.unused(folder):
         program_copy.sweep(folder, settings.program)
     return done
+
+
+def _share(
+    settings: SplitSettings, shared: Path, source: Source, objects: Sequence[Object], wanted: DataManifest
+) -> DataManifest:
+    """One copy for all jobs of the source: the first that is complete stays, and nobody but a person removes it."""
+    mark = wanted.source.etag.partition(":")[2][:32]
+    if not mark:
+        raise SettingError(
+            f"{contract.Variable.DATA_SOURCE} is {source.uri!r}, without ETag and Last-Modified: with data.shared one is needed"
+        )
+    folder = JobFolder(shared / mark)
+    manifest = data_manifest.read(folder.data_manifest)
+    if manifest is not None:
+        try:
+            _verify(folder, manifest)
+        except Failure as failure:
+            raise Failure(failure.code, f"{failure.sentence}; once no job reads {folder.root}, remove it first") from None
+    while manifest is None:
+        if found := _split(replace(settings, folder=folder), source, objects, wanted):
+            # Or that of another data job, which was first.
+            manifest = commit.create(found, folder.data_manifest)
+    patiently(lambda: commit.sweep(folder, manifest.split), _say)
+    told = replace(manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix())
+    # The first one is what a pod finds that comes later in a run, whatever the newest says by then.
+    for place in (settings.folder.splits / told.split / commit.MANIFEST, settings.folder.data_manifest):
+        data_manifest.write(told, place)
+    commit.sweep(settings.folder, told.split)
+    return told
+
+
+def _verify(folder: JobFolder, manifest: DataManifest) -> None:
+    """Reads every file against its checksum. Raises `Failure` for the first that differs."""
+    files = manifest.files()
+    started = time.monotonic()
+    with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
+        list(pool.map(lambda file: staging.verify_file(folder.root / file.name, file), files))
+    _say(
+        f"{folder.data_manifest.name} is complete already: nothing to do ({len(files)} files, "
+        f"{sum(file.bytes for file in files):,} bytes, verified in {time.monotonic() - started:.1f} s)"
+    )
 
 
 def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
@@ -135,19 +180,12 @@ def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManife
             continue
         if settings.index:
             return manifest, False
-        files = manifest.files()
-        started = time.monotonic()
         try:
-            with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
-                list(pool.map(lambda file: staging.verify_file(settings.folder.root / file.name, file), files))
+            _verify(settings.folder, manifest)
         except Failure as failure:
             damaged = True
             _say(f"{failure.sentence}: splitting anew")
             continue
-        _say(
-            f"{settings.folder.data_manifest.name} is complete already: nothing to do ({len(files)} files, "
-            f"{sum(file.bytes for file in files):,} bytes, verified in {time.monotonic() - started:.1f} s)"
-        )
         return manifest, False
     return None, damaged
 
@@ -179,7 +217,7 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
                 records=sum(shard.records for shard in shards),
             )
             parts.sync_folders(own)
-            found = commit.create(manifest, own / "index.json", mine)
+            found = commit.create(manifest, mine)
         except BaseException:
             with contextlib.suppress(OSError):
                 commit.remove(own, undone)  # Not what was recorded in this very moment.
@@ -204,58 +242,54 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
             said = time.monotonic()
             _say(f"splitting {source.uri}: {done / 1e6:,.0f} MB" + (f" of {size / 1e6:,.0f}" if size else ""))
 
-    first = settings.index % settings.shards
     called = f"splits/{own.parent.name}/{own.name}"
     if settings.format == "files":
-        several = len(objects) > 1
-        lane = whole_files.write(source, pieces, own, called, settings.shards, settings.hold_out, _seed(settings), first, several)
-        return lanes.run([lane], lambda counts: [0], advance)
+        return whole_files.write(settings, source, pieces, own, called, len(objects) > 1, advance)
     custom = settings.format not in FORMATS
-    reader = user_reader.load(settings.format, settings.folder.program(settings.program)) if custom else None
-    many = lanes.LANES if size >= lanes.WORTH else 1
-    shares = slices.cut(pieces, many, cuttable)
+    reader = user_reader.load(settings.format, settings.reader_folder) if custom else None
+    shares = slices.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
 
-    def lane_of(number: int) -> Lane:
+    def lane(number: int, advance: Advance, hold: Callable[[int], int]) -> Dealt:
         bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards
         at_once = parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
         place = settings.index * lanes.LANES + number
         streams = parts.Streams(own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place)
         # The second lane deals backwards from where the first began.
-        deal = Deal(streams, settings.shards, settings.hold_out, _seed(settings), first - number, 1 - 2 * number)
+        deal = Deal(streams, settings.shards, settings.hold_out, settings.own_seed, settings.first - number, 1 - 2 * number)
         written = 0
         for batch in records.batches(source, shares[number], settings.format, reader):
             deal.take(batch)
             if streams.written > written:
-                yield streams.written - written
+                advance(streams.written - written)
                 written = streams.written
-        reply = yield Counts(deal.taken, deal.held, deal.rest)
-        deal.finish(reply or 0)
-        return streams.close()
+        deal.finish(hold(deal.taken))
+        return Dealt(streams.close(), deal.taken, deal.held)
 
-    def answer(counts: Sequence[Counts]) -> Sequence[Answer]:
+    def share(taken: int) -> int:
         """The held-out share of all records, one at least."""
-        taken = sum(count.taken for count in counts)
-        missing = max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
-        missing -= sum(count.held for count in counts)
-        answers = []
-        for count in counts:
-            answers.append(max(0, min(missing, count.rest)))
-            missing -= answers[-1]
-        return answers
+        return max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
 
-    return lanes.run([lane_of(number) for number in range(many)], answer, advance)
+    if len(shares) == 1:
+        return lane(0, advance, share).files
+    with lanes.Beside(lambda advance: lane(1, advance, lambda taken: int(taken * settings.hold_out))) as second:
 
+        def both(count: int) -> None:
+            second.check()
+            advance(lanes.LANES * count)
 
-def _seed(settings: SplitSettings) -> str | None:
-    """The indexes' deals differ."""
-    return None if settings.seed is None else f"{settings.seed}/{settings.index}"
+        def missing(taken: int) -> int:
+            other = second.result()
+            return share(taken + other.taken) - other.held
+
+        files = lane(0, both, missing).files
+        return {folder: files[folder] + more for folder, more in second.result().files.items()}
 
 
 def _format(settings: SplitSettings) -> str:
     """As the manifest names it: a user's reader with its version, as other code gives other records."""
     if settings.format in FORMATS:
         return settings.format
-    return f"{settings.format}@{program_copy.digest(settings.folder.program(settings.program))[:16]}"
+    return f"{settings.format}@{program_copy.digest(settings.reader_folder)[:16]}"
 
 
 def _say(text: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from paddle_node import contract
+from paddle_node import contract, data_manifest
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.data import sources
 from paddle_node.environment import Reader
@@ -41,6 +41,10 @@ class SplitSettings:
     """Folder of the image, a container path; empty: nothing to copy."""
     program: str
     """The program's folder name under the job's folder."""
+    archive: str
+    """SHA-256 of the archive with the program, where a record reader is in one."""
+    reader_folder: Path
+    """Where a record reader is imported from."""
     pods: int
     """Pods that share the split; each is an index of the same Job."""
     index: int
@@ -49,8 +53,20 @@ class SplitSettings:
     """The data job's run, the same for all of its pods: names the folder of the split."""
     pod: str
     """This pod, and no other one of the same index: names the folder of what it writes."""
+    shared: Path | None = None
+    """Where one unsplit copy of the source is kept for all jobs; None: the data is split."""
     job: str = ""
     """Hash of the data job's template, for the manifest; empty where nobody asks."""
+
+    @property
+    def own_seed(self) -> str | None:
+        """The indexes' deals differ."""
+        return None if self.seed is None else f"{self.seed}/{self.index}"
+
+    @property
+    def first(self) -> int:
+        """The shard that gets this index's first record."""
+        return self.index % self.shards
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> SplitSettings:
@@ -64,6 +80,7 @@ class SplitSettings:
             raise SettingError(
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes {program} in the job's folder"
             )
+        archive = read.digest(Variable.PROGRAM_ARCHIVE)
         pods = read.whole(Variable.SPLIT_PODS, 1, 1, 10_000)
         run = _named(Variable.RUN_ID, environ)
         if not run and pods > 1:
@@ -71,8 +88,12 @@ class SplitSettings:
         form = read.text(Variable.DATA_FORMAT, FORMATS[0])
         if form not in FORMATS and not _READER.fullmatch(form):
             raise SettingError(f"{Variable.DATA_FORMAT} is {form!r}: lines, files or module:function is allowed")
+        shared = read.text(Variable.SHARED, "")
+        if shared and not data_manifest.SHARED.fullmatch(f"{shared}/{'0' * 32}"):
+            raise SettingError(f"{Variable.SHARED} is {shared!r}: shared/ and 16 hexadecimal digits are needed")
         return cls(
             folder=folder,
+            shared=folder.root.parent / shared if shared else None,
             shards=read.whole(Variable.SPLIT_COUNT, None, 1, 10_000),
             source=_source(environ, folder),
             format=form,
@@ -80,6 +101,8 @@ class SplitSettings:
             seed=environ.get(Variable.SHUFFLE_SEED, "") or None,
             program_from=program_from,
             program=program,
+            archive=archive,
+            reader_folder=contract.path(contract.UNPACKED, dict(environ)) if archive else folder.program(program),
             pods=pods,
             index=read.whole(Variable.COMPLETION_INDEX, 0, 0, pods - 1),
             run=run or uuid.uuid4().hex,

@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, NoReturn, Self, cast
 
 from paddle_node.contract import ExitCode
 from paddle_node.data.sources import BUFFER, Object, Source, hidden, inside
@@ -36,7 +36,8 @@ _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x
 def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
     """Name and content of each file in the object; a content is good until the next one is asked for.
 
-    `format` is DATA_FORMAT: with `files` a .gz of one file is itself, with `lines` what is packed still is refused.
+    `format` is DATA_FORMAT: with `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared`
+    unpacks as `lines` does, and refuses nothing.
     Raises `Failure` for any damage, here or while a content is read; what is left unread of a member is checked as well.
     """
     with source.open(thing) as raw:
@@ -221,89 +222,50 @@ def _tar_gz(raw: BinaryIO, name: str) -> _Members:
 
 
 def _tar(raw: BinaryIO, name: str) -> _Members:
-    """Header by header, as tarfile takes a damaged one for the end. Behind two blocks of zeros another tar may follow."""
-    zeros = 0
-    common: dict[str, str] = {}
-    own: dict[str, str] = {}
-    while block := raw.read(tarfile.BLOCKSIZE):
-        if not block.strip(b"\0"):
-            zeros += 1
-            continue
-        if zeros == 1:
-            raise tarfile.ReadError("a block of zeros is among its members")
+    with tarfile.open(fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8") as archive:
+        while header := archive.next():
+            archive.members.clear()  # type: ignore[attr-defined]  # It would remember all of them.
+            if header.isdir() or header.type == b"V":  # V: the archive's label.
+                continue
+            member = inside(header.name, name)
+            if header.issym() or header.islnk():
+                if not hidden(member):
+                    _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
+            elif not header.isreg() or header.issparse():
+                _refuse(name, member, f"a device, a sparse file or another one that is no plain file (type {header.type!r})")
+            elif not hidden(member):
+                yield member, archive.extractfile(header)
+
+
+class _Header(tarfile.TarInfo):
+    """tarfile takes a damaged header for the end. Behind two blocks of zeros another tar may follow."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
         zeros = 0
-        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        if header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE):
-            fields = _pax(_extension(raw, header.size))
-            (common if header.type == tarfile.XGLTYPE else own).update(fields)
-            continue
-        if header.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
-            text = _extension(raw, header.size).partition(b"\0")[0].decode("utf-8", "surrogateescape")
-            if header.type == tarfile.GNUTYPE_LONGNAME:
-                own["path"] = text
-            continue
-        fields, own = {**common, **own}, {}
-        member = fields.get("path", header.name)
-        if header.isdir() or header.type == b"V":  # V: the archive's label.
-            continue
-        member = inside(member, name)
-        if header.issym() or header.islnk():
-            if not hidden(member):
-                _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
-            continue
-        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) or any(
-            key.startswith("GNU.sparse.") for key in fields
-        ):
-            _refuse(name, member, f"a device, a sparse file or another one that is no plain file (type {header.type!r})")
-        size = int(fields.get("size", header.size))
-        if size < 0:
-            raise tarfile.ReadError(f"a member has {size} bytes")
-        part = _Part(raw, size)
-        if not hidden(member):
-            yield member, part
-        while part.read(BLOCK):
-            pass
-        _Part(raw, -size % tarfile.BLOCKSIZE).read(tarfile.BLOCKSIZE)
-    if zeros < 2 or own:
-        raise tarfile.ReadError("the two blocks of zeros at its end are missing")
+        while True:
+            try:
+                header = super().fromtarfile(archive)
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+                zeros += 1
+            except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
+                if zeros < 2:
+                    raise tarfile.ReadError("the two blocks of zeros at its end are missing") from None
+                raise tarfile.EOFHeaderError("end of file") from None  # type: ignore[attr-defined]
+            except tarfile.HeaderError as error:
+                raise tarfile.ReadError(str(error)) from None
+            else:
+                if zeros == 1:
+                    raise tarfile.ReadError("a block of zeros is among its members")
+                return header
 
-
-class _Part:
-    """The next `size` bytes of a stream; raises EOFError where it has fewer."""
-
-    def __init__(self, raw: BinaryIO, size: int) -> None:
-        self._raw = raw
-        self._left = size
-
-    def read(self, amount: int, /) -> bytes:
-        wanted = min(amount, self._left)
-        block = self._raw.read(wanted)
-        if len(block) < wanted:
-            raise EOFError("it ends within a member")
-        self._left -= wanted
-        return block
-
-
-def _extension(raw: BinaryIO, size: int) -> bytes:
-    if not 0 <= size <= LONGEST_EXTENSION:
-        raise tarfile.ReadError(f"a header has {size} bytes")
-    content = _Part(raw, size).read(size)
-    _Part(raw, -size % tarfile.BLOCKSIZE).read(tarfile.BLOCKSIZE)
-    return content
-
-
-def _pax(content: bytes) -> dict[str, str]:
-    """Lines of `<length> <key>=<value>`, as POSIX.1-2001 has them; the length counts the whole line."""
-    fields = {}
-    while content:
-        length, blank, _ = content.partition(b" ")
-        line = content[: int(length)] if blank and length.isdigit() else b""
-        key, equals, value = line[len(length) + 1 : -1].partition(b"=")
-        if not line.endswith(b"\n") or not equals:
-            raise tarfile.ReadError("an extended header cannot be read")
-        fields[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-        content = content[len(line) :]
-    return fields
+    @classmethod
+    def frombuf(cls, block: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(block, encoding, errors)
+        extension = header.type in (*b"xgXLK",)
+        if header.size < 0 or (extension and header.size > LONGEST_EXTENSION):
+            raise tarfile.ReadError(f"a header has {header.size} bytes")
+        return header
 
 
 def _refuse(name: str, member: str, what: str) -> NoReturn:

@@ -12,7 +12,6 @@ import random
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import xxhash
@@ -20,11 +19,12 @@ import xxhash
 from paddle_node.contract import ExitCode
 from paddle_node.data import unpack
 from paddle_node.data.deal import HELD_OUT
-from paddle_node.data.lanes import Files, Lane
+from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
+from paddle_node.data.settings import SplitSettings
 from paddle_node.data.slices import Piece
 from paddle_node.data.sources import Source, inside
-from paddle_node.data_manifest import DataFile, below
+from paddle_node.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 BLOCK = 1 << 20
@@ -36,39 +36,35 @@ LONGEST_PATH = 2048
 
 
 def write(
-    source: Source,
-    pieces: Iterable[Piece],
-    root: Path,
-    called: str,
-    shards: int,
-    hold_out: float,
-    seed: str | None,
-    first: int,
-    several: bool,
-) -> Lane:
-    """As a lane of its own, which holds nothing back. Of `several` objects an archive's name stands before its members'."""
+    settings: SplitSettings, source: Source, pieces: Iterable[Piece], root: Path, called: str, several: bool, advance: Advance
+) -> Files:
+    """The files of each folder. Of `several` objects an archive's name stands before its members'."""
+    seed, shards, hold_out = settings.own_seed, settings.shards, settings.hold_out
+    form = "shared" if settings.shared else "files"
     chance = random.Random(f"{seed}/files") if seed is not None else None
     names = Names()
     files: dict[str, deque[Future[DataFile]]] = {name: deque() for name in (*map(str, range(shards)), HELD_OUT)}
     order: list[int] = []
     waiting: deque[Future[DataFile]] = deque()
     taken = held = 0
-    # One of each `stride` records is held out, at a place of its own.
+    # One of each `stride` records is held out, at a place of its own; of the first ones the second, as there may be no more.
     stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
-    wanted = _place(0, stride, chance)
+    wanted = 1
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
-            for name, content in unpack.members(source, piece.thing, "files"):
-                name = f"{piece.thing.name}/{name}" if several and name != piece.thing.name else name
+            for name, content in unpack.members(source, piece.thing, form):
+                if several and name not in (piece.thing.name, piece.thing.name.removesuffix(".gz")):
+                    # A shared copy is as if each archive had been unpacked where it lies.
+                    name = f"{piece.thing.name if form == 'files' else piece.thing.name.rpartition('/')[0]}/{name}"
                 name = inside(name, piece.thing.name)  # The name of an object in S3 is any text.
                 names.add(name)
-                if stride and taken == wanted:
+                if stride and taken >= wanted:
                     held += 1
                     wanted = _place(held, stride, chance)
                     folder = HELD_OUT
                 else:
                     if not order:
-                        order = [(first + shard) % shards for shard in reversed(range(shards))]
+                        order = [(settings.first + shard) % shards for shard in reversed(range(shards))]
                         if chance:
                             chance.shuffle(order)
                     folder = str(order.pop())
@@ -79,16 +75,13 @@ def write(
                 part = PartFile(path, f"{called}/{short}")
                 while block := content.read(BLOCK):
                     part.write(block, 0)
-                    yield len(block)
+                    advance(len(block))
                 part.write(b"", 1)
                 waiting.append(pool.submit(part.done))
                 files[folder].append(waiting[-1])
                 if len(waiting) > AT_ONCE:
                     waiting.popleft().result()
-    found: Files = {folder: [file.result() for file in each] for folder, each in files.items()}
-    if hold_out and not held and taken > 1:
-        _hold_one(found, root, called)
-    return found
+    return {folder: [file.result() for file in each] for folder, each in files.items()}
 
 
 def shortened(name: str) -> str:
@@ -119,16 +112,6 @@ def _place(which: int, stride: float, chance: random.Random | None) -> int:
     """The record that is held out of those from `which * stride` on."""
     begin, end = int(which * stride), int((which + 1) * stride)
     return chance.randrange(begin, max(end, begin + 1)) if chance and stride else (begin + end) // 2
-
-
-def _hold_one(found: Files, root: Path, called: str) -> None:
-    """A source with fewer files than a stride: one at least is held out."""
-    fullest = max((folder for folder in found if folder != HELD_OUT), key=lambda folder: len(found[folder]))
-    file = found[fullest].pop()
-    name = f"{HELD_OUT}/{below(file.name)}"
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / fullest / below(file.name)).rename(root / name)
-    found[HELD_OUT].append(replace(file, name=f"{called}/{name}"))
 
 
 def _short(part: str) -> str:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from paddle_node.failure import SettingError
 
 if TYPE_CHECKING:
     from paddle_node.environment import Attempt, NodeEnvironment, Peer
+    from paddle_node.passes import Identity
 
 Role = Literal["server", "trainer"]
 LONGEST_STRING = 131_071
@@ -56,25 +57,72 @@ class Process:
                 )
 
 
-@runtime_checkable
-class Runtime(Protocol):
+@dataclass(frozen=True)
+class Resumption:
+    """What an attempt begins with."""
+
+    resume: Mapping[str, str] = field(default_factory=dict)
+    """What all pods hand to their processes, by names that the runtime alone understands; empty: nothing."""
+    said: str = "from the beginning"
+    """The same for people, behind the words "training starts"."""
+    passed_over: tuple[str, ...] = ()
+    """Newer ones that were damaged, or could not be loaded."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The run's earlier attempts, as far as they bear on what the next one resumes from."""
+
+    first: bool = True
+    """No attempt of this run has begun yet."""
+    fruitless: Sequence[Mapping[str, str]] = ()
+    """What the failed attempts since the last progress resumed from, oldest first."""
+    unloadable: Sequence[Mapping[str, str]] = ()
+    """What at least two attempts resumed from that failed before their first step, and none that made a step."""
+
+
+class Progress(Protocol):
+    """What progress of a job is, on the volume. Blocking; asked in the pod of trainer 0 alone, one question at a time."""
+
+    trainers_join: bool
+    """Every trainer says by `coordination.join` that it is there: an end with 0 without it is no training."""
+
+    def begin(self, identity: Identity, history: History) -> Resumption:
+        """Chooses what the next attempt resumes from; it may remove what ended attempts left incomplete. May raise `Failure`."""
+
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        """Names what the attempt completed beyond what it resumed from; empty: no progress. Asked once the attempt has ended."""
+
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        """Every trainer ended with 0, maybe as it was told to stop (`stopped`). None: the job is done; else what is missing."""
+
+    def changed(self) -> bool:
+        """Whether there is progress since the last call: an attempt without progress or output for STALL seconds ends."""
+
+
+@dataclass(frozen=True)
+class Runtime:
     """A kind of Paddle that can train a job."""
 
-    @property
-    def name(self) -> str:
-        """As PADDLE_NODE_RUNTIME spells it."""
+    name: str
+    """As PADDLE_NODE_RUNTIME spells it."""
+    processes: Callable[[NodeEnvironment, Sequence[Peer], Attempt], tuple[Process, ...]]
+    """All processes of this pod in one attempt, servers first. The pod is done when every trainer among them ended with 0."""
+    progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]
+    """How progress of this kind of program is seen; it says to the second argument what people should know."""
+    standby: Callable[[NodeEnvironment], tuple[Process, ...]] = lambda node: ()
+    """Processes worth starting while peers are still missing; none where nothing can be done ahead.
 
-    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
-        """Processes worth starting while peers are still missing; none where nothing can be done ahead.
+    Each imports what is slow to import and then reads ONE line from its standard input: the JSON object
+    {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process. It ends
+    with 0 when its input ends first. An attempt without a standby starts `Process.argv` itself.
+    The pod's trainer id may not be known yet; `Process.log` means nothing here.
+    """
 
-        Each imports what is slow to import and then reads ONE line from its standard input: the JSON object
-        {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process. It ends
-        with 0 when its input ends first. An attempt without a standby starts `Process.argv` itself.
-        The pod's trainer id may not be known yet; `Process.log` means nothing here.
-        """
 
-    def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
-        """All processes of this pod in one attempt, servers first."""
+def backend(node: NodeEnvironment) -> dict[str, str]:
+    """By what trainers talk to each other: gloo where they have no GPU; else Paddle chooses."""
+    return {} if node.own.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
 def names() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Collective training: in every pod one trainer, each with the whole model; gradients are averaged by gloo.
+"""Collective training: in every pod one trainer, each with the whole model; gradients are averaged, without GPUs by gloo.
 
 Promises: works with paddlepaddle 2.6.2 and with 3.x, where parameter servers no longer exist; Paddle learns the
 cluster from its environment alone, without its launcher, which masks exit codes.
@@ -9,44 +9,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paddle_node.runtimes import Process, python_program
+from paddle_node.runtimes import Process, Runtime, backend, python_program
 
 if TYPE_CHECKING:
     from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
-class Collective:
-    """See the module."""
-
-    name = "collective"
-
-    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
-        """Has Paddle imported when the last pod comes."""
-        return (python_program.standby(node, "trainer", ("paddle_node.collective_engine", "paddle_node.training")),)
-
-    def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
-        """The trainer."""
-        del attempt  # The supervisor puts it into each child's environment.
-        endpoints = [peer.endpoint(node.port) for peer in peers]
-        trainer = Process(
-            role="trainer",
-            argv=python_program.argv(node),
-            environ={
-                **python_program.environ(node),
-                "TRAINING_ROLE": "TRAINER",
-                "POD_IP": peers[node.trainer_id].address,
-                "PADDLE_TRAINER_ID": str(node.trainer_id),
-                "PADDLE_TRAINERS_NUM": str(len(peers)),
-                "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-                "PADDLE_CURRENT_ENDPOINT": endpoints[node.trainer_id],
-                # The rendezvous needs a port of its own beside trainer 0's.
-                "PADDLE_MASTER": peers[0].endpoint(node.port + 1),
-                "PADDLE_DISTRI_BACKEND": "gloo",
-            },
-            log=node.folder.train_log(node.trainer_id),
-            working_directory=node.home,
-        )
-        return (trainer,)
+def standby(node: NodeEnvironment) -> tuple[Process, ...]:
+    """Has Paddle imported when the last pod comes."""
+    return (python_program.standby(node, "trainer", ("paddle_node.collective_engine", "paddle_node.training")),)
 
 
-RUNTIME = Collective()
+def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+    """The trainer."""
+    endpoints = [peer.endpoint(node.port) for peer in peers]
+    trainer = Process(
+        role="trainer",
+        argv=python_program.argv(node),
+        environ={
+            **python_program.environ(node),
+            "TRAINING_ROLE": "TRAINER",
+            "POD_IP": peers[node.trainer_id].address,
+            "PADDLE_TRAINER_ID": str(node.trainer_id),
+            "PADDLE_TRAINERS_NUM": str(len(peers)),
+            "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+            "PADDLE_CURRENT_ENDPOINT": endpoints[node.trainer_id],
+            # The rendezvous needs a port of its own beside trainer 0's.
+            "PADDLE_MASTER": peers[0].endpoint(node.port + 1),
+            **backend(node),
+        },
+        log=node.folder.train_log(node.trainer_id),
+        working_directory=node.home,
+    )
+    return (trainer,)
+
+
+RUNTIME = Runtime("collective", processes, python_program.progress, standby)

@@ -1,77 +1,77 @@
 """Parameter-server training with paddlepaddle 2.6.2: in every pod one pserver and one trainer.
 
-Promises: both run the user's `train.py`; Paddle learns the cluster from its environment alone, every endpoint by
-the pods' addresses (never by a host name, which several pods of a rehearsal share); no gloo: barriers, the start
-order and the end of the pservers are `paddle_node.fleet`'s, by way of the supervisors.
+Promises: both run the user's `train.py`, or the user's command; Paddle learns the cluster from its environment alone, every
+endpoint by the pods' addresses (never by a host name, which several pods of a rehearsal share). `train.py` gets no gloo:
+barriers, the start order and the end of the pservers are `paddle_node.fleet`'s, by way of the agents. A command gets what
+Paddle's launcher would give it: gloo, which meets on pserver 0 anew in each attempt, and Paddle's own wait for the pservers;
+its training is done when every trainer has ended with 0, and the pservers are ended behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from paddle_node import command_line
 from paddle_node.contract import Variable
 from paddle_node.failure import SettingError
-from paddle_node.runtimes import Process, python_program
+from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
 
 if TYPE_CHECKING:
     from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
-class FleetPs:
-    """See the module."""
+def standby(node: NodeEnvironment) -> tuple[Process, ...]:
+    """Both have Paddle imported when the last pod comes; of a command nothing is known."""
+    if node.own.words:
+        return ()
+    return (
+        python_program.standby(node, "server", ("paddle_node.fleet", "paddle_node.parameter_servers")),
+        python_program.standby(
+            node, "trainer", ("paddle_node.fleet", "paddle_node.training", "paddle_node.parameter_server_engine")
+        ),
+    )
 
-    name = "fleet-ps"
 
-    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
-        """Both have Paddle imported when the last pod comes."""
-        return (
-            python_program.standby(node, "server", ("paddle_node.fleet", "paddle_node.parameter_servers")),
-            python_program.standby(
-                node, "trainer", ("paddle_node.fleet", "paddle_node.training", "paddle_node.parameter_server_engine")
-            ),
+def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+    """The pserver, and the trainer beside it: the trainer waits for all pservers by itself."""
+    me = peers[node.trainer_id]
+    if ":" in me.address:
+        raise SettingError(
+            f"{Variable.POD_IP} is {me.address}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
+            f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
         )
+    cluster = {
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(_trainer_port(node)) for peer in peers),
+        "PADDLE_TRAINERS_NUM": str(len(peers)),
+        "POD_IP": me.address,
+    }
+    names: tuple[Role, Role] = ("server", "trainer")
+    roles = (
+        {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
+        {"TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(_trainer_port(node)), "PADDLE_TRAINER_ID": str(me.index)},
+    )
+    if node.own.words:
+        program = command_line.read(node.own.words, servers=True).program
+        cluster |= {"RANK": str(me.index), "WORLD_SIZE": str(len(peers)), **_gloo(node, peers)}
+        server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles)
+    else:
+        # Paddle's own wait for the pservers knows no deadline: the agents wait instead.
+        base = {**python_program.environ(node), **cluster, "FLAGS_LAUNCH_BARRIER": "0"}
+        log = node.folder.train_log(node.trainer_id)
+        server, trainer = (
+            Process(name, python_program.argv(node), base | role, log, working_directory=node.home)
+            for name, role in zip(names, roles, strict=True)
+        )
+    log = node.folder.server_log(node.trainer_id)
+    return (replace(server, role="server", log=log, ports=(node.port,), health="/health"), trainer)
 
-    def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
-        """The pserver, and the trainer beside it: the trainer waits for all pservers by itself."""
-        del attempt  # The supervisor puts it into each child's environment.
-        me = peers[node.trainer_id]
-        if ":" in me.address:
-            raise SettingError(
-                f"{Variable.POD_IP} is {me.address}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
-                f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
-            )
-        base = {
-            **python_program.environ(node),
-            "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),
-            "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(_trainer_port(node)) for peer in peers),
-            "PADDLE_TRAINERS_NUM": str(len(peers)),
-            "POD_IP": me.address,
-            # Paddle's own wait for the pservers knows no deadline: the supervisors wait instead.
-            "FLAGS_LAUNCH_BARRIER": "0",
-        }
-        server = Process(
-            role="server",
-            argv=python_program.argv(node),
-            environ={**base, "TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
-            log=node.folder.server_log(node.trainer_id),
-            working_directory=node.home,
-            ports=(node.port,),
-            health="/health",
-        )
-        trainer = Process(
-            role="trainer",
-            argv=python_program.argv(node),
-            environ={
-                **base,
-                "TRAINING_ROLE": "TRAINER",
-                "PADDLE_PORT": str(_trainer_port(node)),
-                "PADDLE_TRAINER_ID": str(me.index),
-            },
-            log=node.folder.train_log(node.trainer_id),
-            working_directory=node.home,
-        )
-        return (server, trainer)
+
+def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
+    """Passes on the volume; of a command the files that the job's settings name."""
+    return launch.progress(node, say) if node.own.words else python_program.progress(node, say)
 
 
 def _trainer_port(node: NodeEnvironment) -> int:
@@ -79,4 +79,17 @@ def _trainer_port(node: NodeEnvironment) -> int:
     return node.port + 1
 
 
-RUNTIME = FleetPs()
+def _gloo(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
+    """What role makers need for gloo; without it their barriers do nothing.
+
+    The trainers meet by HTTP in a child of pserver 0, which ends with its attempt. Not in a folder: one that has an earlier
+    attempt's addresses makes Paddle dial them, and SIGABRT ends the trainer. The host's name must have an address.
+    """
+    return {
+        "PADDLE_WITH_GLOO": node.environ.get("PADDLE_WITH_GLOO", "1"),
+        "PADDLE_GLOO_RENDEZVOUS": "3",
+        "PADDLE_GLOO_HTTP_ENDPOINT": peers[0].endpoint(node.port + 2),
+    }
+
+
+RUNTIME = Runtime("fleet-ps", processes, progress, standby)

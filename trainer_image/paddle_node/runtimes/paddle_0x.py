@@ -8,10 +8,10 @@ the supervisor ends it behind the trainers. 0.x writes the passes and their `don
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from paddle_node.runtimes import Process
+from paddle_node.runtimes import Process, Progress, Runtime
 
 if TYPE_CHECKING:
     from paddle_node.environment import Attempt, NodeEnvironment, Peer
@@ -20,54 +20,52 @@ CONFIG = "trainer_config.lr.py"
 COMMENT = "paddle_process_by_paddle"
 
 
-class Paddle0x:
-    """See the module."""
+def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+    """`paddle pserver`, and `paddle train` as soon as all pservers listen."""
+    server = Process(
+        role="server",
+        argv=("paddle", "pserver", *_network(node), *_cluster(node), f"--comment={COMMENT}"),
+        environ=node.environ,
+        log=node.folder.server_log(node.trainer_id),
+        working_directory=node.program,
+        ports=tuple(node.ports),
+    )
+    resume = (f"--start_pass={int(attempt.resume['pass']) + 1}",) if attempt.resume else ()
+    trainer = Process(
+        role="trainer",
+        argv=(
+            "paddle",
+            "train",
+            *_network(node),
+            f"--comment={COMMENT}",
+            f"--pservers={','.join(peer.address for peer in peers)}",
+            *_cluster(node),
+            f"--config=./{CONFIG}",
+            f"--trainer_count={node.threads}",
+            f"--num_passes={node.passes}",
+            "--use_gpu=0",
+            "--log_period=50",
+            "--dot_period=10",
+            "--saving_period=1",
+            "--local=0",
+            f"--trainer_id={node.trainer_id}",
+            f"--save_dir={node.folder.output}",
+            *resume,
+            *node.arguments,
+        ),
+        environ=node.environ,
+        log=node.folder.train_log(node.trainer_id),
+        working_directory=node.program,
+        waits_for_servers=True,
+    )
+    return (server, trainer)
 
-    name = "paddle-0.x"
 
-    def standby(self, node: NodeEnvironment) -> tuple[Process, ...]:
-        """None: the binaries start at once."""
-        return ()
+def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
+    """The passes that 0.x writes."""
+    from paddle_node.resumption import OldPasses
 
-    def processes(self, node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
-        """`paddle pserver`, and `paddle train` as soon as all pservers listen."""
-        server = Process(
-            role="server",
-            argv=("paddle", "pserver", *_network(node), *_cluster(node), f"--comment={COMMENT}"),
-            environ=node.environ,
-            log=node.folder.server_log(node.trainer_id),
-            working_directory=node.program,
-            ports=tuple(node.ports),
-        )
-        resume = () if attempt.resume_pass is None else (f"--start_pass={attempt.resume_pass + 1}",)
-        trainer = Process(
-            role="trainer",
-            argv=(
-                "paddle",
-                "train",
-                *_network(node),
-                f"--comment={COMMENT}",
-                f"--pservers={','.join(peer.address for peer in peers)}",
-                *_cluster(node),
-                f"--config=./{CONFIG}",
-                f"--trainer_count={node.threads}",
-                f"--num_passes={node.passes}",
-                "--use_gpu=0",
-                "--log_period=50",
-                "--dot_period=10",
-                "--saving_period=1",
-                "--local=0",
-                f"--trainer_id={node.trainer_id}",
-                f"--save_dir={node.folder.output}",
-                *resume,
-                *node.arguments,
-            ),
-            environ=node.environ,
-            log=node.folder.train_log(node.trainer_id),
-            working_directory=node.program,
-            waits_for_servers=True,
-        )
-        return (server, trainer)
+    return OldPasses(node, say)
 
 
 def _network(node: NodeEnvironment) -> tuple[str, ...]:
@@ -78,4 +76,4 @@ def _cluster(node: NodeEnvironment) -> tuple[str, ...]:
     return (f"--ports_num_for_sparse={node.ports_num_sparse}", f"--num_gradient_servers={node.trainers}")
 
 
-RUNTIME = Paddle0x()
+RUNTIME = Runtime("paddle-0.x", processes, progress)

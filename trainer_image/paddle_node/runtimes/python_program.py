@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paddle_node.runtimes import Process, Role
+from paddle_node.contract import Variable
+from paddle_node.runtimes import Process, Progress, Role
 
 if TYPE_CHECKING:
     from paddle_node.environment import NodeEnvironment
@@ -32,6 +34,7 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONPATH": f"{ours}:{theirs}" if theirs else ours,
         "PYTHONUNBUFFERED": "1",
+        **({Variable.DATA.value: str(node.folder.data)} if node.folder.data else {}),
     }
 
 
@@ -44,3 +47,10 @@ def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Proc
         log=Path(os.devnull),
         working_directory=node.home,
     )
+
+
+def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
+    """The passes that `paddle_node.fleet` records."""
+    from paddle_node.resumption import RecordedPasses  # Not where only processes are described.
+
+    return RecordedPasses(node, say)

@@ -1,38 +1,42 @@
-"""PID 1 of a training pod: from the environment to the exit code.
+"""The agent, the first process of a training pod: from the environment to the exit code.
 
 Promises: a pod's pserver and trainer run only inside an attempt that all N pods are in; whatever is lost ends the
 attempt here within ten seconds and this pod stays for the next one; SIGTERM reaches the trainers, which may save
 until the grace period is over; the exit code is 0 only after the job's last pass was complete on the volume.
 
-States: WAITING (for the coordinator, for data, for peers) -> RUNNING -> WAITING again after a loss; RUNNING ->
-STOPPING after a SIGTERM to any pod. The hub (hub.py) decides; this module carries out and reports.
+States: WAITING (for the rendezvous server, for data, for peers) -> RUNNING -> WAITING again after a loss; RUNNING ->
+STOPPING after a SIGTERM to any pod. The rendezvous decides; this module carries out and reports.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
-from paddle_node import attempts, background, children, health, lease, protocol, resumption
+from paddle_node import attempts, background, health, lease
+from paddle_node.agent import messages as m
+from paddle_node.agent import workers
+from paddle_node.agent.client import Client
+from paddle_node.agent.rendezvous import REMIND, Rendezvous
+from paddle_node.agent.server import Server, Volume
+from paddle_node.agent.workers import Worker, WorkerGroup
 from paddle_node.attempts import Record
-from paddle_node.children import Child, Children
 from paddle_node.contract import FAIL_JOB, ExitCode, Variable
 from paddle_node.discovery import Discovery
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import Failure
-from paddle_node.hub import REMIND, Hub
-from paddle_node.link import Link
 from paddle_node.passes import Identity
 from paddle_node.patience import patiently
 from paddle_node.preparation import POLL, Reading
-from paddle_node.protocol import BEAT, Message
 from paddle_node.runtimes import Process, Runtime
 
 T = TypeVar("T")
@@ -65,7 +69,7 @@ class _Terminated(Exception):
     """SIGTERM came while nothing ran that could be saved."""
 
 
-class Supervisor:
+class Agent:
     """One pod's life. `run` is called once."""
 
     def __init__(
@@ -76,33 +80,34 @@ class Supervisor:
         self._discovery = discovery
         self._stage = stage
         self._boot = uuid.uuid4().hex
-        self._born = time.time()
         self._alone_since = time.monotonic()
-        """Since when no coordinator has accepted this pod."""
-        self._refusal = ""
-        """Why the coordinator wants this pod to try again later."""
+        """Since when the run's own rendezvous server has not accepted this pod."""
+        self._secret = ""
+        """The run's, by which its pods know each other."""
         self._fault: BaseException | None = None
         self._state = State.WAITING
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._terminated = asyncio.Event()
         self._disturbed = asyncio.Event()
         """SIGTERM came, or a fault: no wait goes on."""
-        self._hub: Hub | None = None
+        self._server: Server | None = None
         self._lease: lease.Lease | None = None
-        self._link: Link | None = None
+        self._client: Client | None = None
         self._staging = self._staged = False
         self._reading: Reading | None = None
         """The data and the program that this pod has prepared."""
+        self._unread: Failure | None = None
+        """Why it cannot prepare them."""
         self._beating: asyncio.Task[None] | None = None
         self._moved = False
         """The ids that this pod knows are no longer true."""
         self._attempt: Attempt | None = None
         self._coordinator = ""
         self._processes: list[Process] = []
-        self._running: list[Child] = []
-        self._standby: list[Child] = []
+        self._running: list[Worker] = []
+        self._standby: list[Worker] = []
         self._left = False
-        self._beat: Message = {}
+        self._status = m.Status("", None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
@@ -110,7 +115,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_terminate)
-        self._children = Children(self._on_end)
+        self._workers = WorkerGroup(self._on_end)
         self._spawn(self._report())
         # First of all: what it imports takes longer than everything else before training, and needs no trainer id.
         self._start_standby()
@@ -120,12 +125,12 @@ class Supervisor:
             self._say("told to stop while nothing ran")
             return ExitCode.TERMINATED
         finally:
-            await self._children.end([*self._running, *self._standby])
-            if self._link is not None:
-                await self._link.close()
+            await self._workers.end(())
+            if self._client is not None:
+                await self._client.close()
             await self._step_down()
-            for child in self._running:
-                await background.call(child.drain)
+            for worker in self._running:
+                await background.call(worker.drain)
 
     async def _live(self) -> int:
         while True:
@@ -135,11 +140,11 @@ class Supervisor:
                 self._say("this run has ended")
                 return self._told(known.code, known.sentence)
             node = self._node
+            self._secret = await self._answer(partial(m.run_secret, node.folder, node.run_id))
             if node.trainer_id == 0:
                 await self._coordinate()
             if before != node.index or not self._staging:
-                self._staging = True
-                self._staged = False
+                self._staging, self._staged, self._unread = True, False, None
                 self._spawn(self._stage_data())
             code = await self._serve_one_view()
             if code is not None:
@@ -165,13 +170,14 @@ class Supervisor:
     async def _serve_one_view(self) -> int | None:
         """The pod's life as one trainer id: in index mode all of it. None when ids must be given anew."""
         while True:
-            self._link = await self._connect()
-            if self._link is None:
+            self._events = asyncio.Queue()  # What an earlier connection, or attempt, left in it counts no more.
+            self._client = await self._connect()
+            if self._client is None:
                 return None
-            code = await self._follow(self._link)
+            code = await self._follow()
             if code is not None:
                 return code
-            await self._link.close()
+            await self._client.close()
             await self._end_processes()
             if self._terminated.is_set():
                 return ExitCode.TERMINATED
@@ -180,7 +186,7 @@ class Supervisor:
                 return None
 
     async def _coordinate(self) -> None:
-        """Takes the lease on the folder and serves the other supervisors."""
+        """Takes the lease on the folder and serves the other agents."""
         node = self._node
         state = node.folder.run_state
         self._lease = await self._answer(
@@ -189,30 +195,21 @@ class Supervisor:
         self._beating = self._spawn(self._keep_lease(self._lease))
         check = self._lease.check
         record = await self._answer(lambda: Record(node.folder, node.run_id, check))
-        hub = Hub(
-            node,
-            record,
-            self._discovery.view,
-            self._discovery.name_of,
-            resumption.of(node, self._say),
-            self._say,
-            self._on_fault,
-        )
-        await self._answer(hub.close_unfinished)
-        await hub.serve()
-        self._hub = hub
-        exhausted = hub.exhausted()
-        if exhausted is not None:
-            hub.fail(Failure(exhausted.code, exhausted.sentence))
+        progress = self._runtime.progress(node, self._say)
+        volume = await self._answer(lambda: Volume(node, record, progress, self._say))
+        view, name_of = self._discovery.view, self._discovery.name_of
+        rendezvous = Rendezvous(node, view, name_of, progress.trainers_join, volume.identity, time.monotonic())
+        self._server = Server(node, rendezvous, volume, self._secret, self._say, self._on_fault)
+        await self._server.serve()
 
     async def _step_down(self) -> None:
         """Serves nobody any more, and lets the folder's next keeper in."""
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
-        if self._hub is not None:
-            await self._hub.close()
-            self._hub = None
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
         if self._lease is not None:
             with contextlib.suppress(TimeoutError):  # It expires instead.
                 await asyncio.wait_for(background.call(self._lease.release), LEAVE_DEADLINE)
@@ -269,45 +266,48 @@ class Supervisor:
     async def _stage_data(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
         node = self._node
+        reading = unread = None
         try:
             reading = await background.call(lambda: self._stage(node))
-            self._events.put_nowait(("staged", (node.index, reading)))
         except Failure as failure:
-            self._events.put_nowait(("failure", failure))
+            unread = failure
+        if node.index == self._node.index:
+            self._reading, self._unread, self._staged = reading or self._reading, unread, reading is not None
+            if reading is not None:
+                self._say(f"has read {reading.identity}")
+            self._send_prepared()
 
     # The coordinator.
 
-    async def _connect(self) -> Link | None:
-        """Reaches the coordinator, however often its pod is replaced; None when ids must be given anew.
+    async def _connect(self) -> Client | None:
+        """Reaches the rendezvous server, however often its pod is replaced; None when ids must be given anew.
 
-        Raises `Failure` at the deadline.
+        Only a welcome by the run's own server counts: whatever else answers there, the deadline comes. Raises `Failure` then.
         """
         node = self._node
         began = self._alone_since
         reminded = asked = time.monotonic()
         pause, longest = RETRY
         self._moved = False
-        hello = {
-            "hello": "supervisor",
-            "run": node.run_id,
-            "index": node.trainer_id,
-            "boot": self._boot,
-            "born": self._born,
-            "view": self._discovery.view,
-            "name": self._discovery.name_of(node.trainer_id),
-            "address": node.pod_ip,
-            "trainers": node.trainers,
-        }
+        hello = m.Hello(
+            rank=node.trainer_id,
+            world_size=node.trainers,
+            boot=self._boot,
+            membership=self._discovery.view,
+            name=self._discovery.name_of(node.trainer_id),
+            node=node.kubernetes_node,
+            address=node.pod_ip,
+        )
         while True:
             # Also where the coordinator answers: it may have counted the pods anew, and sends this one away for its old view.
             if self._discovery.moved():
                 return None
             try:
                 address = await self._unless_terminated(self._discovery.coordinator())
-                hear: Callable[[Message | None], None] = self._hear
-                return await self._unless_terminated(Link.open(address, node.control_port, hello, hear))
+                opening = Client.open(address, node.control_port, self._secret, hello, self._hear, self._quiet)
+                return await self._unless_terminated(opening)
             except OSError as error:
-                why = self._refusal or str(error.strerror or error)
+                why = str(error.strerror or error)
             now = time.monotonic()
             if now - began > node.peer_deadline:
                 raise Failure(
@@ -326,18 +326,19 @@ class Supervisor:
             await self._unless_terminated(asyncio.sleep(pause))
             pause = min(pause * 1.5, longest)
 
-    def _hear(self, message: Message | None) -> None:
-        if message is not None and "beat" in message:
-            self._beat = message
-            self._refusal = ""
+    def _hear(self, message: m.Message | None) -> None:
+        if isinstance(message, m.Status):
+            self._status = message
         else:
-            self._events.put_nowait(("hub", message))
+            self._events.put_nowait(("server", message))
 
-    async def _follow(self, link: Link) -> int | None:
-        """Carries out what the coordinator says. The exit code; None when the coordinator was lost."""
-        self._drop_stale_events()
-        if self._staged:
-            self._send_ready(link, 0)
+    def _quiet(self) -> float | None:
+        """Seconds since a worker of the attempt wrote output."""
+        return min((worker.quiet for worker in self._running), default=None) if self._state is not State.WAITING else None
+
+    async def _follow(self) -> int | None:
+        """Carries out what the rendezvous server says. The exit code; None when it was lost."""
+        self._send_prepared()
         if self._terminated.is_set():
             raise _Terminated
         while True:
@@ -348,110 +349,87 @@ class Supervisor:
                     self._moved = True
                     return None
                 continue
-            if kind == "staged":
-                index, reading = value
-                if index == self._node.index:
-                    self._staged, self._reading = True, reading
-                    self._say(f"has read {reading.identity}")
-                    self._send_ready(link, 0)
-            elif kind == "fault":
+            if kind == "fault":
                 raise value
-            elif kind == "failure":
-                link.send({"fatal": 1, "code": value.code, "sentence": value.sentence})
             elif kind == "terminate":
                 if self._state is State.WAITING:
                     raise _Terminated
                 self._say(f"told to stop: the trainers may save, for at most {self._node.grace:g} s")
-                link.send({"leaving": 1})
-                self._stop_trainers(link)
+                self._send(m.Leaving())
+                self._stop_trainers()
                 asyncio.get_running_loop().call_later(self._node.grace, self._events.put_nowait, ("grace over", None))
             elif kind == "grace over":
                 self._say(f"the {self._node.grace:g} s after SIGTERM are over")
                 return ExitCode.TERMINATED
             elif kind == "ended":
-                self._process_ended(link, value)
+                self._process_ended(value)
             elif kind == "unexpected end":
                 if not self._left and self._state is not State.WAITING:
-                    self._report_loss(link, value)
-            elif kind == "serving":
-                if self._attempt is not None and value == self._attempt.number:
-                    link.send({"serving": 1, "attempt": value})
-            elif kind == "silent":
-                number, silent = value
-                self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
-                link.send({"silent": int(silent), "attempt": number})
-            elif kind == "hub":
+                    self._report_loss(value)
+            elif kind == "server":
                 if value is None:
-                    if not self._refusal:
-                        self._alone_since = time.monotonic()
-                        self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
+                    self._alone_since = time.monotonic()
+                    self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
                     return None
-                if "later" in value:
-                    # An old answer of the name server, or an older or younger list of pods: it settles with time.
-                    self._refusal = str(value["later"])
-                    if time.monotonic() - self._alone_since > self._node.peer_deadline:
-                        raise Failure(ExitCode.PEERS_MISSING, f"{self._discovery.name_of(0)} is missing: {self._refusal}")
-                    await asyncio.sleep(RETRY[1])
-                    continue
-                self._refusal = ""
-                code = await self._obey(link, value)
+                code = await self._obey(value)
                 if code is not None:
                     return code
 
-    def _send_ready(self, link: Link, attempt: int) -> None:
+    def _send(self, message: m.Message) -> None:
+        """To the rendezvous server, as long as it is there."""
+        if self._client is not None:
+            self._client.send(message)
+
+    def _send_prepared(self) -> None:
+        if self._unread is not None:
+            self._send(m.Fatal(self._unread.code, self._unread.sentence))
+        elif self._staged:
+            self._send_ready(0)
+
+    def _send_ready(self, attempt: int) -> None:
         read = self._reading.identity if self._reading is not None else Identity()
-        link.send({"ready": attempt, "data": read.data, "program": read.program})
+        self._send(m.Ready(attempt, read.data, read.program))
 
-    def _drop_stale_events(self) -> None:
-        """What an earlier link or attempt left in the queue means nothing to a new link; the rest does."""
-        kept: list[tuple[str, Any]] = []
-        while not self._events.empty():
-            kind, value = self._events.get_nowait()
-            if kind in ("staged", "failure", "fault"):
-                kept.append((kind, value))
-        for event in kept:
-            self._events.put_nowait(event)
-
-    async def _obey(self, link: Link, message: Message) -> int | None:
-        kind = next(iter(message), "")
-        if kind == "refused":
-            raise Failure(int(message["refused"]), str(message["sentence"]))
-        if kind == "start":
-            addresses = protocol.unpack(message["addresses"])
-            peers = [Peer(index, self._discovery.name_of(index), address) for index, address in enumerate(addresses)]
-            self._start(link, Attempt(int(message["start"]), message["resume"], message["folder"], message["interrupted"]), peers)
-        elif kind == "again":
-            self._staged = False
-            self._spawn(self._stage_data(pause=POLL))
-        elif kind == "train":
-            # It may cross a SIGTERM on its way.
-            for process in self._processes if self._state is State.RUNNING else ():
-                if process.waits_for_servers:
-                    self._launch(process)
-        elif kind == "left":
-            self._left = True
-        elif kind == "stop":
-            if self._state is State.RUNNING:
-                self._say(f"the trainers may save: {message['cause']}")
-                self._stop_trainers(link)
-        elif kind == "end":
-            if self._attempt is not None and message["end"] == self._attempt.number and self._state is not State.WAITING:
-                self._say(f"attempt {message['end']} ends: {message['cause']}")
-            await self._end_processes()
-            if self._terminated.is_set():
-                return ExitCode.TERMINATED
-            self._start_standby()
-            self._send_ready(link, message["end"])
-        elif kind == "finish":
-            code, crashed = int(message["finish"]), message.get("crashed")
-            # Where this pod's own trainer crashed, the trainer's own code.
-            own = int(crashed[1]) if crashed and crashed[0] == self._node.trainer_id else code
-            return await self._finish(own, str(message["sentence"]))
+    async def _obey(self, message: m.Message) -> int | None:
+        match message:
+            case m.Start(number, resume, addresses):
+                found = enumerate(m.unpack(addresses))
+                peers = [Peer(rank, self._discovery.name_of(rank), address) for rank, address in found]
+                self._start(Attempt(number, resume), peers)
+            case m.PrepareAgain():
+                self._staged = False
+                self._spawn(self._stage_data(pause=POLL))
+            case m.AllReached(_, "serving"):
+                # It may cross a SIGTERM on its way.
+                for process in self._processes if self._state is State.RUNNING else ():
+                    if process.waits_for_servers:
+                        self._launch(process)
+            case m.AllReached():
+                self._left = True
+            case m.Stop(_, cause) if self._state is State.RUNNING:
+                self._say(f"the trainers may save: {cause}")
+                self._stop_trainers()
+            case m.End(number, cause):
+                if self._attempt is not None and number == self._attempt.number and self._state is not State.WAITING:
+                    self._say(f"attempt {number} ends: {cause}")
+                await self._end_processes()
+                if self._terminated.is_set():
+                    return ExitCode.TERMINATED
+                for worker in self._running:
+                    # What ended by itself meanwhile says more of why the attempt did.
+                    if worker.code and not worker.wanted_end:
+                        self._report_loss(worker)
+                self._start_standby()
+                self._send_ready(number)
+            case m.Finish(code, sentence, crashed):
+                # Where this pod's own trainer crashed, the trainer's own code.
+                own = crashed[1] if crashed and crashed[0] == self._node.trainer_id else code
+                return await self._finish(own, sentence)
         return None
 
     # The processes of an attempt.
 
-    def _start(self, link: Link, attempt: Attempt, peers: Sequence[Peer]) -> None:
+    def _start(self, attempt: Attempt, peers: Sequence[Peer]) -> None:
         self._discovery.rest()
         self._attempt = attempt
         self._coordinator = peers[0].endpoint(self._node.control_port)
@@ -472,17 +450,15 @@ class Supervisor:
     def _complete(self, process: Process, reading: Reading) -> Process:
         """Adds what only the supervisor knows."""
         assert self._attempt is not None
-        resume = self._attempt.resume_pass
         manifest = reading.folder.manifest
         return replace(
             process,
             environ={
                 **process.environ,
                 Variable.COORDINATOR.value: self._coordinator,
+                Variable.SESSION_KEY.value: m.attempt_key(self._secret, self._attempt.number),
                 Variable.ATTEMPT.value: str(self._attempt.number),
-                Variable.RESUME_PASS.value: "" if resume is None else str(resume),
-                Variable.RESUME_FOLDER.value: self._attempt.resume_folder,
-                Variable.RESUME_INTERRUPTED.value: self._attempt.interrupted,
+                Variable.RESUMED.value: json.dumps(dict(self._attempt.resume)),
                 Variable.MANIFEST.value: "" if manifest is None else str(manifest.relative_to(reading.folder.root)),
                 Variable.DATA_DIGEST.value: reading.identity.data,
                 Variable.PROGRAM_DIGEST.value: reading.identity.program,
@@ -495,27 +471,28 @@ class Supervisor:
     def _launch(self, process: Process) -> None:
         assert self._attempt is not None
         header = f"attempt {self._attempt.number}"
-        ready = [child for child in self._standby if child.process.role == process.role]
-        child = next((child for child in ready if child.become(process, self._name(process), header)), None)
-        if child is not None:
-            self._standby.remove(child)
+        ready = [worker for worker in self._standby if worker.process.role == process.role]
+        worker = next((worker for worker in ready if worker.become(process, self._name(process), header)), None)
+        if worker is not None:
+            self._standby.remove(worker)
         else:
-            child = self._children.start(process, self._name(process), header)
-        self._running.append(child)
-        self._say(f"{header}: {child.name} is process {child.pid}")
+            worker = self._workers.start(process, self._name(process), header)
+        self._running.append(worker)
+        self._say(f"{header}: {worker.name} is process {worker.pid}")
 
     def _start_standby(self) -> None:
         if not self._standby:
-            standby: Callable[[NodeEnvironment], tuple[Process, ...]] = getattr(self._runtime, "standby", lambda _: ())
-            for process in standby(self._node):
-                self._standby.append(self._children.stand_by(process, self._name(process)))
+            for process in self._runtime.standby(self._node):
+                self._standby.append(self._workers.stand_by(process, self._name(process)))
 
     def _name(self, process: Process) -> str:
         index = self._node.index
-        return f"{'pserver' if process.role == 'server' else 'trainer'} {index if index is not None else '?'}"
+        name = f"{'pserver' if process.role == 'server' else 'trainer'} {index if index is not None else '?'}"
+        alike = [each for each in self._processes if each.role == process.role]
+        return f"{name}.{alike.index(process)}" if len(alike) > 1 and process in alike else name
 
     async def _await_servers(self, attempt: int, ports: Sequence[int], asked: Sequence[tuple[int, str]]) -> None:
-        """Reports when this pod's pservers accept connections; the hub holds the deadline."""
+        """Reports when this pod's pservers accept connections; the rendezvous server holds the deadline."""
         for port in ports:
             while True:
                 if not self._is_running(attempt):
@@ -526,7 +503,7 @@ class Supervisor:
                     break
                 except (OSError, TimeoutError):
                     await asyncio.sleep(SERVER_PROBE)
-        self._events.put_nowait(("serving", attempt))
+        self._send(m.Reached(attempt, "serving"))
         for port, path in asked:
             self._spawn(self._ask_server(attempt, port, path))
 
@@ -538,76 +515,77 @@ class Supervisor:
             answered = await _answers(self._node.pod_ip, port, path)
             if silent is answered and self._is_running(attempt):
                 silent = not answered
-                self._events.put_nowait(("silent", (attempt, silent)))
+                self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
+                self._send(m.Silent(attempt, silent))
 
     def _is_running(self, attempt: int) -> bool:
         return self._attempt is not None and self._attempt.number == attempt and self._state is not State.WAITING
 
-    def _stop_trainers(self, link: Link) -> None:
+    def _stop_trainers(self) -> None:
         assert self._attempt is not None
         self._state = State.STOPPING
         trainers = self._of_role("trainer")
-        for child in trainers:
-            child.signal(signal.SIGTERM)
+        for worker in trainers:
+            worker.signal(signal.SIGTERM)
         if not trainers:  # They were to start behind the pservers: there is nothing to save.
-            link.send({"stopped": 1, "attempt": self._attempt.number})
+            self._send(m.Reached(self._attempt.number, "stopped"))
 
-    def _of_role(self, role: str) -> list[Child]:
-        return [child for child in self._running if child.process.role == role]
+    def _of_role(self, role: str) -> list[Worker]:
+        return [worker for worker in self._running if worker.process.role == role]
 
-    def _process_ended(self, link: Link, child: Child) -> None:
-        if child in self._standby:
-            self._standby.remove(child)
+    def _process_ended(self, worker: Worker) -> None:
+        if worker in self._standby:
+            self._standby.remove(worker)
             return
-        if child.wanted_end or child not in self._running or self._state is State.WAITING:
+        if worker.wanted_end or worker not in self._running or self._state is State.WAITING:
             return
-        if child.process.role == "server":
-            if child.code == 0 and not self._left:
+        if worker.process.role == "server":
+            if worker.code == 0 and not self._left:
                 # It may have heard sooner than we did that every trainer leaves.
-                asyncio.get_running_loop().call_later(AFTER_LEAVE, self._events.put_nowait, ("unexpected end", child))
+                asyncio.get_running_loop().call_later(AFTER_LEAVE, self._events.put_nowait, ("unexpected end", worker))
             elif not self._left:
-                self._report_loss(link, child)
+                self._report_loss(worker)
             return
         assert self._attempt is not None
         trainers = [process for process in self._processes if process.role == "trainer"]
         ended = [trainer.code for trainer in self._of_role("trainer")]
         all_ended = len(ended) == len(trainers) and all(code is not None for code in ended)
-        if child.code != 0 and self._state is State.RUNNING:
-            self._report_loss(link, child)
-        elif all_ended and not any(ended):
-            link.send({"trained": 1, "attempt": self._attempt.number})
+        if worker.code != 0 and self._state is State.RUNNING:
+            self._report_loss(worker)
         elif all_ended:
-            link.send({"stopped": 1, "attempt": self._attempt.number})
+            self._send(m.Reached(self._attempt.number, "stopped" if any(ended) else "trained"))
 
-    def _report_loss(self, link: Link, child: Child) -> None:
-        assert self._attempt is not None
-        role = "pserver" if child.process.role == "server" else "trainer"
-        what = f"{role} {self._node.trainer_id} ended with {_code(child.code)}"
+    def _report_loss(self, worker: Worker) -> None:
+        if self._attempt is None or worker.reported:
+            return
+        worker.reported = True
+        code = worker.code or 0
         # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
-        code = child.code if role == "trainer" or child.code in FAIL_JOB else 0
+        told = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
         # One that was killed, for want of memory or by hand, or found the volume full, says nothing of what it had loaded.
-        failed = child.code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
-        link.send({"lost": what, "code": code, "failed": int(failed), "attempt": self._attempt.number})
+        failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
+        what = f"{worker.name} ended with {_code(worker.code)}"
+        self._send(m.Lost(self._attempt.number, what, told, failed, worker.error if failed else ""))
 
     async def _end_processes(self) -> None:
         """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""
         self._state = State.WAITING
-        stubborn = await self._children.end(self._running)
-        self._standby = [child for child in self._standby if child.code is None]
+        stubborn = await self._workers.end(self._standby)
+        self._standby = [worker for worker in self._standby if worker.code is None]
         if stubborn:
-            names = ", ".join(f"{child.name} (process {child.pid})" for child in stubborn)
+            names = ", ".join(stubborn)
             raise Failure(ExitCode.CANNOT_END, f"{names} cannot be ended; this pod leaves, so that its replacement starts clean")
 
     async def _finish(self, code: int, sentence: str) -> int:
         self._state = State.WAITING
-        servers = [child for child in self._of_role("server") if child.code is None]
+        servers = [worker for worker in self._of_role("server") if worker.code is None]
         if code == ExitCode.DONE and servers:
             # Servers that were stopped by a trainer end by themselves; those that know no end are told.
-            for child in servers:
+            for worker in servers:
                 if not self._left:
-                    child.signal(signal.SIGTERM)
+                    worker.signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(*(child.ended.wait() for child in servers)), LEAVE_DEADLINE)
+                await asyncio.wait_for(asyncio.gather(*(worker.ended.wait() for worker in servers)), LEAVE_DEADLINE)
         return self._told(code, sentence)
 
     def _told(self, code: int, sentence: str) -> int:
@@ -624,8 +602,13 @@ class Supervisor:
             self._disturbed.set()
             self._events.put_nowait(("terminate", None))
 
-    def _on_end(self, child: Child) -> None:
-        self._events.put_nowait(("ended", child))
+    def _on_end(self, worker: Worker) -> None:
+        self._spawn(self._ended(worker))
+
+    async def _ended(self, worker: Worker) -> None:
+        if worker.code:
+            await background.call(worker.drain)  # Its last lines say why.
+        self._events.put_nowait(("ended", worker))
 
     def _on_fault(self, fault: BaseException) -> None:
         """Something failed that nobody waits for: the pod ends, rather than to hang without it."""
@@ -653,12 +636,12 @@ class Supervisor:
         """Each second: the status that the probe reads, and a look for children whose signal was missed."""
         unwritable = False
         while True:
-            self._children.reap()
+            self._workers.reap()
             status = {
-                "state": self._state.value if self._state is not State.RUNNING else self._beat.get("beat", "running"),
+                "state": self._state.value if self._state is not State.RUNNING else self._status.state or "running",
                 "attempt": self._attempt.number if self._attempt else None,
                 "trainer_id": self._node.index,
-                "trainer": self._beat.get("trainer") if self._state is State.RUNNING else None,
+                "trainer": self._status.trainer if self._state is State.RUNNING else None,
             }
             try:
                 health.write(self._node.home, status)
@@ -666,7 +649,7 @@ class Supervisor:
                 if not unwritable:
                     unwritable = True
                     self._say(f"{self._node.home} takes no status for the health probe: {error.strerror or error}")
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(m.BEAT)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work)
@@ -681,7 +664,7 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         index = self._node.index
-        children.say(f"supervisor {index if index is not None else '?'}", text)
+        workers.say(f"supervisor {index if index is not None else '?'}", text)
 
 
 async def _answers(address: str, port: int, path: str) -> bool:

@@ -1,8 +1,9 @@
-"""The processes of a pod: started, heard line by line, told to stop, ended with all their descendants, reaped.
+"""The workers of a pod: started, heard line by line, told to stop, ended with all their descendants, reaped.
 
-Promises: every zombie is reaped, adopted ones included, so that this program may be PID 1; a child never outlives
-the supervisor; every line of a child's output stands in its log on the volume and, with a prefix, in the pod's own
-output; a volume that takes no more bytes never stops a child from writing.
+Promises: every zombie is reaped, adopted ones included, so that this program may be PID 1; a worker never outlives
+the agent, and no descendant of it outlives its attempt, whatever session it is in; every line of a worker's output stands in its
+log on the volume and, with a prefix, in the pod's own output; neither a volume that takes no more bytes nor a pod's output that
+nobody reads stops a worker from writing, or the agent.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import ctypes
 import json
 import os
 import queue
+import re
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -34,19 +37,67 @@ DRAIN_DEADLINE = 2.0
 LONGEST_LINE = 64 * 1024
 """Bytes without a line's end after which they are passed on all the same."""
 
+READER = 1.0
+"""Seconds that the pod's own output may take no more before lines are left out."""
+LONGEST_ERROR = 300
+"""Characters of an exception that a message carries."""
+
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
-_output = threading.Lock()
+
+
+class _Output:
+    """The pod's own output."""
+
+    def __init__(self) -> None:
+        self._writing = threading.Lock()
+        self._left_out = 0
+
+    def write(self, line: bytes) -> None:
+        """Waits at most once for a reader who does not come; from then on lines are left out, until one comes."""
+        with self._writing, contextlib.suppress(OSError):
+            if self._left_out:
+                said = f"\n[supervisor] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
+                line = said.encode() + line
+            while line:
+                if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
+                    self._left_out += 1
+                    return
+                # So much can be written without a wait.
+                line = line[os.write(sys.stdout.fileno(), line[: select.PIPE_BUF]) :]
+            self._left_out = 0
+
+
+_output = _Output()
 
 
 def say(prefix: str, text: str) -> None:
     """Writes one line to the pod's own output, never mixed with another one."""
-    line = f"[{prefix}] {text}\n".encode(errors="replace")
-    with _output, contextlib.suppress(OSError):  # Nobody may read it: that must not end a training.
-        while line:
-            line = line[os.write(sys.stdout.fileno(), line) :]
+    _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
 
 
-class Child:
+class Exceptions:
+    """Finds the last traceback in lines of output: its exception, and where in the program it was raised."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._place: str | None = None
+        """Of the traceback that is being read, as far as it is known; None: none is."""
+
+    def read(self, line: str) -> None:
+        if line.endswith("Traceback (most recent call last):"):
+            self._place = ""
+        elif self._place is None:
+            return
+        elif frame := re.match(r'\s+File "([^"]+)", line (\d+)', line):
+            # The program's own line says more than the library's that it called.
+            if not self._place or "/site-packages/" not in frame[1]:
+                self._place = f" ({Path(frame[1]).name}:{frame[2]})"
+        elif re.match(r"[\w.]+(:|$)", line):
+            self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
+            self._place = None
+
+
+class Worker:
     """One process. `code` is its exit code, 128 + the signal's number where a signal ended it, None while it runs."""
 
     def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes] | None, log: _Log | None) -> None:
@@ -55,13 +106,25 @@ class Child:
         self.code: int | None = None
         self.ended = asyncio.Event()
         self.wanted_end = False
-        """The supervisor itself ended it: its exit code means nothing."""
+        """The agent itself ended it: its exit code means nothing."""
+        self.reported = False
+        """The rendezvous server knows of its end."""
         self._popen = popen
         self._log = log
 
     @property
     def pid(self) -> int:
         return self._popen.pid if self._popen is not None else 0
+
+    @property
+    def error(self) -> str:
+        """The exception that its last traceback ended with; empty: there was none."""
+        return self._log.exceptions.last if self._log is not None else ""
+
+    @property
+    def quiet(self) -> float:
+        """Seconds since it last wrote output."""
+        return time.monotonic() - self._log.heard if self._log is not None else 0.0
 
     def signal(self, number: signal.Signals) -> None:
         """To the process itself; its descendants are its own business."""
@@ -91,24 +154,24 @@ class Child:
             self._log.join(DRAIN_DEADLINE)
 
 
-class Children:
+class WorkerGroup:
     """All processes of this pod. Lives in the event loop's thread; `on_end` is called there for each end."""
 
-    def __init__(self, on_end: Callable[[Child], None]) -> None:
+    def __init__(self, on_end: Callable[[Worker], None]) -> None:
         self._on_end = on_end
-        self._by_pid: dict[int, Child] = {}
+        self._by_pid: dict[int, Worker] = {}
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
-    def start(self, process: Process, name: str, header: str) -> Child:
-        """Starts a process; one that cannot be started is a child that ended with 127 (not found) or 126."""
+    def start(self, process: Process, name: str, header: str) -> Worker:
+        """Starts a process; one that cannot be started is a worker that ended with 127 (not found) or 126."""
         return self._start(process, name, header, stands_by=False)
 
-    def stand_by(self, process: Process, name: str) -> Child:
+    def stand_by(self, process: Process, name: str) -> Worker:
         """Starts a process that waits to `become` another; its log on the volume begins then, with what it said before."""
         return self._start(process, name, "", stands_by=True)
 
-    def _start(self, process: Process, name: str, header: str, stands_by: bool) -> Child:
+    def _start(self, process: Process, name: str, header: str, stands_by: bool) -> Worker:
         directory = process.working_directory
         try:
             if directory is not None:
@@ -125,17 +188,17 @@ class Children:
             )
         except OSError as error:
             say(name, f"{process.argv[0]} cannot be started: {error.strerror or error}")
-            child = Child(process, name, None, None)
-            asyncio.get_running_loop().call_soon(self._ended, child, 127 if isinstance(error, FileNotFoundError) else 126)
-            return child
+            worker = Worker(process, name, None, None)
+            asyncio.get_running_loop().call_soon(self._ended, worker, 127 if isinstance(error, FileNotFoundError) else 126)
+            return worker
         assert popen.stdout is not None
         log = _Log(popen.stdout, name)
         if not stands_by:
             log.become(process.log, name, header)
-        child = Child(process, name, popen, log)
-        self._by_pid[popen.pid] = child
+        worker = Worker(process, name, popen, log)
+        self._by_pid[popen.pid] = worker
         log.start()
-        return child
+        return worker
 
     def reap(self) -> None:
         """Takes the exit code of everything that has ended; adopted orphans are forgotten."""
@@ -146,39 +209,59 @@ class Children:
                 return
             if pid == 0:
                 return
-            child = self._by_pid.pop(pid, None)
-            if child is None:
+            worker = self._by_pid.pop(pid, None)
+            if worker is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            if child._popen is not None:
-                child._popen.returncode = code
+            if worker._popen is not None:
+                worker._popen.returncode = code
             _kill_group(pid)
-            self._ended(child, code if code >= 0 else 128 - code)
+            self._ended(worker, code if code >= 0 else 128 - code)
 
-    def _ended(self, child: Child, code: int) -> None:
-        child.code = code
-        child.ended.set()
-        self._on_end(child)
+    def _ended(self, worker: Worker, code: int) -> None:
+        worker.code = code
+        worker.ended.set()
+        self._on_end(worker)
 
-    async def end(self, children: Sequence[Child]) -> list[Child]:
-        """Ends processes at once, with SIGKILL: a lost attempt has nothing to save.
+    async def end(self, kept: Collection[Worker]) -> list[str]:
+        """Ends all descendants of this process but `kept` at once, with SIGKILL: a lost attempt has nothing to save.
 
-        Returns those that would not go within the deadline.
+        Also those in sessions of their own, whom this process adopted. Returns those that would not go within the deadline.
         """
-        alive = [child for child in children if child.code is None and child.pid]
-        for child in alive:
-            child.wanted_end = True
-            _kill_group(child.pid)
-        deadline = time.monotonic() + END_DEADLINE
-        for child in alive:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.ended.wait(), max(0.01, deadline - time.monotonic()))
-        return [child for child in alive if child.code is None]
+        stay = {worker.pid for worker in kept}
+        for worker in self._by_pid.values():
+            worker.wanted_end = worker.wanted_end or worker.pid not in stay
+        deadline, pause = time.monotonic() + END_DEADLINE, 0.005
+        while alive := list(_descendants(os.getpid(), stay)):
+            if time.monotonic() > deadline:
+                return [self._by_pid[pid].name if pid in self._by_pid else f"process {pid}" for pid in alive]
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.2)
+            self.reap()
+        return []
 
 
 def _die_with_parent() -> None:
     """Between fork and exec: one system call, nothing that could need another thread's lock."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
+    """The living descendants of a process, those of `but` and below left out. One that ended is none, reaped or not."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[:2]
+                children.setdefault(int(parent), []).append(0 if state in "ZX" else int(entry.name))
+    found = [ancestor]
+    while found:
+        below = [pid for pid in children.get(found.pop(), ()) if pid and pid not in but]
+        yield from below
+        found += below
 
 
 def _kill_group(pid: int) -> None:
@@ -187,7 +270,7 @@ def _kill_group(pid: int) -> None:
 
 
 class _Log(threading.Thread):
-    """Carries a child's output to its log, byte for byte, and to the pod's output, line by line.
+    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line.
 
     A log is known when its process is: what a process that stands by says until then is kept for it.
     """
@@ -199,6 +282,9 @@ class _Log(threading.Thread):
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
         self._early = b""
+        self.heard = time.monotonic()
+        """When the last output came."""
+        self.exceptions = Exceptions()
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
     def become(self, path: Path, name: str, header: str) -> None:
@@ -209,6 +295,7 @@ class _Log(threading.Thread):
     def run(self) -> None:
         rest = b""
         while part := os.read(self._source.fileno(), 65536):
+            self.heard = time.monotonic()
             self._begin()
             self._write(part)
             *lines, rest = (rest + part).split(b"\n")
@@ -216,13 +303,18 @@ class _Log(threading.Thread):
                 lines.append(rest)
                 rest = b""
             for line in lines:
-                say(self._of, line.decode(errors="replace"))
+                self._pass_on(line)
         self._begin()
         if rest:
-            say(self._of, rest.decode(errors="replace"))
+            self._pass_on(rest)
         self._source.close()
         if self._file is not None:
             self._file.close()
+
+    def _pass_on(self, line: bytes) -> None:
+        text = line.decode(errors="replace")
+        self.exceptions.read(text)
+        say(self._of, text)
 
     def _begin(self) -> None:
         while not self._begins.empty():

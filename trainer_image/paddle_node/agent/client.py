@@ -1,0 +1,113 @@
+"""An agent's connection to the rendezvous server.
+
+Promises: what comes over it comes from a server that knows the run's secret: whatever else listens there is nobody. Both sides
+speak at least every second; a connection that breaks, or falls silent for `SILENCE` seconds, is reported exactly once, as None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+
+from paddle_node.agent import messages as m
+from paddle_node.failure import Failure
+
+CONNECT = 5.0
+"""Seconds for one try; the caller tries again."""
+
+
+class Client:
+    """Open from `open` until `close`, or until the other side is lost."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        hear: Callable[[m.Message | None], None],
+        quiet: Callable[[], float | None],
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._hear = hear
+        self._quiet = quiet
+        self._heard = time.monotonic()
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
+
+    @classmethod
+    async def open(
+        cls,
+        address: str,
+        port: int,
+        secret: str,
+        hello: m.Hello,
+        hear: Callable[[m.Message | None], None],
+        quiet: Callable[[], float | None],
+    ) -> Client:
+        """Connects and introduces this pod. Raises OSError where the run's server is not there (yet), or asks to come again.
+
+        Raises `Failure` where it refuses. `quiet`: seconds since a worker last wrote output.
+        """
+        writer = None
+        try:
+            async with asyncio.timeout(CONNECT):
+                reader, writer = await asyncio.open_connection(address, port, limit=m.FIRST)
+                challenge = m.parse(await m.read_line(reader, m.FIRST), m.Challenge)
+                own, said = secrets.token_hex(16), m.encode(hello)
+                writer.write(said + m.encode(m.Proof(own, m.proof(secret, own, challenge.nonce, said))))
+                proof = m.parse(await m.read_line(reader, m.FIRST), m.Proof)
+                if not m.proven(secret, own, challenge.nonce, proof.mac):
+                    raise ValueError
+                answer = m.parse(await m.read_line(reader, m.FIRST), m.Welcome, m.Refused)
+            if isinstance(answer, m.Refused):
+                raise Failure(answer.code, answer.sentence) if answer.code else OSError(answer.sentence)
+            return cls(reader, writer, hear, quiet)
+        except (TimeoutError, EOFError, ValueError, OSError, Failure) as error:
+            if writer is not None:
+                writer.close()
+            if isinstance(error, TimeoutError):
+                raise OSError(f"{address}:{port} does not answer") from None
+            if isinstance(error, EOFError | ValueError):
+                raise OSError(f"what answers at {address}:{port} is not this run's rendezvous server") from None
+            raise
+
+    def send(self, message: m.Message) -> None:
+        """Queues a message; a lost connection swallows it, and is reported by itself."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.write(m.encode(message))
+
+    async def close(self) -> None:
+        """After the last message has been handed to the system."""
+        with contextlib.suppress(OSError, TimeoutError):
+            await asyncio.wait_for(self._writer.drain(), 1.0)
+        for task in self._tasks:
+            task.cancel()
+        self._writer.close()
+
+    async def _listen(self) -> None:
+        while (message := await m.receive(self._reader, *m.TO_AGENT)) is not None:
+            self._heard = time.monotonic()
+            self._hear(message)
+        self._lost()
+
+    async def _beat(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(m.BEAT)
+            now = time.monotonic()
+            # After a pause of our own, what the other side said is still unread: judge it at the next beat.
+            late = now - last > 3 * m.BEAT
+            last = now
+            if now - self._heard > m.SILENCE and not late:
+                self._lost()
+                return
+            self.send(m.Beat(self._quiet()))
+
+    def _lost(self) -> None:
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._writer.close()
+        self._hear(None)

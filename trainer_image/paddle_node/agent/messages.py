@@ -1,0 +1,355 @@
+"""What agents, trainers and the rendezvous server say to each other: typed messages, JSON objects, one a line.
+
+Promises: `parse` returns one of the expected messages with every field of its type, or raises ValueError; nothing else is
+read from a connection. Both sides prove that they know the run's secret before either believes a word (see `proof`): the
+secret never travels. It lies in a file on the volume that only this job's user may read. The numbers here are the only clock of
+the job's coordination: a peer that says nothing for `SILENCE` seconds is lost to both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import math
+import secrets
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, dataclass_transform, get_args, get_origin, get_type_hints
+
+from paddle_node import durable
+from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.failure import Failure
+
+BEAT = 1.0
+"""Seconds between two signs of life, in both directions."""
+SILENCE = 6.0
+"""Seconds without a sign of life after which the other side is lost. A closed connection is lost at once."""
+HANDSHAKE = 5.0
+"""Seconds in which a connection must have proved that it belongs to the run."""
+FIRST = 4096
+"""Bytes of a line before that."""
+LONGEST = 16 * 1024 * 1024
+"""Bytes of a line behind it."""
+
+
+@dataclass_transform(frozen_default=True)
+class Message:
+    """Anything below: a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+# The handshake.
+
+
+class Challenge(Message):
+    """The server's first word on every connection."""
+
+    nonce: str
+
+
+class Hello(Message):
+    """An agent's first word."""
+
+    rank: int
+    world_size: int
+    boot: str
+    """Which start of the agent this is."""
+    membership: str
+    """Equal on all pods that agree on who is who."""
+    name: str
+    node: str
+    """The Kubernetes node; empty where the manifests do not tell it."""
+    address: str
+
+
+class Join(Message):
+    """A trainer's first word."""
+
+    rank: int
+    attempt: int
+
+
+class Proof(Message):
+    """That the sender knows the secret."""
+
+    nonce: str
+    mac: str
+
+
+class Welcome(Message):
+    """The agent, or the trainer, is in."""
+
+
+class Refused(Message):
+    """The agent is not in. It ends with that code, or, where time can settle it, comes again (0)."""
+
+    code: int
+    sentence: str
+
+
+# From an agent.
+
+
+class Beat(Message):
+    """A sign of life."""
+
+    quiet: float | None = None
+    """Seconds since a worker of this pod last wrote output; None: none runs."""
+
+
+class Ready(Message):
+    """It has its data and program, and no process of that attempt is left (0: of none)."""
+
+    attempt: int
+    data: str
+    program: str
+
+
+class Reached(Message):
+    """All pservers of this pod listen; all of its trainers ended with 0; all ended after they were told to stop."""
+
+    attempt: int
+    what: Literal["serving", "trained", "stopped"]
+
+
+class Silent(Message):
+    """A pserver of this pod stopped answering, or answers again."""
+
+    attempt: int
+    silent: bool
+
+
+class Lost(Message):
+    """A process ended that should not have."""
+
+    attempt: int
+    what: str
+    code: int
+    """The trainer's own exit code; 0: it says nothing of the program."""
+    failed: bool
+    """It ended by itself: it was not killed, and the volume was not full."""
+    error: str
+    """The exception behind it; empty: none was seen."""
+
+
+class Leaving(Message):
+    """SIGTERM reached the pod."""
+
+
+class Fatal(Message):
+    """The run cannot go on, whatever pod tries."""
+
+    code: int
+    sentence: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.code < 256:
+            raise ValueError("no message means success")
+
+
+# From the server to an agent.
+
+
+class Status(Message):
+    """A sign of life, and what the pod's health probe wants to know."""
+
+    state: str
+    trainer: dict[str, Any] | None
+
+
+class PrepareAgain(Message):
+    """Others have read other data, or another program."""
+
+
+class Start(Message):
+    """An attempt begins."""
+
+    attempt: int
+    resume: dict[str, str]
+    addresses: str
+    """See `pack`."""
+
+
+class AllReached(Message):
+    """The pservers of all pods listen; every trainer leaves, so that a pserver may end."""
+
+    attempt: int
+    what: Literal["serving", "left"]
+
+
+class Stop(Message):
+    """The trainers may save, then end."""
+
+    attempt: int
+    cause: str
+
+
+class End(Message):
+    """The attempt is over: no process of it may stay."""
+
+    attempt: int
+    cause: str
+
+
+class Finish(Message):
+    """The run is over; the volume knows it already."""
+
+    code: int
+    sentence: str
+    crashed: list[int] | None
+    """The rank whose trainer's end ended the attempt, and that one's exit code."""
+
+
+# From a trainer.
+
+
+class Ask(Message):
+    """Asks for an answer when the pservers of all pods listen, or every trainer leaves."""
+
+    what: Literal["servers", "leave"]
+
+
+class Gather(Message):
+    """Asks for an answer when every trainer has come with this name."""
+
+    name: str
+    value: Any
+
+
+class Step(Message):
+    """How far the trainer is."""
+
+    number: int
+    """The pass."""
+    step: int
+
+
+class Meeting(Message):
+    """The trainer waits for the others without the server; an empty name: no longer."""
+
+    name: str
+
+
+# From the server to a trainer.
+
+
+class Answer(Message):
+    """To what the trainer asked; `values` by rank where it gathered."""
+
+    values: list[Any] | None = None
+
+
+class Wait(Message):
+    """A sign of life to a trainer that waits."""
+
+
+class Over(Message):
+    """The attempt is over for this trainer."""
+
+    cause: str
+
+
+FROM_AGENT = (Beat, Ready, Reached, Silent, Lost, Leaving, Fatal)
+TO_AGENT = (Status, PrepareAgain, Start, AllReached, Stop, End, Finish)
+FROM_TRAINER = (Ask, Gather, Step, Meeting)
+
+
+def encode(message: Message) -> bytes:
+    """One line."""
+    return json.dumps({"kind": type(message).__name__, **vars(message)}, separators=(",", ":")).encode() + b"\n"
+
+
+def parse(line: bytes, *expected: type[Message]) -> Any:
+    """The message of that line. Raises ValueError where it is none of `expected`, or has other fields than that."""
+    try:
+        document = json.loads(line)
+        kind = {each.__name__: each for each in expected}[document.pop("kind")]
+        hints = _hints(kind)  # type: ignore[arg-type]
+        if document.keys() != hints.keys() or not all(_fits(document[name], hint) for name, hint in hints.items()):
+            raise ValueError
+        return kind(**document)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"no {' or '.join(each.__name__ for each in expected)}: {line[:40]!r}") from None
+
+
+async def receive(reader: asyncio.StreamReader, *expected: type[Message], longest: int = LONGEST) -> Any:
+    """The next message; None when the connection is over, broken or talks something else."""
+    try:
+        return parse(await read_line(reader, longest), *expected)
+    except (OSError, EOFError, ValueError):
+        return None
+
+
+async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
+    """However small the reader's own limit is. Raises ValueError for a longer one, EOFError at the end."""
+    line = bytearray()
+    while len(line) <= longest:
+        try:
+            return bytes(line + await reader.readuntil(b"\n"))
+        except asyncio.LimitOverrunError as over:
+            line += await reader.readexactly(over.consumed)
+    raise ValueError(f"a line has more than {longest} bytes")
+
+
+def proof(key: str, own: str, other: str, said: bytes = b"") -> str:
+    """What shows that one knows `key`, beside both sides' nonces and what was said before."""
+    return hmac.new(key.encode(), f"{own} {other} ".encode(errors="replace") + said, hashlib.sha256).hexdigest()
+
+
+def proven(key: str, own: str, other: str, mac: str, said: bytes = b"") -> bool:
+    """Whether `mac` is the other side's `proof`."""
+    return hmac.compare_digest(proof(key, other, own, said).encode(), mac.encode(errors="replace"))  # Texts may be ASCII alone.
+
+
+def attempt_key(secret: str, attempt: int) -> str:
+    """The key of an attempt's trainers: whoever reads a process's environment later learns nothing that still opens a door."""
+    return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
+
+
+def run_secret(folder: JobFolder, run_id: str) -> str:
+    """The run's secret, made by whichever pod comes first. Blocking. Raises `Failure` where something else lies at its place."""
+    path = folder.run_state / f"secret-{run_id}"
+    folder.run_state.mkdir(parents=True, exist_ok=True)
+    durable.look(folder.run_state)
+    if not path.exists():
+        durable.create(path, secrets.token_hex(32), mode=0o600)
+    if path.is_symlink() or len(secret := path.read_bytes()) != 64:
+        raise Failure(ExitCode.BAD_DATA, f"{path} is not the secret of this run, which its first pod made: start another run")
+    return secret.decode(errors="replace")
+
+
+def pack(texts: list[str]) -> str:
+    """Many alike texts as one short one: every agent gets all addresses, so their size counts N times."""
+    return base64.b64encode(zlib.compress("\n".join(texts).encode(), 1)).decode()
+
+
+def unpack(packed: str) -> list[str]:
+    """What `pack` was given."""
+    return zlib.decompress(base64.b64decode(packed)).decode().split("\n")
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    arguments = get_args(kind)
+    if get_origin(kind) is UnionType:
+        return any(_fits(value, each) for each in arguments)
+    if get_origin(kind) is list:
+        return type(value) is list and all(_fits(each, arguments[0]) for each in value)
+    if get_origin(kind) is dict:
+        return type(value) is dict and all(_fits(each, arguments[1]) for each in value.values())
+    if get_origin(kind) is Literal:
+        return type(value) is str and value in arguments
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return kind is Any or type(value) is (NoneType if kind is None else kind)

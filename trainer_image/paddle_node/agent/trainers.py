@@ -1,0 +1,107 @@
+"""The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end.
+
+Promises: pure; a gather is answered when all N have come; a wait for a trainer that has ended, and trainers that wait for each
+other, are found as soon as they arise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddle_node.agent.messages import Answer, Ask, Gather, Meeting, Message, Step
+
+SHOWN = 20
+"""Ranks that a message names at most."""
+LEAVE, SERVERS = "leave", "servers"
+
+
+@dataclass(eq=False)
+class Trainer:
+    """One trainer's session."""
+
+    connection: object
+    moved: float
+    """When it last reported a step or arrived somewhere."""
+    waits_in: str | None = None
+    at: tuple[int, int] | None = None
+    """Pass and step."""
+
+
+@dataclass
+class Trainers:
+    """Of one attempt. What its methods return is to be sent: (connection, message)."""
+
+    count: int
+    sessions: dict[int, Trainer] = field(default_factory=dict)
+    """By rank; also those whose connection is gone."""
+    gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
+    stepped: bool = False
+    left: bool = False
+    """Every trainer leaves."""
+
+    def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[tuple[object, Message]]:
+        """`serving`: the pservers of all pods listen."""
+        session = self.sessions[rank]
+        match message:
+            case Meeting(name) if name:
+                # It waits for the others without the server: no step, and nothing to answer.
+                session.waits_in = f"meeting {name}"
+                return []
+            case Meeting():
+                session.waits_in = None
+            case Step(number, step):
+                session.at = (number, step)
+                self.stepped = self.stepped or step > 0
+            case Ask("servers"):
+                session.waits_in = SERVERS
+            case Ask():
+                return self._gather(rank, LEAVE, None, now)
+            case Gather(name, value):
+                return self._gather(rank, f"barrier {name}", value, now)
+        session.moved = now
+        return self.serve(now) if serving else []
+
+    def serve(self, now: float) -> list[tuple[object, Message]]:
+        """The pservers of all pods listen: lets on who waits for them."""
+        return [self._answer(each, Answer(), now) for each in self.sessions.values() if each.waits_in == SERVERS]
+
+    def _gather(self, rank: int, name: str, value: Any, now: float) -> list[tuple[object, Message]]:
+        arrived = self.gathers.setdefault(name, {})
+        arrived[rank] = value
+        self.sessions[rank].waits_in, self.sessions[rank].moved = name, now
+        if len(arrived) < self.count:
+            return []
+        del self.gathers[name]
+        self.left = self.left or name == LEAVE
+        answer = Answer([arrived[each] for each in range(self.count)])
+        return [self._answer(self.sessions[each], answer, now) for each in arrived]
+
+    def _answer(self, session: Trainer, answer: Answer, now: float) -> tuple[object, Message]:
+        session.waits_in, session.moved = None, now
+        return session.connection, answer
+
+    def in_vain(self, ended: Collection[int]) -> str | None:
+        """Why some wait can never end; None: each may. `ended` are the ranks whose trainers have ended."""
+        for name, arrived in self.gathers.items():
+            if gone := sorted(set(ended) - arrived.keys()):
+                return f"trainer {gone[0]} ended while others wait for it in {name}"
+        if len(self.gathers) > 1 and len({rank for arrived in self.gathers.values() for rank in arrived}) == self.count:
+            where = "; ".join(f"trainers {numbers(arrived)} in {name}" for name, arrived in self.gathers.items())
+            return f"the trainers wait for each other: {where}"
+        return None
+
+    def waiting(self, serving: Collection[int]) -> dict[str, list[int]]:
+        """By the place where somebody waits, the first of those who are waited for. `serving`: whose pservers listen."""
+        places = sorted({each.waits_in for each in self.sessions.values() if each.waits_in is not None})
+        found = {}
+        for place in places:
+            there = serving if place == SERVERS else {rank for rank, each in self.sessions.items() if each.waits_in == place}
+            found[place] = [rank for rank in range(self.count) if rank not in there][:SHOWN]
+        return found
+
+
+def numbers(ranks: Collection[int]) -> str:
+    """For a sentence."""
+    return ", ".join(str(rank) for rank in sorted(ranks))

@@ -1,0 +1,57 @@
+"""A user's program on its way from the archive on the volume to a writable folder of this pod.
+
+Promises: the folder appears when the archive's bytes have shown that they are the ones that the job names, and not before;
+nothing is written outside of it; what an earlier container of this pod left in it is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+from paddle_node import contract, durable
+from paddle_node.contract import JobFolder
+from paddle_node.failure import SettingError
+
+
+def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
+    """Makes `place` the program's folder, and returns it. Raises `SettingError`, and OSError from the volume."""
+    archive, part = folder.archive(digest), place.with_name(f".{place.name}.part")
+    durable.look(folder.programs)
+    if not archive.is_file():
+        raise SettingError(f"{archive} does not exist: `paddle-aws upload --program` brings the job's program to the volume")
+    for old in (place, part):
+        shutil.rmtree(old, ignore_errors=True)
+    with archive.open("rb") as stream:
+        if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+            raise SettingError(f"{archive} is not what the job names: its bytes have another SHA-256; submit the job again")
+        stream.seek(0)
+        try:
+            with tarfile.open(fileobj=stream, mode="r:") as tar:
+                # Links come last, and none lies behind another one: nothing is written through one.
+                members = sorted(_checked(tar, archive), key=tarfile.TarInfo.issym)
+                tar.extraction_filter = lambda member, path: member  # They are checked, by Pythons without filters too.
+                tar.extractall(part, members)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise SettingError(f"the pod's scratch has no room for the program in {archive}: raise its `scratch`") from None
+    part.rename(place)
+    return place
+
+
+def _checked(tar: tarfile.TarFile, archive: Path) -> list[tarfile.TarInfo]:
+    members = tar.getmembers()
+    links = {Path(member.name) for member in members if member.issym()}
+    for member in members:
+        leads_to = Path(os.path.normpath(Path(member.name).parent / member.linkname))
+        places = {*Path(member.name).parts, *leads_to.parts[:1]}
+        if not (member.isreg() or member.issym()) or places & {"..", "/"} or links.intersection(Path(member.name).parents):
+            raise SettingError(f"{archive} holds {member.name}: files, and links to files, below its folder are allowed")
+    if sum(member.size for member in members) > contract.PROGRAM_LIMIT:
+        raise SettingError(f"{archive} holds more than {contract.PROGRAM_LIMIT:,} bytes")
+    return members

@@ -1,0 +1,141 @@
+"""Anybody's program: the command that its user types on one machine, on N pods, unchanged.
+
+Promises: Paddle's own launcher and its flags may stand in the command: this runtime takes the launcher's place, so that each
+rank is a process of the agent's own, with its exit code, its log and its signals. A script that starts the launcher itself
+is started once a pod; the launcher in it takes what the environment says over its flags, and works without etcd. Paddle
+chooses its back end; gloo is named where there is no GPU. A word in the pod's log says which flags do not count.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddle_node import command_line
+from paddle_node.contract import MASTER_PORTS, Variable
+from paddle_node.failure import SettingError
+from paddle_node.runtimes import Process, Progress, Runtime, backend
+
+if TYPE_CHECKING:
+    from paddle_node.environment import Attempt, NodeEnvironment, Peer
+
+
+def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+    """One for each rank of this pod; of a script that starts them itself, one."""
+    if not node.own.words:
+        raise SettingError(f"{Variable.COMMAND} is missing: runtime launch needs the command that trains")
+    line = command_line.read(node.own.words)
+    cluster = _cluster(node, peers, attempt, line.starts_ranks)
+    ranks = _ranks(node, peers)
+    if line.starts_ranks and node.own.processes > 1:
+        # To a script that starts the pod's ranks by Paddle's launcher or torchrun, the pod is the rank.
+        ranks = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
+    several = len(ranks) > 1
+    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in ranks)
+
+
+def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, more: Mapping[str, str], several: bool) -> Process:
+    """A process of the user's program; `more` is what its environment has beside the container's, RANK at least."""
+    values = {
+        "data": str(node.folder.data or node.folder.shard(node.trainer_id)),
+        "output": str(node.folder.output),
+        "rank": more["RANK"],
+        "trainers": str(node.trainers),
+        "shard": str(node.trainer_id),
+    }
+    newest = attempt.resume.get("newest", "")
+    environ = {
+        "OMP_NUM_THREADS": str(node.threads),
+        "PYTHONUNBUFFERED": "1",
+        # Paddle 2.6.2 brings a zlib of its own: where it is loaded first, Python's gzip, and scipy with it, fails.
+        "LD_PRELOAD": "libz.so.1",
+        **node.environ,
+        Variable.DATA.value: values["data"],
+        **more,
+    }
+    try:
+        words = [command_line.fill(word, values) for word in program]
+        words += node.arguments
+        words += [command_line.fill(word, values, str(node.folder.root / newest)) for word in node.own.resume if newest]
+        environ |= {name: command_line.fill(environ.get(name, ""), values) for name in node.own.templates.split(",") if name}
+    except ValueError as error:
+        raise SettingError(f"{Variable.COMMAND} has {error}") from None
+    _look_for(words[0], node, environ)
+    log = node.folder.node(node.trainer_id) / f"rank-{more['RANK']}.log"
+    return Process(
+        role="trainer",
+        argv=tuple(words),
+        environ=environ,
+        log=log if several else node.folder.train_log(node.trainer_id),
+        working_directory=node.program,
+    )
+
+
+def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
+    """The files that the job's settings name."""
+    from paddle_node.file_progress import FileProgress  # Not where only processes are described.
+
+    return FileProgress(node, say)
+
+
+def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]:
+    """What Paddle's launcher, and torchrun, tell each rank."""
+    count = node.own.processes
+    endpoints = [peer.endpoint(node.port + local) for peer in peers for local in range(count)]
+    first = node.trainer_id * count
+    # All of the pod's GPUs for its only process, one for each of several, as the launcher does it.
+    devices = [",".join(map(str, range(node.own.gpus)))] if count == 1 else [str(local) for local in range(count)]
+    return [
+        {
+            "PADDLE_TRAINER_ID": str(rank),
+            "PADDLE_TRAINERS_NUM": str(len(endpoints)),
+            "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+            "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
+            "PADDLE_GLOBAL_RANK": str(rank),
+            "PADDLE_GLOBAL_SIZE": str(len(endpoints)),
+            "PADDLE_LOCAL_RANK": str(local),
+            "PADDLE_LOCAL_SIZE": str(count),
+            "PADDLE_RANK_IN_NODE": str(local),
+            "TRAINING_ROLE": "TRAINER",
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(endpoints)),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(count),
+            **({"FLAGS_selected_gpus": devices[local]} if node.own.gpus else {}),
+        }
+        for local, rank in enumerate(range(first, first + count))
+    ]
+
+
+def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, script: bool) -> dict[str, str]:
+    """What is the same for all ranks of a pod. The launcher takes these variables over its flags."""
+    master = node.port + MASTER_PORTS
+    # The launcher serves its peers where the master's address is its own, and knows its own by the host's name alone.
+    launcher = script and node.trainer_id == 0 and node.trainers > 1
+    return {
+        **backend(node),
+        "POD_IP": peers[node.trainer_id].address,
+        "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else peers[0].endpoint(master),
+        "PADDLE_NNODES": str(node.trainers),
+        "PADDLE_RANK": str(node.trainer_id),
+        # Nothing that an earlier attempt's launcher still says is heard.
+        "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
+        **({"PADDLE_NPROC_PER_NODE": str(node.own.processes)} if script else {}),
+        "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
+        "NNODES": str(node.trainers),
+        "NODE_RANK": str(node.trainer_id),
+        "MASTER_ADDR": peers[0].address,
+        "MASTER_PORT": str(master + 1),
+    }
+
+
+def _look_for(program: str, node: NodeEnvironment, environ: Mapping[str, str]) -> None:
+    """Raises `SettingError` for a command that does not exist."""
+    found = node.program / program if "/" in program else shutil.which(program, path=environ.get("PATH"))
+    if found is None or not Path(found).is_file():
+        raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
+
+
+RUNTIME = Runtime("launch", processes, progress)
