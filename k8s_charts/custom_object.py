@@ -1,4 +1,4 @@
-"""Objects of kinds that Kubernetes learns from a CustomResourceDefinition, and definitions themselves."""
+"""Objects with fields that cdk8s has no type for: custom resources and their definitions, and a Job of a newer Kubernetes."""
 
 from __future__ import annotations
 
@@ -25,3 +25,17 @@ def add(
     made = ApiObject(scope, id, api_version=api_version, kind=kind, metadata=metadata)
     made.add_json_patch(JsonPatch.add("/spec", spec))
     return made
+
+
+def add_document(scope: Construct, document: Mapping[str, Any]) -> None:
+    """Adds a whole manifest as it is written."""
+    content = dict(document)
+    made = ApiObject(
+        scope,
+        content["kind"],
+        api_version=content.pop("apiVersion"),
+        kind=content.pop("kind"),
+        metadata=ApiObjectMetadata(**content.pop("metadata")),
+    )
+    for field, value in content.items():
+        made.add_json_patch(JsonPatch.add(f"/{field}", value))

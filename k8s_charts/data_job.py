@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cdk8s import Chart
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import names, network, own_program, placement, pod, variables
+from k8s_charts import job_folder, names, network, own_program, placement, pod, variables
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.own_program import OwnProgram
 from k8s_charts.spec import DATA_ENDING, TrainingJob
@@ -43,14 +41,16 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
         variables.field(Variable.POD_UID, "metadata.uid"),
         variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
         variables.plain(Variable.OUT_DIR, variables.literal(f"{job.volume.mount_path}/{job.name}")),
-        variables.plain(Variable.SPLIT_COUNT, data.shards or job.trainers),
+        variables.plain(Variable.SPLIT_COUNT, 1 if data.shared else data.shards or job.trainers),
         variables.plain(Variable.SPLIT_PODS, data.splitters),
         variables.plain(Variable.DATA_SOURCE, source(job, outputs)),
-        variables.plain(Variable.DATA_FORMAT, variables.literal(data.format)),
+        variables.plain(Variable.DATA_FORMAT, "files" if data.shared else variables.literal(data.format)),
+        *([variables.plain(Variable.SHARED, copies)] if (copies := job_folder.shared(job)) else []),
         variables.plain(Variable.HOLD_OUT, repr(data.hold_out).removesuffix(".0")),
-        *([] if data.shuffle_seed is None else [variables.plain(Variable.SHUFFLE_SEED, data.shuffle_seed)]),
+        *([] if data.shuffle_seed is None or data.shared else [variables.plain(Variable.SHUFFLE_SEED, data.shuffle_seed)]),
         *([variables.plain(Variable.PROGRAM_FROM, variables.literal(program(job)))] if program(job) else []),
-        variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
+        variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.name)),
+        *(variables.archive(job) if ":" in data.format else []),
         *([variables.plain(Variable.DATA_JOB, identity)] if identity else []),
         *([variables.plain("AWS_REGION", outputs.region)] if _needs_region(outputs) else []),
     ]
@@ -59,20 +59,6 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
 def _needs_region(outputs: ClusterOutputs) -> bool:
     """The pod identity agent tells the region with the credentials; an instance's profile does not."""
     return outputs.data_job_credentials == "instance-profile" and bool(outputs.region)
-
-
-def _retries(job: TrainingJob) -> dict[str, Any]:
-    """One pod counts its failures; of several each index counts its own, and one index lost is the split lost."""
-    splitters = job.data.splitters if job.data is not None else 1
-    if splitters == 1:
-        return {"parallelism": 1, "completions": 1, "backoff_limit": job.limits.retries}
-    return {
-        "completion_mode": "Indexed",
-        "parallelism": splitters,
-        "completions": splitters,
-        "backoff_limit_per_index": job.limits.retries,
-        "max_failed_indexes": 0,
-    }
 
 
 class DataChart(Chart):
@@ -119,6 +105,8 @@ class DataChart(Chart):
             claim=names.claim(job, outputs),
             program=own,
         )
+        # One pod counts its failures; of several one index lost is the split lost.
+        splitters = job.data.splitters if job.data is not None else 1
         return k8s.JobSpec(
             template=template,
             pod_failure_policy=pod.failure_policy(template),
@@ -126,5 +114,5 @@ class DataChart(Chart):
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
-            **_retries(job),
+            **pod.tries(splitters, job.limits.retries, indexed=splitters > 1),
         )

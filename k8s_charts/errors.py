@@ -1,5 +1,5 @@
-"""What these charts raise on bad input: one sentence that names the setting, what was found and what is allowed."""
+"""What these charts raise on bad input: the error of every reader of settings."""
 
+from settings.errors import SettingError as JobError
 
-class JobError(ValueError):
-    """job.yaml, or a file it needs, cannot become manifests. `str()` is the sentence a user reads."""
+__all__ = ["JobError"]

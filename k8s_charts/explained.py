@@ -33,7 +33,8 @@ def _sentence(model: type[BaseModel], fault: ErrorDetails) -> str:
     kind, found = fault["type"], fault["input"]
     if kind == "sentence":
         return fault["msg"]
-    location = tuple(part for part in fault["loc"] if part != "[key]")
+    # Without pydantic's own words: that it is a key, and which kind of a union's.
+    location = tuple(part for part in fault["loc"] if not str(part).startswith(("[key]", "function-", "tuple[")))
     setting = ".".join(_shown(part) for part in location) or "the job"
     if kind == "missing":
         field = _field(model, location)
@@ -42,6 +43,8 @@ def _sentence(model: type[BaseModel], fault: ErrorDetails) -> str:
         known = _names(_model_at(model, location[:-1]))
         near = get_close_matches(str(location[-1]), known, 1)
         return f"{setting} is no setting of a job: " + (f"did you mean {near[0]}?" if near else f"{', '.join(known)} are allowed")
+    if kind == "string_pattern_mismatch" and (field := _field(model, location)) and field.examples:
+        return f"{setting} is {_shown(found)}: text like {' or '.join(field.examples)} is allowed"
     return f"{setting} is {_shown(found)}: {_allowed(kind, fault['msg'], fault.get('ctx', {}))}"
 
 

@@ -21,6 +21,8 @@ INSTANCE_METADATA = ("169.254.169.254/32",)
 """Where an EC2 instance hands out its profile's credentials, on clusters without that agent."""
 NODE_LOCAL_DNS = "169.254.20.10/32"
 """Where NodeLocal DNSCache listens on every node, in clusters that have it: their pods ask it instead of the DNS pods."""
+LINK_LOCAL = {"0.0.0.0/0": ["169.254.0.0/16"], "::/0": ["fd00:ec2::/32", "fe80::/10"]}
+"""Where a node hands out its own credentials (fd00:ec2::254), and EKS those of its pods (fd00:ec2::23)."""
 API_SERVER_PORTS = (443, 6443)
 """EKS's API server, and where other clusters have theirs: a policy sees the port behind the `kubernetes` Service."""
 
@@ -32,6 +34,12 @@ def _port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
 def to_anywhere(*ports: int) -> k8s.NetworkPolicyEgressRule:
     """Out to any address, on these TCP ports alone."""
     return k8s.NetworkPolicyEgressRule(ports=[_port(port) for port in ports])
+
+
+def to_the_world() -> k8s.NetworkPolicyEgressRule:
+    """Out to any address on any port, but for what is a node's own business."""
+    blocks = (k8s.IpBlock(cidr=cidr, except_=without) for cidr, without in LINK_LOCAL.items())
+    return k8s.NetworkPolicyEgressRule(to=[k8s.NetworkPolicyPeer(ip_block=block) for block in blocks])
 
 
 def to_names_service() -> k8s.NetworkPolicyEgressRule:
@@ -80,7 +88,12 @@ def peers(
             job,
             role,
             ingress=[k8s.NetworkPolicyIngressRule(from_=others)],
-            egress=[k8s.NetworkPolicyEgressRule(to=others), to_names_service(), *more],
+            egress=[
+                k8s.NetworkPolicyEgressRule(to=others),
+                to_names_service(),
+                *more,
+                *([to_the_world()] if job.open_network else []),
+            ],
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -45,8 +46,16 @@ class ClusterOutputs:
     """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the node's instance profile."""
     host_ports: bool = True
     """Whether nodes reach each other at any port: not between a self-managed cluster's."""
+    kubernetes_version: str = ""
+    """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would refuse."""
     placeholders: bool = False
     """True where nothing was deployed: the manifests can be read and checked, not applied."""
+
+    @property
+    def restarts_in_place(self) -> bool:
+        """Whether containers may say after which exit codes they are started again: Kubernetes has it on from 1.35."""
+        version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
+        return version is not None and int(version[1]) >= 35
 
     @classmethod
     def load(cls, path: Path) -> ClusterOutputs:
@@ -80,6 +89,7 @@ class ClusterOutputs:
             region=value("Region", ""),
             data_job_credentials=cast("Credentials", credentials),
             host_ports=ports == "open",
+            kubernetes_version=value("KubernetesVersion", ""),
         )
 
     @classmethod
@@ -95,5 +105,6 @@ class ClusterOutputs:
             access_point_id="fsap-00000000000000000",
             bucket_name="placeholder-bucket",
             file_system_dns_name="fs-00000000000000000.efs.placeholder.invalid",
+            kubernetes_version="1.35",
             placeholders=True,
         )

@@ -14,12 +14,14 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import custom_object, gang, names, network, own_program, paddle_job_definition, placement, pod, variables
+from k8s_charts import custom_object, gang, names, network, own_program, placement, pod, variables
 from k8s_charts.namespace import takes_the_node
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 CONTAINER = "paddle"
+SERVICE_PORT = 36000
+"""Where pods that meet by Service listen: the operator's own choice."""
 DATA_JOB_ANNOTATION = "paddle-aws/data-job"
 """Which data job a pod's shards come from: for people, since the pods run programs that know nothing of it."""
 
@@ -46,7 +48,7 @@ def _told_beside_the_operator(job: TrainingJob) -> dict[str, str]:
         found["HOME"] = contract.HOME
     if job.operator.intranet == "Service":
         # The endpoints it tells have this port, and the PADDLE_PORT that it tells is another: Paddle's servers refuse to start.
-        found["PADDLE_PORT"] = str(paddle_job_definition.SERVICE_PORT)
+        found["PADDLE_PORT"] = str(SERVICE_PORT)
     if job.operator.etcd_server is not None:
         found["PADDLE_ELASTIC_SERVER"] = job.operator.etcd_server
     return found
@@ -90,8 +92,8 @@ class PaddleJobChart(Chart):
         custom_object.add(
             self,
             "PaddleJob",
-            api_version=paddle_job_definition.API_VERSION,
-            kind=paddle_job_definition.KIND,
+            api_version="batch.paddlepaddle.org/v1",
+            kind="PaddleJob",
             name=job.name,
             namespace=job.namespace,
             labels=names.labels(job),

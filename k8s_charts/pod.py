@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cdk8s_plus_33 import k8s
 from paddle_node import contract
 
 from k8s_charts import job_folder, names
+from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.own_program import OwnProgram
 from k8s_charts.placement import GPU, Placement
 from k8s_charts.settings import Resources, TrainerResources
 from k8s_charts.spec import TrainingJob
 
 TEMPORARY = "/tmp"
-SHARED_MEMORY = "/dev/shm"
 PROGRAM = "program"
 """Name of the volume that holds a user's program from a ConfigMap."""
 
@@ -62,7 +64,7 @@ def container(
         k8s.VolumeMount(name="temporary", mount_path=TEMPORARY),
     ]
     if isinstance(resources, TrainerResources):
-        mounts.append(k8s.VolumeMount(name="shared-memory", mount_path=SHARED_MEMORY))
+        mounts.append(k8s.VolumeMount(name="shared-memory", mount_path=contract.SHARED_MEMORY))
     if program is not None:
         mounts.append(k8s.VolumeMount(name=PROGRAM, mount_path=program.mount_path, read_only=True))
     return k8s.Container(
@@ -73,7 +75,7 @@ def container(
         args=list(arguments) or None,
         working_dir=working_dir,
         env=list(environment) or None,
-        env_from=[k8s.EnvFromSource(config_map_ref=k8s.ConfigMapEnvSource(name=settings))] if settings is not None else None,
+        env_from=_environment_from(job.environment_from if isinstance(resources, TrainerResources) else None, settings),
         ports=list(ports) or None,
         resources=requirements(resources, gpus),
         volume_mounts=mounts,
@@ -89,6 +91,13 @@ def container(
             run_as_non_root=True,
         ),
     )
+
+
+def _environment_from(secret: str | None, settings: str | None) -> list[k8s.EnvFromSource] | None:
+    """What comes later wins: a Secret changes no setting of the job."""
+    found = [k8s.EnvFromSource(secret_ref=k8s.SecretEnvSource(name=secret))] if secret is not None else []
+    found += [k8s.EnvFromSource(config_map_ref=k8s.ConfigMapEnvSource(name=settings))] if settings is not None else []
+    return found or None
 
 
 def template(
@@ -107,8 +116,12 @@ def template(
     program: OwnProgram | None = None,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    probe_may_kill: bool = False,
 ) -> k8s.PodTemplateSpec:
-    """The pod around the container, run as the access point's user."""
+    """The pod around the container, run as the access point's user.
+
+    `probe_may_kill`: the container's program is no PID 1, which no process of its own container could kill.
+    """
     scratch = k8s.Quantity.from_string(resources.scratch)
     volumes = [
         k8s.Volume(name="home", empty_dir=k8s.EmptyDirVolumeSource(size_limit=scratch)),
@@ -134,6 +147,7 @@ def template(
             automount_service_account_token=token,
             # Addresses of other Services as variables: noise, and a name that a program could mistake for its own.
             enable_service_links=False,
+            share_process_namespace=probe_may_kill or None,
             subdomain=subdomain,
             scheduler_name=scheduler,
             priority_class_name=job.scheduling.priority_class,
@@ -154,6 +168,32 @@ def template(
             volumes=volumes,
         ),
     )
+
+
+def tries(pods: int, retries: int, *, indexed: bool) -> dict[str, Any]:
+    """How many pods of a Job run side by side, and may fail: by index, where pods have one.
+
+    Each index then counts its own failures and waits for its own, and one that has used them up fails the Job.
+    """
+    limits = {"backoff_limit_per_index": retries, "max_failed_indexes": 0} if indexed else {"backoff_limit": retries}
+    return {"completion_mode": "Indexed" if indexed else "NonIndexed", "parallelism": pods, "completions": pods, **limits}
+
+
+def with_restart_rules(job: dict[str, Any], outputs: ClusterOutputs) -> dict[str, Any]:
+    """A Job's document, whose first container also says after which exit codes it is started again in its pod.
+
+    Kubernetes waits for its own back-off alone (0, 10, 20, ... seconds, forgotten after ten quiet minutes), and the Job counts
+    nothing. cdk8s's types do not know the field, and leave it out.
+    """
+    if outputs.restarts_in_place:
+        codes = {"operator": "In", "values": list(contract.RESTART_IN_PLACE)}
+        job["spec"]["template"]["spec"]["containers"][0] |= {
+            "restartPolicy": "Never",
+            "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}],
+        }
+    # Sorted, as cdk8s sorts what it has types for.
+    sorted_job: dict[str, Any] = json.loads(json.dumps(job, sort_keys=True))
+    return sorted_job
 
 
 def failure_policy(template: k8s.PodTemplateSpec) -> k8s.PodFailurePolicy:

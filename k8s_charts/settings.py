@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 from paddle_node import contract
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
+from k8s_charts import program_files, requirements
 from k8s_charts.explained import sentence
+from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.value_types import (
     AbsolutePath,
     Amount,
     AsTuple,
     Cpu,
-    Folder,
     FolderBelow,
     ImageName,
     Labels,
@@ -58,47 +59,104 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
 
 
-class Program(Settings):
-    """The training program: a folder with train.py."""
+_PROGRAM_SETTINGS = {
+    "path": ("folder", "configmap"),
+    "repository": ("git",),
+    "commit": ("git",),
+    "folder": ("image", "volume", "configmap", "git"),
+}
+"""Which `from` a setting of the program belongs to."""
 
-    origin: Literal["image", "volume", "configmap"] = Field(
+
+class Program(Settings):
+    """The training program: a folder with train.py, or with what `command` runs."""
+
+    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(
         default="image",
         alias="from",
         description=(
-            "image: the data job copies the folder from the image's programs; configmap: a small folder beside this file, copied "
-            "by the data job (without one, a PaddleJob's pods see it at /opt/paddle/own/<folder>); volume: it lies in the "
-            "job's folder on the volume already."
+            "image: the data job copies the folder from the image's programs; folder: a local folder of up to 1 GB; git: a "
+            "repository's commit; configmap: a small folder beside this file, copied by the data job (without one, a PaddleJob's "
+            "pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume already."
         ),
     )
-    folder: Folder = Field(
-        default="quick_start", description="The folder's name in the image's programs and in the job's folder."
+    folder: Text = Field(
+        default="quick_start",
+        description="The folder's name in the image's programs and in the job's folder. `from: git`: the program's folder in the "
+        "repository; default: all of it.",
     )
     path: Text | None = Field(
         default=None,
-        description="With `from: configmap`: the local folder, relative to this file; its files (no subfolders) may have 250 kB.",
+        description=(
+            "The local folder, relative to this file. `from: folder`: subfolders too, without what git ignores; "
+            "`from: configmap`: files only, 250 kB."
+        ),
+    )
+    repository: Text | None = Field(
+        default=None,
+        pattern=r"^(https://[^\s@]+|ssh://[^\s-]\S*|file:///\S+)$",
+        examples=["https://host/name.git", "ssh://git@host/name.git", "file:///folder"],
+        description="`from: git`: where your own git fetches the commit, with your credentials.",
+    )
+    commit: Text | None = Field(
+        default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40], description="The commit's full id (`git rev-parse HEAD`)."
+    )
+    requirements: Text | Several[Text] = Field(
+        default=(), description="Python packages for `make image`: a list, or a file of requirements in the program's folder."
+    )
+    packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = Field(
+        default=(), description="Debian packages for `make image`, such as libgl1."
     )
 
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _archive: ProgramArchive | None = PrivateAttr(default=None)
 
     @property
     def files(self) -> Mapping[str, str]:
         """The program's files by name, read with the job file: `from: configmap` only."""
         return self._files
 
-    def with_files(self, files: Mapping[str, str]) -> Program:
-        """The same program with its files."""
-        program = self.model_copy()
-        program._files = dict(files)
-        return program
+    @property
+    def archive(self) -> ProgramArchive | None:
+        """What the pods unpack, read with the job file: `from: folder` and `from: git` only."""
+        return self._archive
+
+    @property
+    def archived(self) -> bool:
+        """Whether the pods unpack it from an archive."""
+        return self.origin in ("folder", "git")
+
+    @property
+    def name(self) -> str:
+        """TRAIN_CONFIG_DIR: an archive's folder is in the pods, and has one name there."""
+        return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
+
+    def read(self, folder: Path, *, fetch: bool) -> Program:
+        """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
+        program, root = self.model_copy(), None if self.path is None else folder / self.path
+        if self.origin == "configmap" and root is not None:
+            program._files = program_files.read(root)
+        elif self.origin == "folder" and root is not None:
+            program._archive = ProgramArchive.of_folder(root)
+        elif self.repository is not None and self.commit is not None:
+            below = self.folder if "folder" in self.model_fields_set else ""
+            program._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+            root = program._archive.root
+        return program.model_copy(update={"requirements": requirements.read(self.requirements, root)})
 
     @model_validator(mode="after")
-    def _path_fits(self) -> Program:
-        if self.origin == "configmap" and self.path is None:
-            raise sentence("program.path is missing: `from: configmap` needs the local folder that holds the program")
-        if self.origin != "configmap" and self.path is not None:
-            raise sentence(
-                f"program.path is {self.path}: only `from: configmap` takes a local folder, and this is `from: {self.origin}`"
-            )
+    def _fits(self) -> Program:
+        for field, origins in _PROGRAM_SETTINGS.items():
+            if self.origin not in origins and field in self.model_fields_set:
+                raise sentence(
+                    f"program.{field} is {getattr(self, field)} and program.from is {self.origin}: "
+                    f"{field} belongs to `from: {' | '.join(origins)}`"
+                )
+            if self.origin in origins and getattr(self, field) is None:
+                raise sentence(f"program.{field} is missing: `from: {self.origin}` needs it")
+        parts = self.folder.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
+            raise sentence(f"program.folder is {self.folder}: the name of one folder is allowed, such as quick_start")
         return self
 
 
@@ -126,6 +184,9 @@ class Data(Settings):
     prepared: bool = Field(
         default=False,
         description="The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job.",
+    )
+    shared: bool = Field(
+        default=False, description="One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."
     )
     format: Text = Field(
         default="lines",
@@ -181,6 +242,13 @@ class Data(Settings):
                 raise sentence(f"data.source is {shown}: name a file, not a folder alone")
             if self.source.startswith("~") and not self.source.startswith("~/"):
                 raise sentence(f"data.source is {shown}: only ~/ is expanded, write the folder out")
+        return self
+
+    @model_validator(mode="after")
+    def _shared_is_whole(self) -> Data:
+        for setting in ("prepared", "format", "shards", "splitters", "hold_out", "shuffle_seed", "stage"):
+            if self.shared and setting in self.model_fields_set:
+                raise sentence(f"data.{setting} is given: with `shared: true` nothing is split or copied further, leave it out")
         return self
 
     _mount_path: str = PrivateAttr(default=contract.VOLUME_MOUNT)
@@ -436,13 +504,13 @@ class Limits(Settings):
     """How often to try, and how long."""
 
     retries: int = Field(
-        default=6, ge=0, le=1000, description="Pods that may fail before the job fails; disruptions (spot, drain) do not count."
+        default=6, ge=0, le=1000, description="Pods of one trainer that may fail; disruptions and restarts in place do not count."
     )
     attempts: int = Field(
         default=contract.ATTEMPTS,
         ge=1,
         le=1000,
-        description="Attempts that may end without a new complete pass before the job fails.",
+        description="Failures of the program without progress in between, until the job fails; a lost pod costs none.",
     )
     hours: float = Field(default=24.0, gt=0.001, le=8760, description="The job ends as failed after this long.")
     peer_deadline_seconds: int = Field(

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from paddle_node import contract
+from paddle_node import command_line, contract
 from pydantic import Field, ValidationError, model_validator
 
 from k8s_charts import program_files
@@ -31,7 +33,7 @@ from k8s_charts.settings import (
     TrainerResources,
     Volume,
 )
-from k8s_charts.value_types import LABEL_LENGTH, DnsLabel, ImageName, ServiceName, Several, Text, amount
+from k8s_charts.value_types import LABEL_LENGTH, CommandLine, DnsLabel, ImageName, ObjectName, ServiceName, Several, Text, amount
 from settings import file as settings_file
 
 HASH_LENGTH = 8
@@ -39,21 +41,31 @@ HASH_LENGTH = 8
 DATA_ENDING = "-data"
 """What the data job's name has behind the job's."""
 SHARED_NAMESPACES = ("paddle", "default")
+COMMANDS = ("processes", "resume", "progress", "success")
+"""Settings of a command that trains under engine job."""
 OUR_SUPERVISORS = (
     "runtime",
     "keep_passes",
+    "checkpoint_minutes",
     "resume_from",
     "network_device",
     "ports",
     "data.stage",
+    "data.shared",
     "limits.attempts",
     "limits.peer_deadline_seconds",
     "limits.stall_seconds",
+    *COMMANDS,
 )
 """Settings that the program in the pods of engine job reads, and nothing in a PaddleJob's."""
 LONGEST_STRING = 131_071
 """Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
+_SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _VARIABLE = re.compile(r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
+
+
+_PLACEHOLDERS = "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items()) + "{{: a brace."
 
 
 class TrainingJob(Settings):
@@ -78,14 +90,18 @@ class TrainingJob(Settings):
     discovery: Literal["index", "pod-list"] = Field(
         default="index", description="index: by name, without rights; pod-list: the tutorials' way, asking the API server."
     )
+    paddle: Literal["2.6", "3.3"] = Field(
+        default="2.6",
+        description="Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers.",
+    )
     runtime: Text | None = Field(
         default=None,
         min_length=1,
-        description="Which Paddle the image holds: fleet-ps, collective or paddle-0.x. Default: the mode's.",
+        description="What trains: fleet-ps, collective, paddle-0.x or launch. Default: launch with a command, else the mode's.",
     )
     trainers: int = Field(
         json_schema_extra={"minimum": 1, "maximum": 10_000},
-        description="How many pods train; with engine job each runs a parameter server and a trainer.",
+        description="How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer.",
     )
     parameter_servers: int | None = Field(
         default=None,
@@ -97,6 +113,9 @@ class TrainingJob(Settings):
     keep_passes: int = Field(
         default=0, ge=0, le=99_999, description="How many of the newest passes stay on the volume; 0 keeps all."
     )
+    checkpoint_minutes: float = Field(
+        default=10, ge=0, le=525_600, description="Minutes between checkpoints inside a pass; 0: none."
+    )
     resume_from: Literal["same", "any"] = Field(
         default="same",
         description="same: go on only from passes of this very data and program; any: from the newest pass, whatever made it.",
@@ -107,8 +126,42 @@ class TrainingJob(Settings):
         default="eth0", min_length=1, max_length=15, description="The pod's network device (0.x: --nics)."
     )
     program: Program = Field(default_factory=Program)
-    command: Several[Text] | None = Field(
-        default=None, description="Default: the image's entry point; engine paddlejob: what the image says."
+    command: CommandLine | None = Field(
+        default=None,
+        description=(
+            "The line that trains on one machine, run in the program's folder instead of train.py; words, or one string. "
+            f"{_PLACEHOLDERS} Engine paddlejob: the container's command as it is."
+        ),
+    )
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        le=contract.MOST_PROCESSES,
+        description="With command: its processes in each pod. Default: one for each GPU, else 1.",
+    )
+    resume: CommandLine = Field(
+        default=(),
+        description=(
+            "With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same "
+            "without its suffix), such as --resume {newest:output/*.pdparams}."
+        ),
+    )
+    progress: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume.",
+    )
+    success: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough.",
+    )
+    network: Literal["open", "closed"] | None = Field(
+        default=None,
+        description="open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command.",
+    )
+    environment_from: ObjectName | None = Field(
+        default=None, description="A Secret in the job's namespace whose keys are variables of the trainers."
     )
     arguments: Several[Text] = Field(default=(), description="Handed on to the training program untouched.")
     environment: dict[str, Text] = Field(default_factory=dict, description="More variables for the training program.")
@@ -131,16 +184,15 @@ class TrainingJob(Settings):
     paddlejob: PaddleJobSettings | None = Field(default=None, description="engine paddlejob: what only its operator knows.")
 
     @classmethod
-    def load(cls, path: Path) -> TrainingJob:
-        """Reads and checks a job file. Raises JobError with the first fault as one sentence."""
-        try:
-            settings = settings_file.mapping(path)
-        except settings_file.SettingError as error:
-            raise JobError(str(error)) from None
-        return cls.parse(settings, folder=path.parent)
+    def load(cls, path: Path, *, fetch: bool = False) -> TrainingJob:
+        """Reads and checks a job file. Raises JobError with the first fault as one sentence.
+
+        The network is asked only where it may be (`fetch`), for a program's commit that is not on this machine yet.
+        """
+        return cls.parse(settings_file.mapping(path), folder=path.parent, fetch=fetch)
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any], folder: Path = Path()) -> TrainingJob:
+    def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> TrainingJob:
         """Checks settings as `load` does, from a mapping; local paths are relative to `folder`."""
         try:
             job = cls.model_validate(dict(settings))
@@ -149,8 +201,16 @@ class TrainingJob(Settings):
             raise JobError(explain(cls, error.errors())) from None
         # What a part of the job cannot know by itself: the program's files, and where the volume is mounted.
         found: dict[str, object] = {}
-        if job.program.path is not None:
-            found["program"] = job.program.with_files(program_files.read(folder / job.program.path))
+        found["program"] = program = job.program.read(folder, fetch=fetch)
+        if program.archive is not None:
+            script = command_line.script(job.command or ())
+            if not (program.archive.root / script).exists():
+                raise JobError(f"command names {script}: {program.archive.root} has no such file")
+            if program.archive.size > amount(job.resources.scratch):
+                raise JobError(
+                    f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
+                    "which each pod unpacks there; raise it"
+                )
         if job.data is not None:
             found["data"] = job.data.mounted_at(job.volume.mount_path)
         return job.model_copy(update=found)
@@ -163,7 +223,31 @@ class TrainingJob(Settings):
     @property
     def chosen_runtime(self) -> str:
         """PADDLE_NODE_RUNTIME: what was asked for, else what the mode means. One pod alone is a collective of one."""
-        return self.runtime or ("fleet-ps" if self.mode == "parameter-server" else "collective")
+        default = "fleet-ps" if self.mode == "parameter-server" else "collective"
+        return self.runtime or ("launch" if self.command is not None else default)
+
+    @property
+    def chosen_processes(self) -> int:
+        """Of the command, in each pod."""
+        return self.processes or max(self.gpus.count, 1)
+
+    @property
+    def open_network(self) -> bool:
+        """Whether trainers reach more than each other."""
+        return self.network == "open" or (self.network is None and self.command is not None and self.engine == "job")
+
+    @property
+    def derived(self) -> bool:
+        """Whether its image is another one with a layer of the program's requirements."""
+        return bool(self.program.requirements or self.program.packages)
+
+    @property
+    def image_variant(self) -> str:
+        """Which of the images that were pushed the job runs; empty: the one of `make image` alone."""
+        if self.derived:
+            wanted = [self.image or "", sorted(self.program.requirements), sorted(self.program.packages)]
+            return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
+        return "" if self.paddle == "2.6" else self.paddle
 
     @property
     def splits(self) -> bool:
@@ -176,6 +260,7 @@ class TrainingJob(Settings):
         self._check_name()
         self._check_engine()
         self._check_mode()
+        self._check_command()
         self._check_discovery()
         self._check_data()
         self._check_environment()
@@ -184,7 +269,7 @@ class TrainingJob(Settings):
         return self
 
     def _check_size(self) -> None:
-        if self.command == ():
+        if self.command is not None and not "".join(self.command[:1]).strip():
             raise sentence("command is empty: leave it out, or name the program to run")
         if self.trainers < 1:
             raise sentence(f"trainers is {self.trainers}: a job needs at least 1 trainer")
@@ -213,6 +298,8 @@ class TrainingJob(Settings):
                 f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
                 f"choose a name that does not end in {DATA_ENDING}"
             )
+        if self.name == "shared":
+            raise sentence("name is shared: that folder of the volume holds the data that jobs share, choose another name")
         if self.namespace.startswith("kube-"):
             raise sentence(f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs")
 
@@ -245,6 +332,10 @@ class TrainingJob(Settings):
                 "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image "
                 "needs to be told which program to run (or name an image of your own)"
             )
+        if self.program.archived:
+            raise sentence(
+                f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
+            )
         if self.discovery == "pod-list":
             raise sentence(
                 "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"
@@ -273,11 +364,56 @@ class TrainingJob(Settings):
         if self.mode == "single" and self.trainers != 1:
             raise sentence(f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more")
         if self.engine == "job" and self.runtime is not None:
-            expected = ("collective",) if self.mode != "parameter-server" else None
+            expected = ("collective", "launch") if self.mode != "parameter-server" else None
             if (expected and self.runtime not in expected) or (expected is None and self.runtime == "collective"):
                 raise sentence(f"runtime is {self.runtime}: it does not fit mode {self.mode}")
+        if self.paddle == "3.3" and self.engine == "job" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
+            raise sentence(
+                f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; "
+                'use `mode: collective`, or `paddle: "2.6"`'
+            )
         if self.gpus.count and self.image is None:
             raise sentence("image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)")
+
+    def _check_command(self) -> None:
+        if self.engine != "job":
+            return
+        if self.command is None:
+            if given := next((setting for setting in COMMANDS if _is_given(self, setting)), None):
+                raise sentence(f"{given} is given and command is missing: it belongs to a command")
+            if self.chosen_runtime == "launch":
+                raise sentence("command is missing: runtime launch needs the line that trains")
+            return
+        if self.chosen_runtime not in ("launch", "fleet-ps"):
+            raise sentence(f"command is given and runtime is {self.runtime}: launch and fleet-ps take one")
+        if self.processes is not None and self.chosen_runtime == "fleet-ps":
+            raise sentence(f"processes is {self.processes}: runtime fleet-ps has one pserver and one trainer a pod, leave it out")
+        if self.gpus.count and self.chosen_processes > self.gpus.count:
+            raise sentence(f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed")
+        try:
+            line = command_line.read(self.command)
+        except ValueError as error:
+            raise sentence(f"command is {error}") from None
+        if _ASSIGNMENT.match(self.command[0]):
+            raise sentence(f"command begins with {self.command[0]}: no shell reads it, so variables belong into environment")
+        if shell := next((word for word in self.command if word in _SHELL), None):
+            raise sentence(f"command has the word {shell}: no shell reads it; a script is allowed, or bash -c '...'")
+        if wrong := command_line.contradiction(line.flags, self.trainers):
+            raise sentence(f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or make them equal")
+        texts = [*(("command", word) for word in self.command), *(("resume", word) for word in self.resume)]
+        texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
+        texts += [("progress", self.progress or ""), ("success", self.success or "")]
+        for setting, text in texts:
+            try:
+                command_line.fill(text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None)
+            except ValueError as error:
+                raise sentence(f"{setting} has {error}") from None
+        found = command_line.globs(self.resume)
+        if self.resume and len(found) != 1:
+            raise sentence(f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed")
+        for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
+            if path is not None and not _below_output(path):
+                raise sentence(f"{setting} is {path}: a path below output/ is allowed, without ..")
 
     def _check_discovery(self) -> None:
         if self.ports.host_ports and self.discovery != "pod-list":
@@ -298,10 +434,15 @@ class TrainingJob(Settings):
             if self.engine == "job":
                 raise sentence("data is missing: give its source, or `prepared: true` where the shards are on the volume")
             return
-        if self.data.prepared and self.program.origin != "volume":
+        if self.data.prepared and not (self.program.archived or self.program.origin == "volume"):
             raise sentence(
                 f"program.from is {self.program.origin}: with `data.prepared: true` no data job brings the program, "
-                "so `from: volume` is needed"
+                "so `from: volume`, `from: folder` or `from: git` is needed"
+            )
+        if self.data.shared and self.engine == "job" and self.command is None:
+            raise sentence(
+                "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; "
+                "leave shared out, or give the command that reads the folder"
             )
         source = PurePosixPath(self.data.source or "")
         if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
@@ -353,6 +494,11 @@ class TrainingJob(Settings):
                     f"namespace_limits.{setting} is {getattr(ceiling, setting)}: this job's {pods} training pods "
                     "alone need more, so it would never start"
                 )
+
+
+def _below_output(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return len(parts) > 1 and parts[0] in ("output", "{output}") and ".." not in parts
 
 
 def _is_given(settings: Settings, path: str) -> bool:

@@ -12,7 +12,7 @@ from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import gang, names, network, placement, pod, training_settings, variables
+from k8s_charts import custom_object, gang, names, network, placement, pod, training_settings, variables
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
@@ -47,7 +47,8 @@ def _environment(job: TrainingJob, data_job: str | None) -> list[k8s.EnvVar]:
     return [
         *variables.identity(job_name=job.name, namespace=job.namespace),
         variables.plain(Variable.JOB_PATH, variables.literal(job.volume.mount_path)),
-        variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.folder)),
+        variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.name)),
+        *variables.archive(job),
         variables.plain(Variable.NIC, variables.literal(job.network_device)),
         variables.plain(Variable.PORT, job.ports.first),
         variables.plain(Variable.PORTS_NUM, job.ports.dense),
@@ -84,8 +85,8 @@ class TrainingChart(Chart):
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         self._training(outputs, image, data_job)
 
-    def _metadata(self, name: str, labels: dict[str, str] | None = None) -> k8s.ObjectMeta:
-        return k8s.ObjectMeta(name=name, namespace=self._job.namespace, labels={**self._labels, **(labels or {})})
+    def _metadata(self, name: str) -> k8s.ObjectMeta:
+        return k8s.ObjectMeta(name=name, namespace=self._job.namespace, labels=self._labels)
 
     def _service(self) -> None:
         ports = {"control": self._job.ports.control, **_pserver_ports(self._job)}
@@ -137,16 +138,17 @@ class TrainingChart(Chart):
             job,
             name="trainer",
             image=image,
-            command=[variables.literal(part) for part in job.command] if job.command is not None else [contract.ENTRY_POINT],
+            command=[contract.ENTRY_POINT],
             arguments=[variables.literal(argument) for argument in job.arguments],
             environment=_environment(job, data_job),
             settings=training_settings.add(self, job),
             resources=job.resources,
             gpus=job.gpus.count,
             ports=_container_ports(job),
-            # Five minutes to come up, then a minute and a half of silence counts as hung.
+            # Five minutes to come up. A silent agent is killed by the probe itself (paddle_node.health) before the kubelet
+            # would end the pod for it, which takes all of the pod's grace period; a step that hangs is the kubelet's.
             startup_probe=_probe(period=5, failures=60),
-            liveness_probe=_probe(period=30, failures=3),
+            liveness_probe=_probe(period=15, failures=6),
         )
         template = pod.template(
             job,
@@ -160,19 +162,26 @@ class TrainingChart(Chart):
             scheduler=gang.scheduler(job),
             claim=names.claim(job, outputs),
             annotations=gang.pod_annotations(job),
+            probe_may_kill=True,
         )
         spec = k8s.JobSpec(
             template=template,
-            completion_mode="Indexed" if by_index else "NonIndexed",
-            parallelism=job.trainers,
-            completions=job.trainers,
-            backoff_limit=job.limits.retries,
             pod_failure_policy=pod.failure_policy(template),
             # A replacement starts when its predecessor is gone: never two pods under one index.
             pod_replacement_policy="Failed",
             active_deadline_seconds=int(job.limits.hours * 3600),
             ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
             suspend=gang.suspended(job),
+            **pod.tries(job.trainers, job.limits.retries, indexed=by_index),
         )
-        name = names.immutable(job, job.name, k8s.KubeJob.manifest(spec=spec))
-        k8s.KubeJob(self, "Job", metadata=self._metadata(name, gang.queue_labels(job)), spec=spec)
+        document = pod.with_restart_rules(k8s.KubeJob.manifest(spec=spec), outputs)
+        custom_object.add(
+            self,
+            "Job",
+            api_version=document["apiVersion"],
+            kind=document["kind"],
+            name=names.immutable(job, job.name, document),
+            namespace=job.namespace,
+            labels={**self._labels, **gang.queue_labels(job)},
+            spec=document["spec"],
+        )

@@ -6,6 +6,8 @@ The kubelet hands a ConfigMap's values on as they are: nothing in them is expand
 
 from __future__ import annotations
 
+import json
+
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 from paddle_node import contract
@@ -32,13 +34,27 @@ def values(job: TrainingJob) -> dict[str, str]:
         Variable.STALL: job.limits.stall_seconds,
         Variable.SEED: job.seed,
     }
+    if job.checkpoint_minutes:
+        found[Variable.CHECKPOINT] = f"{60 * job.checkpoint_minutes:g}"
     if job.resume_from != "same":
         found[Variable.RESUME_FROM] = job.resume_from
-    if job.data is not None and job.data.stage != "never":
+    if job.data is not None and job.data.stage != "never" and not job.data.shared:
         found[Variable.STAGE_TO] = STAGE
         found[Variable.STAGE] = job.data.stage
         # Said, because a pod sees its node's disk and not its own share of it, and is evicted when it takes more.
         found[Variable.STAGE_ROOM] = int(amount(job.resources.scratch))
+    if job.gpus.count:
+        found[Variable.GPUS] = job.gpus.count
+    if job.command is not None:
+        found |= {
+            Variable.COMMAND: json.dumps(job.command),
+            Variable.PROCESSES: job.chosen_processes,
+            Variable.RESUME: json.dumps(job.resume),
+            Variable.PROGRESS: job.progress or "",
+            Variable.SUCCESS: job.success or "",
+            Variable.TEMPLATES: ",".join(name for name, text in job.environment.items() if "{" in text or "}" in text),
+        }
+        found = {name: value for name, value in found.items() if value not in ("", "[]")}
     return {**{str(name): str(value) for name, value in found.items()}, **job.environment}
 
 

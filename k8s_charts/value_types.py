@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import PurePosixPath
 from typing import Annotated, TypeVar
 
@@ -111,15 +112,20 @@ def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _words(value: object) -> object:
+    # As a shell would split it; nothing else of a shell is done.
+    try:
+        words = shlex.split(value) if isinstance(value, str) else _frozen(value)
+    except ValueError:
+        words = None
+    if not isinstance(words, list | tuple):
+        raise ValueError("a line whose quotes are closed, or a list of words, is allowed")
+    return tuple(words)
+
+
 def _image(value: str) -> str:
     if not is_image(value):
         raise ValueError("the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case")
-    return value
-
-
-def _folder(value: str) -> str:
-    if value in ("", ".", "..") or "/" in value:
-        raise ValueError("the name of one folder is allowed, such as quick_start")
     return value
 
 
@@ -193,8 +199,9 @@ Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cores), _
 Amount = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_quantity), _NUMBER_OR_TEXT]
 Memory = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_memory), _NUMBER_OR_TEXT]
 Text = Annotated[str, AfterValidator(_text)]
+CommandLine = Annotated[tuple[Text, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])]
+"""A line as it is typed, or its words."""
 ImageName = Annotated[str, AfterValidator(_image), WithJsonSchema({"type": "string", "pattern": f"^{_IMAGE.pattern}$"})]
-Folder = Annotated[str, AfterValidator(_text), AfterValidator(_folder)]
 FolderBelow = Annotated[str, AfterValidator(_text), AfterValidator(_below)]
 AbsolutePath = Annotated[str, AfterValidator(_text), AfterValidator(_absolute)]
 MountPath = Annotated[str, AfterValidator(_text), AfterValidator(_absolute), AfterValidator(_mount)]

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from cdk8s_plus_33 import k8s
 from paddle_node.contract import Variable
 
+from k8s_charts.spec import TrainingJob
+
 
 def literal(value: str) -> str:
     """A value that the kubelet's expansion gives back unchanged.
@@ -34,6 +36,11 @@ def field(name: Variable, path: str) -> k8s.EnvVar:
     )
 
 
+def archive(job: TrainingJob) -> list[k8s.EnvVar]:
+    """Which archive the pod unpacks, where the program comes in one."""
+    return [] if job.program.archive is None else [plain(Variable.PROGRAM_ARCHIVE, job.program.archive.digest)]
+
+
 def identity(*, job_name: str, namespace: str) -> list[k8s.EnvVar]:
     """The run identity: job name, run id, Job object, pod.
 
@@ -44,6 +51,7 @@ def identity(*, job_name: str, namespace: str) -> list[k8s.EnvVar]:
         field(Variable.RUN_ID, "metadata.labels['batch.kubernetes.io/controller-uid']"),
         field(Variable.JOB_OBJECT, "metadata.labels['batch.kubernetes.io/job-name']"),
         field(Variable.POD_NAME, "metadata.name"),
+        field(Variable.NODE, "spec.nodeName"),
         field(Variable.POD_IP, "status.podIP"),
         plain(Variable.JOB_NAMESPACE, namespace),
     ]

@@ -1,0 +1,138 @@
+"""A user's program as one archive, named by its digest: what each pod unpacks.
+
+Promises: the same files give the same bytes on every machine (sorted, without times and owners); what git ignores stays behind; a
+link that leads out of the folder is refused. Only `fetch` uses the network, and only for a commit that the cache lacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from typing import Any
+
+from paddle_node import contract
+
+from k8s_charts.errors import JobError
+from settings.addresses import without_secrets
+from settings.cache import place
+
+LEFT_BEHIND = {".git", "__pycache__"}
+
+
+@dataclass(frozen=True)
+class ProgramArchive:
+    """Which files, and what their archive's bytes are."""
+
+    root: Path
+    names: tuple[str, ...]
+    """Files and links below `root`, sorted."""
+    size: int
+    """Bytes of the files."""
+    digest: str
+    """SHA-256 of the archive."""
+
+    @classmethod
+    def of_folder(cls, root: Path) -> ProgramArchive:
+        """Reads the folder; of a checkout what git does not ignore. Raises JobError."""
+        if not root.is_dir():
+            raise JobError(f"program.path is {root}: there is no such folder")
+        root = root.resolve()
+        try:
+            names = tuple(sorted(_listed(root)))
+            size = sum((root / name).lstat().st_size for name in names)
+            if not 0 < size <= contract.PROGRAM_LIMIT:
+                raise JobError(
+                    f"program.path is {root}: its files have {size:,} bytes, 1 to {contract.PROGRAM_LIMIT:,} are allowed; "
+                    "let .gitignore leave out what is not the program"
+                )
+            with TemporaryFile() as file:
+                return cls(root, names, size, _write(root, names, file))
+        except OSError as error:
+            raise JobError(f"program.path has {error.filename or root}, which cannot be read: {error.strerror}") from None
+
+    @classmethod
+    def of_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> ProgramArchive:
+        """The commit's files, or those of a folder of it. Raises JobError, also where it had to be fetched and must not be."""
+        checkout = place("programs", repository, commit)
+        # Also untracked files: nobody works in the cache.
+        if not checkout.is_dir() or _git(checkout, "status", "--porcelain", "--ignored") or _git(checkout, "diff", commit):
+            if not fetch:
+                raise JobError(f"program.commit is {commit}: not on this machine yet, `paddle-aws submit --dry-run` fetches it")
+            _fetch(repository, commit, checkout)
+        if not (checkout / folder).is_dir():
+            raise JobError(f"program.folder is {folder}: commit {commit} has no such folder")
+        return cls.of_folder(checkout / folder)
+
+    def write(self, file: Path) -> None:
+        """Writes the archive. Raises JobError where the folder is no longer what was read."""
+        with file.open("w+b") as stream:
+            if _write(self.root, self.names, stream) != self.digest:
+                raise JobError(f"program.path is {self.root}: the folder changed while it was read; run the command again")
+
+
+def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
+    """Writes the archive; its digest."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        if not (member.isreg() or member.issym()):
+            raise JobError(f"program.path has {root / member.name}: files, folders and links are allowed")
+        link = os.path.normpath(Path(member.name).parent / member.linkname) if member.issym() else ""
+        if link.startswith(("/", "../")):
+            raise JobError(f"program.path has the link {root / member.name}, which leads out of the folder")
+        member.mtime = member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mode = 0o755 if member.mode & 0o100 else 0o644
+        return member
+
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in names:
+            tar.inodes = {}  # type: ignore[attr-defined]  # A file of two names is two files.
+            tar.add(root / name, name, recursive=False, filter=plain)
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _listed(root: Path) -> Iterator[str]:
+    """Names of files and links."""
+    said = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False)
+    # Else no checkout, or a folder that the repository around it ignores.
+    for name in set(said.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
+        path = root / name
+        if path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND:  # In a checkout: a submodule.
+            yield from (f"{name.rstrip('/')}/{below}" for below in _listed(path))
+        elif path.exists() and not LEFT_BEHIND.intersection(Path(name).parts):
+            yield name
+
+
+def _fetch(repository: str, commit: str, target: Path) -> None:
+    """The cache holds the whole commit, or what it held."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(mkdtemp(dir=target.parent))
+    try:
+        _git(draft, "init", "--quiet")
+        _git(draft, "fetch", "--quiet", "--depth", "1", "--no-tags", repository, commit)
+        _git(draft, "-c", "core.autocrlf=false", "checkout", "--quiet", "--detach", commit)
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+    except FileNotFoundError:
+        if not check:
+            return ""
+        raise JobError("program.from is git, and git is not installed: install it, or use `from: folder`") from None
+    if check and done.returncode != 0:
+        said = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
+        raise JobError(f"program.commit cannot be read: git says {said}")
+    return os.fsdecode(done.stdout)
