@@ -7,7 +7,7 @@ from aws_cdk import App
 
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
-from stacks.removal import fate
+from stacks.part import fate
 from stacks.settings import SettingError
 
 HERE = Path(__file__).parent

@@ -17,10 +17,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.access_entry import AccessLevel, ClusterAccess
 from constructs_lib.acknowledged import acknowledge, managed_policies
 from constructs_lib.addon import ClusterAddon
-from constructs_lib.log_group import EndingLogGroup
+from constructs_lib.cluster_access import AccessLevel, ClusterAccess
+from constructs_lib.key import EndingLogGroup
 from constructs_lib.subnets import chosen
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
@@ -46,6 +46,7 @@ class TrainingCluster(Construct):
 
     Attributes:
         cluster: the EKS cluster.
+        cluster_name, cluster_endpoint, cluster_certificate_authority_data, cluster_security_group_id: as EKS has them.
         service_ipv4_cidr: as given.
     """
 
@@ -97,6 +98,9 @@ class TrainingCluster(Construct):
             bootstrap_self_managed_addons=False,
             output_config_command=False,
         )
+        self.cluster_name, self.cluster_endpoint = self.cluster.cluster_name, self.cluster.cluster_endpoint
+        self.cluster_certificate_authority_data = self.cluster.cluster_certificate_authority_data
+        self.cluster_security_group_id = self.cluster.cluster_security_group_id
         Annotations.of(self.cluster).acknowledge_warning(
             "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet", "only load balancers need the tag, and training makes none"
         )
@@ -131,26 +135,6 @@ class TrainingCluster(Construct):
             self.oidc_provider = iam.OidcProviderNative(
                 self, "OidcProvider", url=self.cluster.cluster_open_id_connect_issuer_url, client_ids=["sts.amazonaws.com"]
             )
-
-    @property
-    def cluster_name(self) -> str:
-        """Its name."""
-        return self.cluster.cluster_name
-
-    @property
-    def cluster_endpoint(self) -> str:
-        """https address of the API."""
-        return self.cluster.cluster_endpoint
-
-    @property
-    def cluster_certificate_authority_data(self) -> str:
-        """Its certificate authority, base64."""
-        return self.cluster.cluster_certificate_authority_data
-
-    @property
-    def cluster_security_group_id(self) -> str:
-        """The group that EKS makes, which every node carries."""
-        return self.cluster.cluster_security_group_id
 
     @property
     def connections(self) -> ec2.Connections:

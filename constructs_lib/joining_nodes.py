@@ -8,24 +8,19 @@ the role (two hops), and the jobs' NetworkPolicy keeps all but the data job from
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
-from aws_cdk import Names, Stack, Tags
+from aws_cdk import Names, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from constructs import Construct, IDependable
+from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.efs_driver import finds_mount_targets
-from constructs_lib.machine_boot import boot_user_data
-from constructs_lib.machine_files import MachineFiles
-from constructs_lib.machine_role import machine_role, takes_sessions
-from constructs_lib.node_shape import NodeShape
-from constructs_lib.node_template import NodeTemplate
-from constructs_lib.release import IMAGE, SHARED_FILES, Release
-from constructs_lib.scaling_group import counts_machines, scaling_group
-from constructs_lib.self_managed_cluster import JoinableCluster
-from constructs_lib.subnets import subnet_ids
+from constructs_lib.addon import finds_mount_targets
+from constructs_lib.machine import counts_machines, machine_role, takes_sessions
+from constructs_lib.node_group import NodeGroup, NodeGroupProps
+from constructs_lib.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
+from constructs_lib.self_managed_cluster import SelfManagedCluster
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 """EKS's own label of spare capacity, by which jobs choose: the same here, so that their manifests stay as they are."""
@@ -50,7 +45,7 @@ class TokenNodeRole(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: JoinableCluster,
+        cluster: SelfManagedCluster,
         release: Release,
         data_arns: Sequence[str] = (),
         data_bucket_arn: str | None = None,
@@ -83,22 +78,19 @@ class TokenNodeRole(Construct):
         self.policy = policy
 
 
-class JoiningNodes(Construct):
+class JoiningNodes(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
         cluster: the cluster.
         vpc: the cluster's VPC.
         release: what the nodes run; never newer than the control plane's.
-        shape: what a node is; gpu and efa are refused.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation makes one.
-        min_size, desired_size, max_size, vpc_subnets, security_groups, encryption_key, depends_on: as for ManagedNodes.
+        props: as `NodeGroupProps` says; a shape with gpu or efa is refused.
 
     Attributes:
         resource: the CloudFormation resource, to depend on.
-        role: the nodes' role.
-        group_name: name of the group.
     """
 
     def __init__(
@@ -106,72 +98,42 @@ class JoiningNodes(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: JoinableCluster,
+        cluster: SelfManagedCluster,
         vpc: ec2.IVpc,
         release: Release,
-        shape: NodeShape | None = None,
-        min_size: int = 1,
-        desired_size: int = 3,
-        max_size: int = 6,
-        vpc_subnets: ec2.SubnetSelection | None = None,
-        security_groups: Sequence[ec2.ISecurityGroup] = (),
-        encryption_key: kms.IKey | None = None,
         role: TokenNodeRole | None = None,
         group_name: str | None = None,
-        depends_on: Sequence[IDependable] = (),
+        **props: Unpack[NodeGroupProps],
     ) -> None:
-        super().__init__(scope, id)
-        shape, stack = shape or NodeShape(), Stack.of(self)
+        super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
+        shape, stack = self.shape, Stack.of(self)
         for field in ("gpu", "efa"):
             if getattr(shape, field):
                 raise ValueError(f"{self.node.path}: {field} is true: a self-managed cluster has no {field} nodes, EKS has")
         known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
-        self.role: iam.Role = known.role
+        self.role = known.role
         labels = {**shape.all_labels, CAPACITY_LABEL: "SPOT" if shape.spot else "ON_DEMAND"}
         # The template tells the group's own logical id, and the group has the template: named before either is made.
         logical_id = Names.unique_id(self)
-        template = NodeTemplate(
-            self,
-            "Template",
-            cluster=cluster,
-            vpc=vpc,
-            shape=shape,
-            security_groups=security_groups,
-            encryption_key=encryption_key,
-            role=self.role,
-            image_id=IMAGE,
-            # Two hops: the data job's pod reads the bucket with the machine's role.
-            metadata_hops=2,
-            user_data=boot_user_data(
-                {
-                    "ROLE": "node",
-                    "CLUSTER_NAME": cluster.cluster_name,
-                    "AWS_REGION": stack.region,
-                    "FILES": known.files.lines,
-                    "DISTRIBUTION_VERSION": release.version,
-                    "SERVER_URL": cluster.server_url,
-                    "NODE_TOKEN_SECRET": cluster.secrets.node_token,
-                    "CA_HASH_SECRET": cluster.secrets.ca_hash,
-                    "NODE_LABELS": " ".join(f"{key}={value}" for key, value in sorted(labels.items())),
-                    "NODE_TAINTS": " ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints),
-                    "SIGNAL_STACK": stack.stack_name,
-                    "SIGNAL_RESOURCE": logical_id,
-                }
-            ),
-        ).template
-        self.resource = scaling_group(
-            self,
-            "Resource",
-            template=template,
-            instance_types=shape.instance_types,
-            spot=shape.spot,
-            sizes=(min_size, desired_size, max_size),
-            subnet_ids=subnet_ids(vpc, vpc_subnets),
-            signals=True,
+        user_data = boot_user_data(
+            {
+                "ROLE": "node",
+                "CLUSTER_NAME": cluster.cluster_name,
+                "AWS_REGION": stack.region,
+                "FILES": known.files.lines,
+                "DISTRIBUTION_VERSION": release.version,
+                "SERVER_URL": cluster.server_url,
+                "NODE_TOKEN_SECRET": cluster.secrets.node_token,
+                "CA_HASH_SECRET": cluster.secrets.ca_hash,
+                "NODE_LABELS": " ".join(f"{key}={value}" for key, value in sorted(labels.items())),
+                "NODE_TAINTS": " ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints),
+                "SIGNAL_STACK": stack.stack_name,
+                "SIGNAL_RESOURCE": logical_id,
+            }
         )
+        # Two hops: the data job's pod reads the bucket with the machine's role.
+        template = self._template(role=self.role, image_id=IMAGE, user_data=user_data, metadata_hops=2)
+        self.resource = self._scaling_group(template, signals=True, name=group_name)
         self.resource.override_logical_id(logical_id)
-        self.resource.auto_scaling_group_name = group_name
         counts_machines(self.resource)
-        Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
-        self.resource.node.add_dependency(known.policy, *depends_on)
-        self.group_name = self.resource.ref
+        self.resource.node.add_dependency(known.policy, *self._depends_on)

@@ -1,4 +1,4 @@
-"""One KMS key for everything that a cluster stores: rotated yearly, with an alias people can say.
+"""One KMS key for everything that a cluster stores, and log groups that it seals.
 
 Promises: a key that rotates, that its own account's IAM policies open, and beside them only the services that must use it
 by themselves, each for this account's things alone: log groups, disks of Auto Scaling groups, alarms. Whatever of ours is given
@@ -13,6 +13,7 @@ from typing import Any
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
@@ -84,3 +85,32 @@ def _open(key: kms.IKey, sid: str, principal: iam.IPrincipal, actions: list[str]
         sid=sid, principals=[principal], actions=actions, resources=["*"], conditions=dict(conditions)
     )
     key.add_to_resource_policy(statement)
+
+
+class EndingLogGroup(logs.LogGroup):
+    """A log group; everything of `logs.LogGroup` is here too.
+
+    Args:
+        days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
+        log_group_name: name; None: CloudFormation makes one.
+        encryption_key: KMS key; None: AWS's own. The policy of one that is imported must let CloudWatch Logs use it already.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        days: int,
+        log_group_name: str | None = None,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        if encryption_key:
+            open_to_log_groups(encryption_key)
+        super().__init__(
+            scope, id, log_group_name=log_group_name, encryption_key=encryption_key, removal_policy=RemovalPolicy.DESTROY
+        )
+        resource = self.node.default_child
+        assert isinstance(resource, logs.CfnLogGroup)
+        # The enumeration of retention times is a list of the same numbers under other names.
+        resource.retention_in_days = days

@@ -2,38 +2,66 @@
 
 Promises: one control plane at a fixed address, with its state on a volume that outlives it; certificates for every name that
 it is called by; join tokens that AWS makes; nothing that only the cluster itself could delete, so that a destroy has nothing
-to get stuck on.
+to get stuck on. The control plane is an Auto Scaling group of exactly one machine, never two at once: one that dies is replaced
+by one with the same address and the same state, and so is one whose template changes (an upgrade); CloudFormation waits until it
+says that it serves. Its role may attach its own volume, read its own secrets and files, write what others need of it, and
+nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 import jsii
-from aws_cdk import RemovalPolicy
+from aws_cdk import Aws, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.any_cluster import NodesCluster
+from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.cluster_firewall import API, ClusterFirewall
 from constructs_lib.cluster_secrets import ClusterSecrets
-from constructs_lib.control_plane import ControlPlane, SnapshotPlace
-from constructs_lib.fixed_address import FixedAddress
-from constructs_lib.release import Release
+from constructs_lib.machine import (
+    counts_machines,
+    launch_template,
+    launch_template_of,
+    machine_role,
+    one_at_a_time,
+    override,
+    takes_sessions,
+)
+from constructs_lib.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
 from constructs_lib.state_volume import StateVolume
 
 API_PORT = 6443
+CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
 
 
-class JoinableCluster(NodesCluster, Protocol):
-    """What nodes need of a self-managed cluster."""
+@dataclass(frozen=True)
+class SnapshotPlace:
+    """Where snapshots of a cluster's state go.
 
-    @property
-    def server_url(self) -> str: ...
-    @property
-    def secrets(self) -> ClusterSecrets: ...
+    Attributes:
+        bucket_name: the bucket.
+        bucket_arn: its ARN.
+        encryption_key: its key; None: one that AWS manages.
+        prefix: where in it, without slashes at the ends; nobody else should read there.
+        schedule: five cron fields, UTC.
+        keep: how many of the newest are kept.
+    """
+
+    bucket_name: str
+    bucket_arn: str
+    encryption_key: kms.IKey | None = None
+    prefix: str = "cluster/snapshots"
+    schedule: str = "0 */6 * * *"
+    keep: int = 28
+
+
+CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
 
 
 @jsii.implements(ec2.IConnectable)
@@ -69,9 +97,10 @@ class SelfManagedCluster(Construct):
         cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
         server_url: https address of the API for nodes.
         secrets: tokens and kubeconfigs.
-        address: the fixed address.
+        private_address: the control plane's address, which stays while machines come and go.
         volume: the state's volume.
-        control_plane: the machine's group and role.
+        group: the control plane's Auto Scaling group, to depend on.
+        role: its role.
         firewall: the security groups.
     """
 
@@ -119,42 +148,139 @@ class SelfManagedCluster(Construct):
             name=name,
             removal_policy=removal_policy,
         )
-        self.address = FixedAddress(
-            self,
-            "Address",
-            subnet=subnet,
-            security_groups=[self.firewall.control_plane],
-            private_address=private_address,
-            elastic_ip=elastic_ip,
-            name=name,
+        # CloudFormation makes a new interface before it deletes the old: what would replace one at the same address (another
+        # subnet) fails and rolls back; another address in the same subnet works.
+        address = Construct(self, "Address")
+        interface = ec2.CfnNetworkInterface(
+            address,
+            "Resource",
+            description="Fixed address of the control plane",
+            subnet_id=subnet.subnet_id,
+            group_set=[self.firewall.control_plane.security_group_id],
+            private_ip_address=private_address,
         )
-        public = [self.address.elastic_ip] if self.address.elastic_ip else []
-        self.server_url = f"https://{self.address.private_address}:{API_PORT}"
+        self.private_address = private_address or interface.attr_primary_private_ip_address
+        public: list[str] = []
+        if elastic_ip:
+            eip = ec2.CfnEIP(address, "ElasticIp", domain="vpc")
+            ec2.CfnEIPAssociation(
+                address, "Association", allocation_id=eip.attr_allocation_id, network_interface_id=interface.ref
+            )
+            public.append(eip.attr_public_ip)
+        Tags.of(address).add("Name", name)
+        self.server_url = f"https://{self.private_address}:{API_PORT}"
         # An address that the firewall opens to nobody is no endpoint: every kubeconfig would lead nowhere.
-        endpoint = (self.address.elastic_ip if api_from else None) or self.address.private_address
-        self.cluster_endpoint = f"https://{endpoint}:{API_PORT}"
-        self.control_plane = ControlPlane(
-            self,
-            "ControlPlane",
-            cluster_name=cluster_name,
-            release=release,
-            address=self.address,
-            volume=self.volume,
-            availability_zone=subnet.availability_zone,
-            secrets=self.secrets,
-            snapshots=snapshots,
-            instance_type=instance_type,
-            key_name=key_name,
-            encryption_key=disk_key,
-            group_name=group_name,
-            variables={
-                "ENDPOINT": self.cluster_endpoint,
-                "ALTERNATE_NAMES": " ".join([self.address.private_address, *names, *public]),
-                "JOBS_NAMESPACE": jobs_namespace,
-                "POD_CIDR": pod_cidr,
-                "SERVICE_CIDR": service_cidr,
-            },
+        self.cluster_endpoint = f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
+        # By this tag the role knows its own machine, and the next one.
+        own = ("paddle-aws/control-plane", cluster_name)
+        home, stack = Construct(self, "ControlPlane"), Stack.of(self)
+        files = MachineFiles(home, "Files", files=release.of(*SHARED_FILES, *CONTROL_PLANE_FILES))
+        self.role = machine_role(home, "Role")
+        policy = self._policy(home, files, snapshots, own)
+        self.group = autoscaling.CfnAutoScalingGroup(
+            home,
+            "Resource",
+            auto_scaling_group_name=group_name,
+            min_size="1",
+            max_size="1",
+            # Not subnets: the template names an interface, which is in a subnet already.
+            availability_zones=[subnet.availability_zone],
+            health_check_type="EC2",
+            health_check_grace_period=300,
         )
+        counts_machines(self.group)
+        variables = {
+            "ROLE": "control-plane",
+            "CLUSTER_NAME": cluster_name,
+            "AWS_REGION": stack.region,
+            "FILES": files.lines,
+            "IMAGES": "\n".join(f"{name} {reference}" for name, reference in sorted(release.images.items())),
+            "DISTRIBUTION_VERSION": release.version,
+            "STATE_VOLUME": self.volume.volume_id,
+            "PRIVATE_ADDRESS": self.private_address,
+            "SERVER_TOKEN_SECRET": self.secrets.server_token,
+            "NODE_TOKEN_SECRET": self.secrets.node_token,
+            "CA_HASH_SECRET": self.secrets.ca_hash,
+            "KUBECONFIG_SECRET": self.secrets.kubeconfigs["operator"],
+            "TRAINER_KUBECONFIG_SECRET": self.secrets.kubeconfigs["trainer"],
+            "READER_KUBECONFIG_SECRET": self.secrets.kubeconfigs["reader"],
+            "SNAPSHOT_BUCKET": snapshots.bucket_name,
+            "SNAPSHOT_PREFIX": snapshots.prefix,
+            "SNAPSHOT_SCHEDULE": snapshots.schedule,
+            "SNAPSHOT_RETENTION": str(snapshots.keep),
+            "ENDPOINT": self.cluster_endpoint,
+            "ALTERNATE_NAMES": " ".join([self.private_address, *names, *public]),
+            "JOBS_NAMESPACE": jobs_namespace,
+            "POD_CIDR": pod_cidr,
+            "SERVICE_CIDR": service_cidr,
+            "SIGNAL_STACK": stack.stack_name,
+            "SIGNAL_RESOURCE": stack.get_logical_id(self.group),
+        }
+        template = launch_template(
+            home,
+            disk_gib=30,
+            encryption_key=disk_key,
+            key_pair=key_name,
+            image_id=IMAGE,
+            instance_type=ec2.InstanceType(instance_type),
+            role=self.role,
+            user_data=boot_user_data(variables),
+        )
+        # The machine's first interface: with a second one it would have to reach AWS without it, to attach it.
+        override(template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}])
+        for tagged in (template, self.group):
+            Tags.of(tagged).add(*own)
+            Tags.of(tagged).add("Name", name)
+        self.group.launch_template = launch_template_of(template)
+        # The old machine ends before the new one begins: there is one address and one volume. Auto Scaling tries its launch
+        # again while the old one still holds the interface: that is the longer half hour.
+        one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
+        self.group.node.add_dependency(address, policy)
+        acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010", "cfn-lint:W3010")
+        acknowledge(self.group, "one machine, replaced when it fails: `kubectl get nodes` shows it", "AwsSolutions-AS3")
+
+    def _policy(self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, own: tuple[str, str]) -> iam.ManagedPolicy:
+        secrets = self.secrets
+        stack = Stack.of(self)
+        written = [secrets.ca_hash, *secrets.kubeconfigs.values()]
+        place = f"{snapshots.bucket_arn}/{snapshots.prefix}/*"
+        policy = iam.ManagedPolicy(home, "Policy", roles=[self.role], description="Control plane of the cluster")
+        policy.add_statements(
+            takes_sessions(),
+            files.may_read(),
+            *self.volume.may_attach(own),
+            iam.PolicyStatement(sid="Look", actions=["ec2:DescribeInstances", "ec2:DescribeVolumes"], resources=["*"]),
+            secrets.may_read("Secrets", secrets.server_token, secrets.node_token, *written),
+            iam.PolicyStatement(sid="Publish", actions=["secretsmanager:PutSecretValue"], resources=written),
+            *secrets.may_open(),
+            iam.PolicyStatement(
+                sid="FindSnapshots", actions=["s3:GetBucketLocation", "s3:ListBucket"], resources=[snapshots.bucket_arn]
+            ),
+            iam.PolicyStatement(
+                sid="Snapshots",
+                actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+                resources=[place],
+            ),
+            iam.PolicyStatement(sid="Ready", actions=["cloudformation:SignalResource"], resources=[stack.stack_id]),
+        )
+        keys = {key.key_arn: None for key in (secrets.encryption_key, snapshots.encryption_key) if key}
+        if keys:
+            policy.add_statements(iam.PolicyStatement(sid="Seal", actions=["kms:GenerateDataKey"], resources=list(keys)))
+        if snapshots.encryption_key and snapshots.encryption_key != secrets.encryption_key:
+            # S3 opens what it has sealed to read a snapshot, and to join the parts of a large one.
+            policy.add_statements(
+                iam.PolicyStatement(
+                    sid="OpenSnapshots",
+                    actions=["kms:Decrypt"],
+                    resources=[snapshots.encryption_key.key_arn],
+                    conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.{stack.url_suffix}"}},
+                )
+            )
+        instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
+        acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
+        acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))
+        acknowledge(policy, "EC2's Describe and Session Manager's actions take no resource", *wildcards(self, "*"), "CKV_AWS_111")
+        return policy
 
     @property
     def cluster_security_group_id(self) -> str:

@@ -7,21 +7,17 @@ Linux 2023's nodeadm and an access entry, replaced one at a time when their temp
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from typing import Unpack
 
 from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from constructs import Construct, IDependable
+from constructs import Construct
 
-from constructs_lib.any_cluster import AnyCluster
-from constructs_lib.machine_role import node_role
+from constructs_lib.cluster_access import AnyCluster
+from constructs_lib.machine import node_role
+from constructs_lib.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.node_shape import NodeShape
-from constructs_lib.node_template import NodeTemplate
-from constructs_lib.scaling_group import scaling_group
-from constructs_lib.subnets import subnet_ids
 
 
 class JoiningRole(Construct):
@@ -39,7 +35,7 @@ class JoiningRole(Construct):
         )
 
 
-class SelfManagedNodes(Construct):
+class SelfManagedNodes(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
@@ -48,11 +44,10 @@ class SelfManagedNodes(Construct):
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
         service_ipv4_cidr: the cluster's addresses of services.
         role: the nodes' role, from a `JoiningRole`; None: one is made.
-        shape, min_size, desired_size, max_size, vpc_subnets, security_groups, encryption_key, depends_on: as for ManagedNodes.
+        props: as `NodeGroupProps` says.
 
     Attributes:
         resource: the CloudFormation resource, to depend on.
-        group_name: name of the group.
     """
 
     def __init__(
@@ -64,51 +59,23 @@ class SelfManagedNodes(Construct):
         vpc: ec2.IVpc,
         kubernetes_version: str,
         service_ipv4_cidr: str = "172.20.0.0/16",
-        shape: NodeShape | None = None,
-        min_size: int = 1,
-        desired_size: int = 3,
-        max_size: int = 6,
-        vpc_subnets: ec2.SubnetSelection | None = None,
-        security_groups: Sequence[ec2.ISecurityGroup] = (),
-        encryption_key: kms.IKey | None = None,
         role: JoiningRole | None = None,
-        depends_on: Sequence[IDependable] = (),
+        **props: Unpack[NodeGroupProps],
     ) -> None:
-        super().__init__(scope, id)
-        shape = shape or NodeShape()
+        super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
         joining = role or JoiningRole(self, "Joining", cluster=cluster)
-        self.role: iam.Role = joining.role
-        variant = "nvidia" if shape.gpu else "standard"
-        template = NodeTemplate(
-            self,
-            "Template",
-            cluster=cluster,
-            vpc=vpc,
-            shape=shape,
-            security_groups=security_groups,
-            encryption_key=encryption_key,
+        self.role = joining.role
+        family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
+        template = self._template(
             role=self.role,
             # EC2 itself looks the image up when it launches a node: no look-up at synth, and always the newest patch.
-            image_id=(
-                f"resolve:ssm:/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64/{variant}"
-                "/recommended/image_id"
-            ),
-            user_data=_user_data(cluster, service_ipv4_cidr, shape),
-        ).template
-        self.resource = scaling_group(
-            self,
-            "Resource",
-            template=template,
-            instance_types=shape.instance_types,
-            spot=shape.spot,
-            sizes=(min_size, desired_size, max_size),
-            subnet_ids=subnet_ids(vpc, vpc_subnets),
+            image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/recommended/image_id",
+            user_data=_user_data(cluster, service_ipv4_cidr, self.shape),
         )
+        self.resource = self._scaling_group(template)
         # By this tag the cluster's controllers know their machines; its key holds the name, so Tags.of would not do for a token.
-        Tags.of(self.resource).add("Name", f"{cluster.cluster_name}/{id}", apply_to_launched_instances=True)
         Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
-        self.resource.node.add_dependency(joining, *depends_on)
-        self.group_name = self.resource.ref
+        self.resource.node.add_dependency(joining, *self._depends_on)
 
 
 def _user_data(cluster: AnyCluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:

@@ -19,8 +19,3 @@ def chosen(vpc: ec2.IVpc, selection: ec2.SubnetSelection | None, *, one_per_az: 
             subnet_type=selection.subnet_type,
         )
     return ec2.SubnetSelection(subnets=selected.subnets)
-
-
-def subnet_ids(vpc: ec2.IVpc, selection: ec2.SubnetSelection | None) -> list[str]:
-    """The ids of `chosen`."""
-    return [subnet.subnet_id for subnet in chosen(vpc, selection).subnets or ()]

@@ -8,9 +8,8 @@ from constructs import Construct
 
 from constructs_lib.key import EncryptionKey
 from stacks.cluster_spec import ClusterSpec
-from stacks.part import ClusterPart
+from stacks.part import ClusterPart, removal
 from stacks.people import People
-from stacks.removal import removal
 
 
 class AccessStack(ClusterPart):

@@ -6,6 +6,7 @@ that compute goes while data stays.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +15,31 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from stacks.access import AccessStack
-from stacks.add_on_lock import locked_versions
 from stacks.cluster import ClusterStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
 from stacks.nodes import NodesStack
+from stacks.settings import SettingError
 from stacks.storage import StorageStack
 
 if TYPE_CHECKING:
     from stacks.own_cluster import OwnClusterStack
     from stacks.own_nodes import OwnNodesStack
+
+NAME = "add-ons.json"
+"""What `paddle-aws lock add-ons` writes: the versions that it read at EKS, for stacks that should deploy the same ones."""
+
+
+def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
+    """Add-on: version, for one Kubernetes version; none where the lock in `folder` is missing or does not know it."""
+    file = folder / NAME
+    try:
+        versions = json.loads(file.read_text(encoding="utf-8"))["versions"].get(kubernetes_version, {})
+        return {str(name): str(version) for name, version in versions.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise SettingError(f"{file} is no lock of add-ons: `paddle-aws lock add-ons` writes one") from None
 
 
 @dataclass(frozen=True)
@@ -42,9 +58,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     """The stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
     access = AccessStack(scope, spec)
     network = NetworkStack(scope, spec, key=access.key)
-    vpc = network.vpc
-    storage = StorageStack(scope, spec, key=access.key, vpc=vpc)
-    bucket, file_system = storage.bucket, storage.file_system
+    storage = StorageStack(scope, spec, key=access.key, vpc=network.vpc)
     cluster: ClusterStack | OwnClusterStack
     nodes: NodesStack | OwnNodesStack
     if spec.cluster.self_managed:
@@ -54,28 +68,17 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
-        cluster = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=bucket)
-        nodes = OwnNodesStack(
-            scope,
-            spec,
-            release=runs,
-            home=cluster,
-            vpc=vpc,
-            file_system=file_system,
-            bucket=bucket,
-            node_volume_key=access.node_volume_key,
-        )
+        cluster = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
+        nodes = OwnNodesStack(scope, spec, release=runs, home=cluster, access=access, network=network, storage=storage)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}
-        cluster = ClusterStack(scope, spec, access=access, network=network, bucket=bucket, addon_versions=versions)
-        nodes = NodesStack(
-            scope, spec, cluster=cluster.cluster, access=access, vpc=vpc, file_system=file_system, addon_versions=versions
-        )
+        cluster = ClusterStack(scope, spec, access=access, network=network, bucket=storage.bucket, addon_versions=versions)
+        nodes = NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, addon_versions=versions)
     watch: Stack | None = None
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack
 
-        watch = WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=file_system)
+        watch = WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
     return Stacks(access, network, storage, cluster, nodes, watch)

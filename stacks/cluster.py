@@ -12,12 +12,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.access_entry import AccessLevel, ClusterAccess
 from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.any_cluster import AnyCluster
+from constructs_lib.addon import PodIdentity
 from constructs_lib.cluster import TrainingCluster
-from constructs_lib.pod_identity import PodIdentity
-from constructs_lib.private_zone import EndpointName
+from constructs_lib.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
@@ -57,6 +55,9 @@ class ClusterStack(ClusterPart):
         CfnOutput(self, "EndpointDnsName", value=name.name)
         CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, endpoint_host(self.cluster), 443))
         CfnOutput(self, "Region", value=self.region)
+        if spec.cluster.existing is None:
+            # Charts say only what this version knows; an existing cluster's is not ours to tell.
+            CfnOutput(self, "KubernetesVersion", value=spec.cluster.version)
         # With the operator's role: whoever deployed has no entry of their own (CloudFormation's role made the cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
         CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {people.operator.role.role_arn}")

@@ -80,6 +80,8 @@ class ClusterSpec(Settings):
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
             allowed = "allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last"
             raise Refused("", value, allowed)
+        if f"{value}-".startswith("cdk-"):
+            raise Refused("", value, "names that begin with cdk- belong to the CDK's bootstrap")
         return value
 
     @field_validator("tags")
@@ -214,14 +216,10 @@ class ClusterSpec(Settings):
         return self
 
     @model_validator(mode="after")
-    def _budget_region(self) -> Self:
+    def _region(self) -> Self:
         if self.budget and self.budget.monthly_usd and self.region in NO_BUDGETS:
             allowed = f"CloudFormation has no budgets in {self.region}: leave it out, and alarms and dashboard come alone"
             raise Refused("budget.monthly_usd", self.budget.monthly_usd, allowed)
-        return self
-
-    @model_validator(mode="after")
-    def _key_region(self) -> Self:
         if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
             raise Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")
         return self

@@ -1,16 +1,63 @@
-"""cluster.yaml's `cluster`: the Kubernetes control plane and who may talk to it. Imports no aws_cdk."""
+"""cluster.yaml's `cluster`: the Kubernetes control plane, EKS or self-managed, and who may talk to it. Imports no aws_cdk."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from stacks.network_settings import LogDays, instead_of_new, ip_network, private_range
+from stacks.network_settings import LogDays, SshRanges, instead_of_new, not_everybody, private_range
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
-from stacks.self_managed_settings import ClusterSsh, Distribution, Snapshots
 from stacks.settings import Refused, Settings
+
+PROJECT = Path(__file__).parents[1]
+
+
+class Distribution(Settings):
+    """Which files the machines run: what `paddle-aws lock distribution` wrote."""
+
+    lock: str = "locks/distribution.json"
+    """The lock file, below the project's folder: version, source, SHA-256 of each file."""
+    files: str = ".cache/distribution"
+    """Where the files themselves lie, in a folder for each version."""
+
+    @property
+    def lock_path(self) -> Path:
+        """The lock file."""
+        return PROJECT / self.lock
+
+    @property
+    def files_path(self) -> Path:
+        """The folder of all versions."""
+        return PROJECT / self.files
+
+
+class Snapshots(Settings):
+    """Snapshots of etcd, which holds what the cluster knows, into the bucket below cluster/snapshots/."""
+
+    schedule: str = "0 */6 * * *"
+    """When, in UTC: five cron fields."""
+    keep: int = Field(default=28, ge=1, le=1000)
+    """How many of the newest are kept."""
+
+    @field_validator("schedule")
+    @classmethod
+    def _schedule(cls, value: str) -> str:
+        if not re.fullmatch(r"[\d*/,-]+( [\d*/,A-Za-z-]+){4}", value):
+            raise Refused("", value, "allowed are five cron fields such as 0 */6 * * *")
+        return value
+
+
+class ClusterSsh(Settings):
+    """SSH to the control plane, and to node groups without `ssh` of their own, beside Session Manager."""
+
+    key_pair: str | None = Field(default=None, min_length=1, max_length=255)
+    """Name of an EC2 key pair that is there already; unset: one is made, its private key kept in Parameter Store."""
+    allowed_from: SshRanges
+    """CIDRs that may connect to port 22."""
+
 
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
 """Versions in EKS standard support that aws_eks_v2 knows too; standard support of 1.34 ends in 2026-12, of 1.35 in 2027-03."""
@@ -68,9 +115,9 @@ class ControlPlane(Settings):
     """eks: AWS runs the control plane. self-managed: k3s on an EC2 machine of your own (docs/self-managed.md)."""
     version: str = "1.35"
     """Kubernetes version; kind self-managed: unset, the lock's own, and if set it must be the lock's."""
-    service_cidr: str | None = None
+    service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
     """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
-    public_access_from: list[str] = Field(default=[])
+    public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = Field(default=[])
     """CIDRs that may reach the API endpoint from the internet; empty: it is private (docs/aws.md has the port forward)."""
     administrators: list[Principal] = Field(default=[])
     """ARNs of IAM roles or users that administer the cluster."""
@@ -88,7 +135,7 @@ class ControlPlane(Settings):
     """A cluster that is there already, instead of a new one. It must have the daemons that a new one gets (docs/aws.md)."""
     distribution: Distribution = Distribution()
     """Kind self-managed: the files that the machines run."""
-    pod_cidr: str = "10.42.0.0/16"
+    pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16")] = "10.42.0.0/16"
     """Kind self-managed: addresses of pods, /12 to /22, apart from the VPC and the services; each machine takes a /24 of it."""
     instance_type: str = "t3.medium"
     """Kind self-managed: EC2 type of the control plane, a Nitro one."""
@@ -107,16 +154,6 @@ class ControlPlane(Settings):
     ssh: ClusterSsh | None = None
     """Kind self-managed: SSH, beside Session Manager; unset: none."""
 
-    @field_validator("service_cidr")
-    @classmethod
-    def _service_cidr(cls, value: str | None) -> str | None:
-        return value and private_range(value, 12, 24, "172.20.0.0/16")
-
-    @field_validator("pod_cidr")
-    @classmethod
-    def _pod_cidr(cls, value: str) -> str:
-        return private_range(value, 12, 22, "10.42.0.0/16")
-
     @field_validator("instance_type")
     @classmethod
     def _type(cls, value: str) -> str:
@@ -127,14 +164,6 @@ class ControlPlane(Settings):
                 "", value, "it is from before Nitro, and a volume has no NVMe name there: allowed is one such as t3.medium"
             )
         return value
-
-    @field_validator("public_access_from")
-    @classmethod
-    def _restricted(cls, ranges: list[str]) -> list[str]:
-        for value in ranges:
-            if ip_network(value).prefixlen == 0:
-                raise Refused("", value, "the endpoint is never opened to everybody; name your own range, such as 203.0.113.7/32")
-        return ranges
 
     @field_validator("addons")
     @classmethod

@@ -8,7 +8,6 @@ Nothing of 200 MB is hashed here: the machines that download a file check it. Im
 from __future__ import annotations
 
 import datetime
-import hashlib
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -45,7 +44,6 @@ class File(NamedTuple):
     name: str
     path: Path
     sha256: str
-    size: int
 
 
 class DistributionLock(Settings):
@@ -83,12 +81,6 @@ class DistributionLock(Settings):
         """The Kubernetes version, such as "1.35"."""
         return ".".join(self.version.removeprefix("v").split(".")[:2])
 
-    @property
-    def sha256(self) -> str:
-        """One hash for all that the lock names: it changes when any file or image does."""
-        content = self.model_dump_json(include={"version", "files", "images"})
-        return hashlib.sha256(content.encode()).hexdigest()
-
     def check_version(self, wanted: str, path: Path = LOCK) -> None:
         """SettingError if the lock is for another Kubernetes version than `wanted`, such as "1.35"."""
         if self.kubernetes != wanted:
@@ -110,5 +102,5 @@ class DistributionLock(Settings):
             if size != locked.size:
                 state = "is not on this machine" if size is None else f"has {size:,} bytes instead of {locked.size:,}"
                 raise SettingError(f"{self.folder(cache) / name} {state}: run `{COMMAND} --fetch-only`")
-            found.append(File(name, path, locked.sha256, locked.size))
+            found.append(File(name, path, locked.sha256))
         return tuple(found)

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.settings import Refused, Settings
 
-DEFAULT_CIDR = "10.0.0.0/16"
-
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
     """`value` as an IPv4 network; Refused if it is none."""
@@ -22,22 +20,31 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
         raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix") from None
 
 
-def private_range(value: str, widest: int, narrowest: int, example: str) -> str:
-    """`value` as a private range of such a width; Refused if it is none."""
-    network = ip_network(value)
-    if not widest <= network.prefixlen <= narrowest or not network.is_private:
-        raise Refused("", value, f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}")
-    return value
+def private_range(widest: int, narrowest: int, example: str) -> AfterValidator:
+    """A private range of such a width; Refused if it is none."""
+
+    def checked(value: str) -> str:
+        network = ip_network(value)
+        if not widest <= network.prefixlen <= narrowest or not network.is_private:
+            raise Refused("", value, f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}")
+        return value
+
+    return AfterValidator(checked)
 
 
-def _not_everybody(ranges: list[str]) -> list[str]:
-    for value in ranges:
-        if ip_network(value).prefixlen == 0:
-            raise Refused("", value, "SSH is never opened to everybody; name your own range, such as 10.0.0.0/16")
-    return ranges
+def not_everybody(what: str, example: str) -> AfterValidator:
+    """Ranges none of which is the whole internet; Refused if `what` would be open to it."""
+
+    def checked(ranges: list[str]) -> list[str]:
+        for value in ranges:
+            if ip_network(value).prefixlen == 0:
+                raise Refused("", value, f"{what} is never opened to everybody; name your own range, such as {example}")
+        return ranges
+
+    return AfterValidator(checked)
 
 
-SshRanges = Annotated[list[str], Field(min_length=1), AfterValidator(_not_everybody)]
+SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0.0.0/16")]
 """CIDRs that may connect to port 22."""
 
 
@@ -69,18 +76,12 @@ class ExistingVpc(Settings):
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
     """Its id."""
-    cidr: str
+    cidr: Annotated[str, AfterValidator(lambda value: str(ip_network(value)))]
     """Its address range."""
     private_subnets: Annotated[dict[str, str], Field(min_length=1)]
     """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
     public_subnets: dict[str, str] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
-
-    @field_validator("cidr")
-    @classmethod
-    def _cidr(cls, value: str) -> str:
-        ip_network(value)
-        return value
 
     @field_validator("private_subnets", "public_subnets")
     @classmethod
@@ -94,7 +95,7 @@ class ExistingVpc(Settings):
 class Network(Settings):
     """The VPC that everything lives in."""
 
-    cidr: str = DEFAULT_CIDR
+    cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16")] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
     availability_zones: list[str] = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
     """Zones with subnets. EKS wants two at least, a self-managed cluster one; nodes.<group>.availability_zones pins nodes."""
@@ -106,11 +107,6 @@ class Network(Settings):
     """How long records of the VPC's traffic are kept; 0: none are written."""
     existing: ExistingVpc | None = None
     """A VPC that is there already, instead of a new one."""
-
-    @field_validator("cidr")
-    @classmethod
-    def _cidr(cls, value: str) -> str:
-        return private_range(value, 16, 24, "10.0.0.0/16")
 
     @field_validator("availability_zones")
     @classmethod

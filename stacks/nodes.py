@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import fields
 
 from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.addon import ClusterAddon
-from constructs_lib.any_cluster import AnyCluster
-from constructs_lib.container_logs import ContainerLogs
-from constructs_lib.efs_driver import EfsDriver
+from constructs_lib.addon import ClusterAddon, ContainerLogs, EfsDriver
 from constructs_lib.file_system import MountableFileSystem
-from constructs_lib.machine_role import node_role
+from constructs_lib.machine import node_role
 from constructs_lib.managed_nodes import ManagedNodes
-from constructs_lib.node_shape import NodeShape, NodeTaint
+from constructs_lib.node_group import NodeGroupProps
+from constructs_lib.node_shape import NodeShape
 from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
 from stacks.access import AccessStack
+from stacks.cluster import ClusterStack
 from stacks.cluster_spec import ClusterSpec
+from stacks.network import NetworkStack
 from stacks.node_settings import NodeGroup
 from stacks.part import ClusterPart
+from stacks.storage import StorageStack
 
 METRIC_DAYS = 7
 """How long the events are kept that carry metrics; CloudWatch keeps the metrics themselves for months."""
@@ -40,19 +41,19 @@ class NodesStack(ClusterPart):
         scope: Construct,
         spec: ClusterSpec,
         *,
-        cluster: AnyCluster,
+        home: ClusterStack,
         access: AccessStack,
-        vpc: ec2.IVpc,
-        file_system: MountableFileSystem,
+        network: NetworkStack,
+        storage: StorageStack,
         addon_versions: Mapping[str, str],
     ) -> None:
         super().__init__(scope, spec, "nodes", "worker nodes")
-        self._spec, self._cluster, self._vpc = spec, cluster, vpc
-        self._file_system, self._volume_key = file_system, access.node_volume_key
+        self._spec, self._cluster, self._vpc = spec, home.cluster, network.vpc
+        self._file_system, self._volume_key = storage.file_system, access.node_volume_key
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
         kinds = {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
-        self._joining = JoiningRole(self, "SelfManaged", cluster=cluster) if "self-managed" in kinds else None
+        self._joining = JoiningRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
         for addon in self._addons(access.key, addon_versions):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
@@ -60,25 +61,20 @@ class NodesStack(ClusterPart):
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
-        kind: partial[ManagedNodes] | partial[SelfManagedNodes]
+        props = props_of(group, self._file_system, self._volume_key)
+        cluster, vpc = self._cluster, self._vpc
         if group.kind == "managed":
-            kind = partial(ManagedNodes, role=self._role, auto_repair=group.auto_repair is not False)
-        else:
-            version, services = self._spec.cluster.version, self._spec.cluster.services
-            kind = partial(SelfManagedNodes, role=self._joining, kubernetes_version=version, service_ipv4_cidr=services)
-        return kind(
+            repair = group.auto_repair is not False
+            return ManagedNodes(self, name, cluster=cluster, vpc=vpc, role=self._role, auto_repair=repair, **props)
+        return SelfManagedNodes(
             self,
             name,
-            cluster=self._cluster,
-            vpc=self._vpc,
-            shape=shape_of(group),
-            min_size=group.min,
-            desired_size=group.desired,
-            max_size=group.max,
-            vpc_subnets=zones_of(group),
-            security_groups=[self._file_system.client_security_group],
-            encryption_key=self._volume_key,
-            depends_on=[self._file_system.mount_targets],
+            cluster=cluster,
+            vpc=vpc,
+            role=self._joining,
+            kubernetes_version=self._spec.cluster.version,
+            service_ipv4_cidr=self._spec.cluster.services,
+            **props,
         )
 
     def _addons(self, key: kms.IKey, versions: Mapping[str, str]) -> list[CfnResource]:
@@ -107,22 +103,21 @@ class NodesStack(ClusterPart):
         return addons
 
 
-def shape_of(group: NodeGroup) -> NodeShape:
-    """A group's settings as what one of its nodes is."""
-    return NodeShape(
-        instance_types=group.instance_types,
-        spot=group.spot,
-        gpu=group.gpu,
-        volume_gib=group.volume_gib,
-        labels=group.labels,
-        taints=[NodeTaint(taint.key, taint.value, taint.effect) for taint in group.taints],
-        placement_group=group.placement_group,
-        efa=group.efa,
+def props_of(group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None) -> NodeGroupProps:
+    """A group's settings as its construct takes them, of whatever kind it is."""
+    shape = NodeShape(
+        **{field.name: getattr(group, field.name) for field in fields(NodeShape) if field.name in NodeGroup.model_fields},
         key_pair=group.ssh.key_pair if group.ssh else None,
         ssh_from=group.ssh.allowed_from if group.ssh else (),
     )
-
-
-def zones_of(group: NodeGroup) -> ec2.SubnetSelection | None:
-    """Where a group's nodes are; None: in every zone."""
-    return ec2.SubnetSelection(availability_zones=group.availability_zones) if group.availability_zones else None
+    zones = group.availability_zones
+    return NodeGroupProps(
+        shape=shape,
+        min_size=group.min,
+        desired_size=group.desired,
+        max_size=group.max,
+        vpc_subnets=ec2.SubnetSelection(availability_zones=zones) if zones else None,
+        security_groups=[file_system.client_security_group],
+        encryption_key=encryption_key,
+        depends_on=[file_system.mount_targets],
+    )

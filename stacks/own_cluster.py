@@ -7,10 +7,8 @@ from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.control_plane import SnapshotPlace
-from constructs_lib.machine_files import BOOTSTRAP, MachineFile
-from constructs_lib.release import Release
-from constructs_lib.self_managed_cluster import SelfManagedCluster
+from constructs_lib.release import BOOTSTRAP, MachineFile, Release
+from constructs_lib.self_managed_cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.ssh_key import SshKey
 from stacks.access import AccessStack
 from stacks.cluster import tunnel_command
@@ -45,7 +43,6 @@ class OwnClusterStack(ClusterPart):
 
     Attributes:
         cluster: the cluster.
-        made_key_pair: name of the key pair that is made where SSH is asked for and none is named.
     """
 
     def __init__(
@@ -60,10 +57,9 @@ class OwnClusterStack(ClusterPart):
     ) -> None:
         super().__init__(scope, spec, "cluster", "self-managed control plane")
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
-        # A plain name, not a reference: the nodes' stack comes after this one anyway, and needs no export of it.
-        self.made_key_pair = spec.name
         ssh = settings.ssh
-        key_pair = SshKey(self, "KeyPair", existing=ssh.key_pair, name=self.made_key_pair) if ssh else None
+        made = SshKey(self, "KeyPair", name=spec.name) if ssh and not ssh.key_pair else None
+        key_name = made.name if made else ssh.key_pair if ssh else None
         granted = BucketArns(self, bucket)
         subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
         self.cluster = SelfManagedCluster(
@@ -86,7 +82,7 @@ class OwnClusterStack(ClusterPart):
             names=[zone.zone_name, f"api.{zone.zone_name}"],
             api_from=settings.public_access_from,
             ssh_from=ssh.allowed_from if ssh else (),
-            key_name=key_pair.name if key_pair else None,
+            key_name=key_name,
             jobs_namespace=spec.jobs.namespace,
             pod_cidr=settings.pod_cidr,
             service_cidr=settings.services,
@@ -101,8 +97,10 @@ class OwnClusterStack(ClusterPart):
         grant_work(self, spec, access.people, granted, key)
         self._names(spec, zone)
         self._outputs(spec, zone)
-        if key_pair and key_pair.private_key_parameter:
-            command = f"aws ssm get-parameter --region {spec.region} --name {key_pair.private_key_parameter} --with-decryption"
+        # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.
+        CfnOutput(self, "KubernetesVersion", value=".".join(release.version.removeprefix("v").split(".")[:2]))
+        if made:
+            command = f"aws ssm get-parameter --region {spec.region} --name {made.private_key_parameter} --with-decryption"
             CfnOutput(self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text")
 
     def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
@@ -113,7 +111,7 @@ class OwnClusterStack(ClusterPart):
                 id,
                 zone=zone,
                 record_name=name or zone.zone_name,
-                target=route53.RecordTarget.from_ip_addresses(self.cluster.address.private_address),
+                target=route53.RecordTarget.from_ip_addresses(self.cluster.private_address),
                 ttl=Duration.minutes(1),
                 comment="Kubernetes API",
             )
@@ -124,8 +122,8 @@ class OwnClusterStack(ClusterPart):
         CfnOutput(self, "ClusterName", value=cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
-        CfnOutput(self, "ControlPlaneAddress", value=cluster.address.private_address)
-        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, cluster.address.private_address, 6443))
+        CfnOutput(self, "ControlPlaneAddress", value=cluster.private_address)
+        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, cluster.private_address, 6443))
         CfnOutput(self, "Region", value=self.region)
         CfnOutput(self, "KubeconfigSecretArn", value=kubeconfigs["operator"])
         CfnOutput(self, "TrainerKubeconfigSecretArn", value=kubeconfigs["trainer"])

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aws_cdk import CfnOutput
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.file_system import MountableFileSystem
 from constructs_lib.joining_nodes import JoiningNodes, TokenNodeRole
 from constructs_lib.release import Release
+from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
+from stacks.network import NetworkStack
 from stacks.node_settings import NodeGroup
-from stacks.nodes import shape_of, zones_of
+from stacks.nodes import props_of
 from stacks.own_cluster import OwnClusterStack
 from stacks.part import ClusterPart
 from stacks.people import BucketArns
+from stacks.storage import StorageStack
 
 
 class OwnNodesStack(ClusterPart):
@@ -35,15 +34,14 @@ class OwnNodesStack(ClusterPart):
         *,
         release: Release,
         home: OwnClusterStack,
-        vpc: ec2.IVpc,
-        file_system: MountableFileSystem,
-        bucket: s3.IBucket,
-        node_volume_key: kms.IKey | None,
+        access: AccessStack,
+        network: NetworkStack,
+        storage: StorageStack,
     ) -> None:
         super().__init__(scope, spec, "nodes", "worker nodes")
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
-        granted = BucketArns(self, bucket)
+        granted = BucketArns(self, storage.bucket)
         # One role for all groups. Sources alone: the snapshots in the same bucket hold every secret of the cluster.
         role = TokenNodeRole(
             self,
@@ -55,26 +53,14 @@ class OwnNodesStack(ClusterPart):
         )
 
         def made(name: str, group: NodeGroup) -> JoiningNodes:
-            ssh = spec.cluster.ssh if group.ssh is None else None
-            shape = shape_of(group)
-            if ssh:
-                shape = replace(shape, key_pair=ssh.key_pair or home.made_key_pair, ssh_from=ssh.allowed_from)
+            props = props_of(group, storage.file_system, access.node_volume_key)
+            if group.ssh is None and (ssh := spec.cluster.ssh):
+                # A plain name, not a reference: this stack comes after the cluster's anyway, and needs no export of it.
+                key_pair = ssh.key_pair or spec.name
+                props["shape"] = replace(props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from)
+            group_name = spec.node_group_name(name)
             return JoiningNodes(
-                self,
-                name,
-                cluster=home.cluster,
-                vpc=vpc,
-                release=release,
-                shape=shape,
-                min_size=group.min,
-                desired_size=group.desired,
-                max_size=group.max,
-                vpc_subnets=zones_of(group),
-                security_groups=[file_system.client_security_group],
-                encryption_key=node_volume_key,
-                role=role,
-                group_name=spec.node_group_name(name),
-                depends_on=[file_system.mount_targets],
+                self, name, cluster=home.cluster, vpc=network.vpc, release=release, role=role, group_name=group_name, **props
             )
 
         self.groups = [made(name, group) for name, group in spec.nodes.items()]

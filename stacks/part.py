@@ -1,8 +1,8 @@
-"""What all stacks of one cluster have in common: name, region, description, and the tags that everything in them carries."""
+"""What all stacks of one cluster have in common: name, region, description, tags, and what outlives a destroy (`retain`)."""
 
 from __future__ import annotations
 
-from aws_cdk import Environment, Stack, Tags
+from aws_cdk import Environment, RemovalPolicy, Stack, Tags
 from constructs import Construct
 
 from stacks.cluster_spec import ClusterSpec
@@ -28,3 +28,29 @@ class ClusterPart(Stack):
         # self-managed cluster makes no load balancers.)
         but = [] if spec.cluster.self_managed else ["AWS::EC2::SecurityGroup"]
         tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
+
+
+def removal(spec: ClusterSpec) -> RemovalPolicy:
+    """What happens to data, and to the key that opens it, when its stack goes."""
+    return RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
+
+
+def fate(spec: ClusterSpec) -> str:
+    """One line that says what a destroy will keep and lose."""
+    ours = [
+        name
+        for name, existing in (
+            ("file system", spec.file_system.existing),
+            ("bucket", spec.bucket.existing_name),
+            ("key", spec.key.existing_arn),
+            ("image repository", None),
+        )
+        if not existing
+    ]
+    listed = ", ".join(ours[:-1]) + f" and {ours[-1]}" if len(ours) > 1 else ours[0]
+    backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
+    if spec.retain:
+        if spec.cluster.self_managed:
+            listed = f"{', '.join(ours)} and a snapshot of the control plane's state"
+        return f"{spec.name}: retain is true: a destroy keeps {listed}, with all they hold; everything else goes"
+    return f"{spec.name}: retain is false: a destroy deletes everything, {listed} with all they hold{backups}"

@@ -64,22 +64,25 @@ def shown(value: object) -> str:
     return (text[:60] + "...") if len(text) > 60 else (text or "empty")
 
 
-_KINDS = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "dict_type": "a group of settings",
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "frozen_set_type": "a list",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "mapping_type": "a group of settings",
-    "model_type": "a group of settings",
-    "string_type": "text",
-    "tuple_type": "a list",
+_ALLOWED = {
+    "a group of settings": ("dict_type", "mapping_type", "model_type"),
+    "a list": ("frozen_set_type", "list_type", "tuple_type"),
+    "a number": ("float_parsing", "float_type"),
+    "a whole number": ("int_from_float", "int_parsing", "int_type"),
+    "text": ("string_type",),
+    "true or false": ("bool_parsing", "bool_type"),
 }
+_SENTENCES = {
+    **{kind: f"is {{found}}: allowed is {allowed}" for allowed, kinds in _ALLOWED.items() for kind in kinds},
+    "missing": "is missing: it has no default",
+    "greater_than_equal": "is {found}: allowed is {ge} or more",
+    "less_than_equal": "is {found}: allowed is {le} or less",
+    "too_short": "has {actual_length} entries: allowed is {min_length} or more",
+    "too_long": "has {actual_length} entries: allowed is {max_length} or fewer",
+    "string_too_short": "is {found}: allowed is text of {min_length} characters or more",
+    "string_too_long": "is {found}: allowed is text of {max_length} characters or fewer",
+}
+"""pydantic's kinds of errors, with what it says of each, as sentences."""
 
 
 def _first(error: ValidationError) -> ErrorDetails:
@@ -94,8 +97,6 @@ def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
     match kind:
         case "extra_forbidden":
             return f"{path} is not a setting{_nearest(spec, error['loc'])}"
-        case "missing":
-            return f"{path} is missing: it has no default"
         case "string_type" if isinstance(found, bool):
             return f"{path} is {shown(found)}: allowed is text; a word like yes, no or true needs quotes"
         case "int_type" if isinstance(found, str) and found.isdigit():
@@ -104,26 +105,14 @@ def _sentence(spec: type[BaseModel], error: ErrorDetails) -> str:
             return f'{path} is the number {found}: write it in quotes, "{found}"'
         case "literal_error" | "enum":
             return f"{path} is {shown(found)}: allowed is {str(context['expected']).replace(chr(39), '')}"
-        case "greater_than_equal":
-            return f"{path} is {shown(found)}: allowed is {context['ge']} or more"
-        case "less_than_equal":
-            return f"{path} is {shown(found)}: allowed is {context['le']} or less"
-        case "too_short":
-            return f"{path} has {context['actual_length']} entries: allowed is {context['min_length']} or more"
-        case "too_long":
-            return f"{path} has {context['actual_length']} entries: allowed is {context['max_length']} or fewer"
-        case "string_too_short":
-            return f"{path} is {shown(found)}: allowed is text of {context['min_length']} characters or more"
-        case "string_too_long":
-            return f"{path} is {shown(found)}: allowed is text of {context['max_length']} characters or fewer"
         case "string_pattern_mismatch":
             if examples := _group(spec, error["loc"]).get("examples"):
                 return f"{path} is {shown(found)}: allowed is one such as {examples[0]}"
             return f"{path} is {shown(found)}: allowed is text that matches {context['pattern']}"
         case "value_error" if isinstance(refused := context.get("error"), Refused):
             return refused.sentence(path)
-    if kind in _KINDS:
-        return f"{path} is {shown(found)}: allowed is {_KINDS[kind]}"
+    if kind in _SENTENCES:
+        return f"{path} {_SENTENCES[kind].format(found=shown(found), **context)}"
     return f"{path} is {shown(found)}: {error['msg']}"
 
 

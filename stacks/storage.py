@@ -13,8 +13,7 @@ from constructs_lib.bucket import DataBucket
 from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.image_repository import ImageRepository
 from stacks.cluster_spec import ClusterSpec
-from stacks.part import ClusterPart
-from stacks.removal import removal
+from stacks.part import ClusterPart, removal
 
 
 class StorageStack(ClusterPart):

@@ -6,8 +6,7 @@ from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.budget import MonthlyBudget
-from constructs_lib.dashboard import ClusterDashboard
+from constructs_lib.dashboard import ClusterDashboard, MonthlyBudget
 from constructs_lib.file_system import MountableFileSystem
 from stacks.cluster_spec import ClusterSpec
 from stacks.part import ClusterPart

@@ -1,18 +1,37 @@
-"""Who may talk to a cluster's API: one IAM role or user, at one of three levels.
+"""Who reaches a cluster: by which rights, by which name, and what the constructs around a cluster need of it.
 
-Promises: rights come from EKS access entries and AWS's own access policies, never from a ConfigMap in the cluster.
+Promises: an `aws_eks_v2.Cluster`, an imported one, or a `TrainingCluster` will do (aws_eks_v2's own Cluster does not match its
+ICluster for a type checker); rights come from EKS access entries and AWS's own access policies, never from a ConfigMap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Protocol
 
-from aws_cdk import Aws
+from aws_cdk import Aws, Duration, Fn
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from constructs_lib.any_cluster import AnyCluster
+
+class NodesCluster(Protocol):
+    """What a node's machine needs of its cluster, EKS or self-managed."""
+
+    @property
+    def cluster_name(self) -> str: ...
+    @property
+    def cluster_security_group_id(self) -> str: ...
+
+
+class AnyCluster(NodesCluster, Protocol):
+    """An EKS cluster, whoever made it."""
+
+    @property
+    def cluster_endpoint(self) -> str: ...
+    @property
+    def cluster_certificate_authority_data(self) -> str: ...
 
 
 class AccessLevel(Enum):
@@ -65,4 +84,21 @@ class ClusterAccess(Construct):
                     ),
                 )
             ],
+        )
+
+
+class EndpointName(Construct):
+    """`api.<zone>` as another name of the cluster's endpoint.
+
+    Attributes:
+        name: the whole name.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: AnyCluster) -> None:
+        super().__init__(scope, id)
+        self.name = f"api.{zone.zone_name}"
+        # The endpoint attribute is an https address: the name is what follows the two slashes.
+        host = Fn.select(2, Fn.split("/", cluster.cluster_endpoint))
+        route53.CnameRecord(
+            self, "Record", zone=zone, record_name="api", domain_name=host, ttl=Duration.minutes(1), comment="EKS API endpoint"
         )
