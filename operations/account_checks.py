@@ -7,14 +7,13 @@ unchecked, never assumed. Quota codes are Service Quotas' own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
-from operations.aws import client
-from operations.errors import BadInput, of_a_library
-from operations.findings import Check, Found
+from operations.aws import client, every
+from operations.errors import BadInput, OperationError, of_aws
 from stacks.cluster_spec import ClusterSpec
 
 SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
@@ -37,6 +36,10 @@ VPC_QUOTA = "L-F678F1CE"
 STACKS = ("access", "network", "storage", "cluster", "nodes", "watch")
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
 """How AWS's codes say that nothing is there under a name."""
+KEY = "KeyMetadata.join(', for ', [KeyState, KeyUsage])"
+SNAPSHOT = ("ec2", "describe_snapshots", "SnapshotIds", "Snapshots[0].State", ("completed",))
+FILE_SYSTEM = ("efs", "describe_file_systems", "FileSystemId", "FileSystems[0].LifeCycleState", ("available", "updating"))
+"""Where a part's state is in AWS's answer, and in which states it can be used."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
 
 
@@ -89,29 +92,34 @@ class AccountChecks:
     @cached_property
     def deployed_stacks(self) -> list[dict[str, Any]]:
         """The cluster's own stacks that are there."""
-        found = self.client("cloudformation").get_paginator("describe_stacks").paginate().search("Stacks[]")
         names = stack_names(self.spec)
-        return [stack for stack in found if stack and stack["StackName"] in names]
+        found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        return [stack for stack in found if stack["StackName"] in names]
 
     def credentials(self) -> Found:
         try:
             yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
         except Exception as error:
             # No warning as of other checks: without an account nothing can be deployed.
-            sentence = of_a_library(error)
+            sentence = of_aws(error)
             if sentence is None:
                 raise
-            yield "problem", sentence[1]
+            yield "problem", sentence
 
     def region(self) -> Found:
-        from operations.region_services import missing
-
         services = [*SERVICES, *OF_KIND[self.spec.cluster.kind]]
-        lacks, source = missing(self.client("ssm"), self.spec.region, services)
+        here = _listed(self.client("ssm"), f"{LIST}/regions/{self.spec.region}/services/", services)
+        anywhere = _listed(self.client("ssm"), f"{LIST}/services/", services)
+        # A name that AWS's list has nowhere is spelled another way there: it says nothing about the region.
+        unlisted = [one for one in services if one not in anywhere]
+        lacks = [one for one in services if one in anywhere - here]
+        source = "by AWS's list of today" + (f", which has no {', '.join(unlisted)}" if unlisted else "")
         if lacks:
             yield "problem", f"{self.spec.region} does not offer {', '.join(lacks)} ({source}): take another region"
-        else:
+        elif here:
             yield "ok", f"{self.spec.region} offers every service that is used ({source})"
+        else:
+            yield "warning", "not checked: AWS's list of each region's services is empty here"
 
     def zones(self) -> Found:
         known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}
@@ -138,14 +146,14 @@ class AccountChecks:
 
     def instance_types(self) -> Found:
         for group in self._machines:
-            pages = self.client("ec2").get_paginator("describe_instance_type_offerings")
-            filters = [{"Name": "instance-type", "Values": list(group.types)}]
-            offered: dict[str, set[str]] = {}
-            found = pages.paginate(LocationType="availability-zone", Filters=filters).search("InstanceTypeOfferings[]")
-            for entry in found:
-                offered.setdefault(entry["InstanceType"], set()).add(entry["Location"])
+            asked: dict[str, Any] = {
+                "LocationType": "availability-zone",
+                "Filters": [{"Name": "instance-type", "Values": list(group.types)}],
+            }
+            path = "InstanceTypeOfferings[].[InstanceType, Location]"
+            offered = list(every(self.client("ec2"), "describe_instance_type_offerings", path, **asked))
             for kind in group.types:
-                lacking = [zone for zone in group.zones if zone not in offered.get(kind, set())]
+                lacking = [zone for zone in group.zones if [kind, zone] not in offered]
                 if lacking:
                     yield "problem", f"{kind} ({group.name}) is not offered in {', '.join(lacking)}: take another type or zone"
                 else:
@@ -241,55 +249,36 @@ class AccountChecks:
         pairs = {f"nodes.{name}.ssh.key_pair": group.ssh.key_pair for name, group in spec.nodes.items() if group.ssh is not None}
         if spec.cluster.ssh is not None and spec.cluster.ssh.key_pair:
             pairs["cluster.ssh.key_pair"] = spec.cluster.ssh.key_pair
-        named = [
-            ("key.existing_arn", spec.key.existing_arn, self._key),
-            *((setting, pair, self._key_pair) for setting, pair in pairs.items()),
-            ("cluster.volume_snapshot", spec.cluster.volume_snapshot, self._snapshot),
-            ("network.existing", spec.network.existing.id if spec.network.existing else None, self._vpc),
-            ("bucket.existing_name", spec.bucket.existing_name, self._bucket),
-            ("file_system.existing", spec.file_system.existing.id if spec.file_system.existing else None, self._file_system),
+        network, system = spec.network.existing, spec.file_system.existing
+        named: list[tuple[str, Any, str, str, str, str, tuple[str, ...]]] = [
+            ("key.existing_arn", spec.key.existing_arn, "kms", "describe_key", "KeyId", KEY, ("Enabled, for ENCRYPT_DECRYPT",)),
+            *((setting, pair, "ec2", "describe_key_pairs", "KeyNames", "", ()) for setting, pair in pairs.items()),
+            ("cluster.volume_snapshot", spec.cluster.volume_snapshot, *SNAPSHOT),
+            ("network.existing", network and network.id, "ec2", "describe_vpcs", "VpcIds", "Vpcs[0].State", ("available",)),
+            ("bucket.existing_name", spec.bucket.existing_name, "s3", "head_bucket", "Bucket", "", ()),
+            ("file_system.existing", system and system.id, *FILE_SYSTEM),
         ]
-        checks: list[Check] = [("existing parts", partial(_found, setting, id, ask)) for setting, id, ask in named if id]
+        checks: list[Check] = [("existing parts", partial(self._existing, *one)) for one in named if one[1]]
         return checks or [("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])]
 
-    def _key(self, arn: str) -> tuple[bool, str]:
-        key = self.client("kms").describe_key(KeyId=arn)["KeyMetadata"]
-        good = (key["KeyState"], key["KeyUsage"]) == ("Enabled", "ENCRYPT_DECRYPT")
-        return good, f"is {key['KeyState']}, for {key['KeyUsage']}"
+    def _existing(
+        self, setting: str, id: str, service: str, operation: str, argument: str, path: str, good: tuple[str, ...]
+    ) -> Found:
+        """Asks for one part; `path` (JMESPath) is its state, empty where it has none, and `good` the states that will do."""
+        from botocore.exceptions import ClientError
+        from jmespath import search
 
-    def _key_pair(self, name: str) -> tuple[bool, str]:
-        self.client("ec2").describe_key_pairs(KeyNames=[name])
-        return True, "exists"
-
-    def _snapshot(self, id: str) -> tuple[bool, str]:
-        found = self.client("ec2").describe_snapshots(SnapshotIds=[id])["Snapshots"][0]
-        return found["State"] == "completed", f"is {found['State']}, {found['VolumeSize']} GiB"
-
-    def _vpc(self, id: str) -> tuple[bool, str]:
-        found = self.client("ec2").describe_vpcs(VpcIds=[id])["Vpcs"][0]
-        return found["State"] == "available", f"is {found['State']}"
-
-    def _bucket(self, name: str) -> tuple[bool, str]:
-        self.client("s3").head_bucket(Bucket=name)
-        return True, "exists"
-
-    def _file_system(self, id: str) -> tuple[bool, str]:
-        found = self.client("efs").describe_file_systems(FileSystemId=id)["FileSystems"][0]
-        return found["LifeCycleState"] in ("available", "updating"), f"is {found['LifeCycleState']}"
-
-
-def _found(setting: str, id: str, ask: Callable[[str], tuple[bool, str]]) -> Found:
-    from botocore.exceptions import ClientError
-
-    try:
-        good, text = ask(id)
-    except ClientError as error:
-        code = str(error.response["Error"]["Code"])
-        if not ABSENT.search(code):
-            raise
-        yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
-        return
-    yield ("ok" if good else "problem"), f"{id} ({setting}) {text}"
+        try:
+            answer = getattr(self.client(service), operation)(**{argument: [id] if argument.endswith("s") else id})
+        except ClientError as error:
+            code = str(error.response["Error"]["Code"])
+            if not ABSENT.search(code):
+                raise
+            yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
+            return
+        state = search(path, answer) if path else None
+        words = f"is {state}" if path else "exists"
+        yield ("ok" if not path or state in good else "problem"), f"{id} ({setting}) {words}"
 
 
 def family(kind: str) -> str:
@@ -303,3 +292,50 @@ def family(kind: str) -> str:
     if first[:1] in "acdhimrtz" and first not in ("dl", "inf", "trn", "hpc", "mac"):
         return "standard"
     raise BadInput(f"{kind} has a quota of its own: look it up in Service Quotas")
+
+
+State = Literal["ok", "warning", "problem"]
+Found = Iterator[tuple[State, str]]
+"""What a check yields: how it is, and in words."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a check."""
+
+    check: str
+    state: State
+    text: str
+    """What is, and what to do about it."""
+
+
+Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
+"""A name, and what yields (state, text)."""
+
+
+def run(checks: Sequence[Check]) -> list[Finding]:
+    """Runs all of them; one that cannot be made is a warning with its reason."""
+    found = []
+    for name, check in checks:
+        try:
+            found += [Finding(name, state, text) for state, text in check()]
+        except OperationError as error:
+            found.append(Finding(name, "warning", f"not checked: {error}"))
+        except Exception as error:
+            # An answer that nobody foresaw is no reason to keep the others' from the user.
+            text = of_aws(error) or f"{type(error).__name__}: {error}"
+            found.append(Finding(name, "warning", f"not checked: {text}"))
+    return found
+
+
+LIST = "/aws/service/global-infrastructure"
+AT_ONCE = 10
+"""Names that GetParameters takes."""
+
+
+def _listed(ssm: Any, prefix: str, services: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(services), AT_ONCE):
+        answer = ssm.get_parameters(Names=[f"{prefix}{service}" for service in services[start : start + AT_ONCE]])
+        found |= {str(one["Name"]).removeprefix(prefix) for one in answer["Parameters"]}
+    return found

@@ -13,8 +13,8 @@ from functools import cache, partial
 from typing import Any
 
 from operations.account_checks import stack_names
-from operations.aws import client
-from operations.errors import of_a_library
+from operations.aws import client, every
+from operations.errors import of_aws
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -30,23 +30,17 @@ class Left:
     """Why it may be there; empty: it should not."""
 
 
-COMMANDS = {
-    ("ec2", "vpc"): "aws ec2 delete-vpc --vpc-id {id}",
-    ("ec2", "subnet"): "aws ec2 delete-subnet --subnet-id {id}",
+OF_EC2 = (
+    *("vpc", "subnet", "internet-gateway", "route-table", "network-interface", "volume", "launch-template"),
+    *("snapshot", "key-pair", "dhcp-options"),
+)
+COMMANDS = {("ec2", kind): f"aws ec2 delete-{kind} --{kind}-id {{id}}" for kind in OF_EC2} | {
     ("ec2", "natgateway"): "aws ec2 delete-nat-gateway --nat-gateway-id {id}",
     ("ec2", "elastic-ip"): "aws ec2 release-address --allocation-id {id}",
-    ("ec2", "internet-gateway"): "aws ec2 delete-internet-gateway --internet-gateway-id {id}",
-    ("ec2", "route-table"): "aws ec2 delete-route-table --route-table-id {id}",
     ("ec2", "security-group"): "aws ec2 delete-security-group --group-id {id}",
-    ("ec2", "network-interface"): "aws ec2 delete-network-interface --network-interface-id {id}",
-    ("ec2", "volume"): "aws ec2 delete-volume --volume-id {id}",
     ("ec2", "instance"): "aws ec2 terminate-instances --instance-ids {id}",
     ("ec2", "vpc-endpoint"): "aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}",
-    ("ec2", "launch-template"): "aws ec2 delete-launch-template --launch-template-id {id}",
     ("ec2", "vpc-flow-log"): "aws ec2 delete-flow-logs --flow-log-ids {id}",
-    ("ec2", "snapshot"): "aws ec2 delete-snapshot --snapshot-id {id}",
-    ("ec2", "key-pair"): "aws ec2 delete-key-pair --key-pair-id {id}",
-    ("ec2", "dhcp-options"): "aws ec2 delete-dhcp-options --dhcp-options-id {id}",
     ("ec2", "placement-group"): "aws ec2 delete-placement-group --group-id {id}",
     ("autoscaling", "group"): "aws autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name {id}",
     ("secretsmanager", "secret"): "aws secretsmanager delete-secret --force-delete-without-recovery --secret-id {id}",
@@ -87,6 +81,13 @@ KEPT = {
 """What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
 RUNNING = "Reservations[].Instances[] | [?State.Name != 'shutting-down' && State.Name != 'terminated'].InstanceId"
 """AWS shows an instance for an hour after its end."""
+STACKS = "Stacks[?StackStatus != 'DELETE_COMPLETE'].StackName"
+INTERFACES, GROUPS = "NetworkInterfaces[].NetworkInterfaceId", "SecurityGroups[].GroupId"
+TEMPLATES, SCALING = "LaunchTemplates[].LaunchTemplateId", "AutoScalingGroups[].AutoScalingGroupName"
+REPOSITORIES, LOGS = "repositories[].repositoryName", "logGroups[].logGroupName"
+SYSTEMS = "FileSystems[?Tags[?Key=='cluster' && Value=='{}'] && Tags[?Key=='project' && Value=='paddle-aws']].FileSystemId"
+SERVICES = {"efs": "elasticfilesystem"}
+"""What ARNs call a service that boto3 calls otherwise."""
 
 
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
@@ -99,10 +100,10 @@ def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
             for left in look():
                 found.setdefault((left.service, left.id), left)
         except Exception as error:
-            sentence = of_a_library(error)
+            sentence = of_aws(error)
             if sentence is None:
                 raise
-            unasked.setdefault(sentence[1], []).append(what)
+            unasked.setdefault(sentence, []).append(what)
     return sorted(found.values(), key=lambda left: (bool(left.expected), left.service, left.id)), unasked
 
 
@@ -111,49 +112,68 @@ class _Search:
         self.spec = spec
         self._client = cache(partial(client, region=spec.region))
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}, {"Name": "tag:project", "Values": ["paddle-aws"]}]
-        self._kubernetes = (
+
+    def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
+        """What is asked for, by its name in "not asked"."""
+        spec, ours, ec2, each = self.spec, self._ours, self._of_ec2, self._each
+        kubernetes = (
             [{"Name": f"tag:kubernetes.io/cluster/{spec.cluster_name}", "Values": ["owned"]}],
             [{"Name": "tag:KubernetesCluster", "Values": [spec.name]}],
         )
-
-    def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
-        return [
-            ("stacks", self.stacks),
+        # The VPC CNI's own carry the cluster's name, and no stack knows them; a control plane's fixed one carries our tags.
+        cni = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [spec.cluster_name]}]
+        found = [
+            ("stacks", each("cloudformation", "stack", "describe_stacks", STACKS, stack_names(spec).__contains__)),
+            # Before the tags: whether a key that they name is on its way out is known here alone.
             ("keys", self.keys),
             ("tags", self.tagged),
-            ("clusters", self.clusters),
-            ("network interfaces", self.interfaces),
-            ("security groups", self.groups),
-            ("volumes", self.volumes),
-            ("snapshots", self.snapshots),
+            ("network interfaces", ec2("network-interface", "describe_network_interfaces", INTERFACES, cni, ours)),
+            # Kubernetes' own by its tags, and ours, which do not all carry those.
+            ("security groups", ec2("security-group", "describe_security_groups", GROUPS, *kubernetes, ours)),
+            # But for the root disk of a machine that still ends, which is gone with it.
+            ("volumes", ec2("volume", "describe_volumes", "Volumes[?State != 'deleting'].VolumeId", *kubernetes)),
             ("addresses", self.addresses),
-            ("networks", partial(self._of_ec2, "vpc", "describe_vpcs", "Vpcs[].VpcId")),
-            ("instances", partial(self._of_ec2, "instance", "describe_instances", RUNNING)),
+            ("networks", ec2("vpc", "describe_vpcs", "Vpcs[].VpcId", ours)),
+            ("instances", ec2("instance", "describe_instances", RUNNING, ours)),
             ("key pairs", self.key_pairs),
-            (
-                "launch templates",
-                partial(self._of_ec2, "launch-template", "describe_launch_templates", "LaunchTemplates[].LaunchTemplateId"),
-            ),
-            ("Auto Scaling groups", self.scaling_groups),
-            ("secrets", self.secrets),
+            ("launch templates", ec2("launch-template", "describe_launch_templates", TEMPLATES, ours)),
+            # The tagging service does not know them.
+            ("Auto Scaling groups", each("autoscaling", "group", "describe_auto_scaling_groups", SCALING, Filters=ours)),
             ("load balancers", self.balancers),
             ("log groups", self.logs),
-            ("repositories", self.repositories),
-            ("buckets", self.buckets),
-            ("file systems", self.file_systems),
+            (
+                "repositories",
+                each("ecr", "repository", "describe_repositories", REPOSITORIES, lambda id: id.startswith(f"{spec.name}/")),
+            ),
+            ("buckets", each("s3", "", "list_buckets", "Buckets[].Name", self._is_bucket)),
+            ("file systems", each("efs", "file-system", "describe_file_systems", SYSTEMS.format(spec.name))),
         ]
+        if spec.cluster.self_managed:
+            # What `retain: true` leaves of a control plane's volume, where it carries our tags; secrets also without a tag.
+            snapshots = ec2("snapshot", "describe_snapshots", "Snapshots[].SnapshotId", ours, OwnerIds=["self"])
+            named = [{"Key": "name", "Values": [f"{spec.name}/"]}]
+            secrets = each("secretsmanager", "secret", "list_secrets", "SecretList[].Name", Filters=named)
+            found += [("snapshots", snapshots), ("secrets", secrets)]
+        elif spec.cluster.existing is None:
+            found.append(("clusters", each("eks", "cluster", "list_clusters", "clusters[]", {spec.name}.__contains__)))
+        return found
 
-    def _list(self, service: str, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
-        """What `path` (JMESPath) finds on every page of an answer."""
-        found = self._client(service).get_paginator(operation).paginate(**arguments).search(path)
-        return (one for one in found if one is not None)
+    def _each(
+        self, service: str, kind: str, operation: str, path: str, match: Callable[[str], bool] = bool, **arguments: Any
+    ) -> Callable[[], Iterator[Left]]:
+        """Looks for the things of one kind whose names match."""
+        return lambda: (
+            self._left(SERVICES.get(service, service), kind, id)
+            for id in every(self._client(service), operation, path, **arguments)
+            if match(id)
+        )
 
     def _of_ec2(
-        self, kind: str, operation: str, path: str, filters: list[dict[str, Any]] | None = None, **arguments: Any
-    ) -> Iterator[Left]:
-        """Things of one kind that the filters leave: with our tags, where none are given."""
-        for id in self._list("ec2", operation, path, Filters=filters or self._ours, **arguments):
-            yield self._left("ec2", kind, id)
+        self, kind: str, operation: str, path: str, *filters: list[dict[str, Any]], **arguments: Any
+    ) -> Callable[[], Iterator[Left]]:
+        """Looks for the things of one kind that any of the filters leaves."""
+        looks = [self._each("ec2", kind, operation, path, Filters=one, **arguments) for one in filters]
+        return lambda: (left for look in looks for left in look())
 
     def _left(self, service: str, kind: str, id: str, arn: str = "") -> Left:
         template = COMMANDS.get((service, kind), "find it in the console, it is of a kind that is not known here: {arn}")
@@ -162,15 +182,8 @@ class _Search:
         command = template.format(id=id, arn=arn or id, part=id.split("/"))
         return Left(service, f"{kind} {id}".strip(), command + region, expected)
 
-    def stacks(self) -> Iterator[Left]:
-        names = stack_names(self.spec)
-        for stack in self._list("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE'].StackName"):
-            if stack in names:
-                yield self._left("cloudformation", "stack", stack)
-
     def keys(self) -> Iterator[Left]:
-        """First of all: whether a key that the tags name is on its way out is known here alone."""
-        for alias in self._list("kms", "list_aliases", "Aliases[]"):
+        for alias in every(self._client("kms"), "list_aliases", "Aliases[]"):
             if alias["AliasName"] == f"alias/{self.spec.name}":
                 yield self._key(alias["TargetKeyId"])
 
@@ -183,7 +196,7 @@ class _Search:
     def tagged(self) -> Iterator[Left]:
         filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
         arns = "ResourceTagMappingList[].ResourceARN"
-        for arn in self._list("resourcegroupstaggingapi", "get_resources", arns, TagFilters=filters):
+        for arn in every(self._client("resourcegroupstaggingapi"), "get_resources", arns, TagFilters=filters):
             _, _, service, _, _, resource = arn.split(":", 5)
             # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
             match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
@@ -196,36 +209,9 @@ class _Search:
             if (service, kind) == ("ssm", "parameter") and "/" in id:
                 id = f"/{id}"
             if (service, kind) == ("ec2", "instance"):
-                yield from self._of_ec2(kind, "describe_instances", RUNNING, [{"Name": "instance-id", "Values": [id]}])
+                yield from self._of_ec2(kind, "describe_instances", RUNNING, [{"Name": "instance-id", "Values": [id]}])()
             else:
                 yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn)
-
-    def clusters(self) -> Iterator[Left]:
-        ours = not self.spec.cluster.self_managed and self.spec.cluster.existing is None
-        if ours and self.spec.name in self._list("eks", "list_clusters", "clusters[]"):
-            yield self._left("eks", "cluster", self.spec.name)
-
-    def interfaces(self) -> Iterator[Left]:
-        """The VPC CNI's own, which carry the cluster's name and which no stack knows; and a control plane's fixed one."""
-        cni = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [self.spec.cluster_name]}]
-        path = "NetworkInterfaces[].NetworkInterfaceId"
-        for filters in (cni, self._ours):
-            yield from self._of_ec2("network-interface", "describe_network_interfaces", path, filters)
-
-    def groups(self) -> Iterator[Left]:
-        """Kubernetes' own by its tags, and ours, which do not all carry those."""
-        for filters in (*self._kubernetes, self._ours):
-            yield from self._of_ec2("security-group", "describe_security_groups", "SecurityGroups[].GroupId", filters)
-
-    def volumes(self) -> Iterator[Left]:
-        """But for the root disk of a machine that still ends, which is gone with it."""
-        for filters in self._kubernetes:
-            yield from self._of_ec2("volume", "describe_volumes", "Volumes[?State != 'deleting'].VolumeId", filters)
-
-    def snapshots(self) -> Iterator[Left]:
-        """What `retain: true` leaves of a control plane's volume, where it carries our tags."""
-        if self.spec.cluster.self_managed:
-            yield from self._of_ec2("snapshot", "describe_snapshots", "Snapshots[].SnapshotId", OwnerIds=["self"])
 
     def addresses(self) -> Iterator[Left]:
         for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
@@ -239,21 +225,8 @@ class _Search:
                 yield self._left("ec2", "key-pair", pair["KeyPairId"])
                 yield self._left("ssm", "parameter", f"/ec2/keypair/{pair['KeyPairId']}")
 
-    def scaling_groups(self) -> Iterator[Left]:
-        """The tagging service does not know them."""
-        path = "AutoScalingGroups[].AutoScalingGroupName"
-        for name in self._list("autoscaling", "describe_auto_scaling_groups", path, Filters=self._ours):
-            yield self._left("autoscaling", "group", name)
-
-    def secrets(self) -> Iterator[Left]:
-        """Also without a tag: by their names."""
-        named = [{"Key": "name", "Values": [f"{self.spec.name}/"]}]
-        if self.spec.cluster.self_managed:
-            for name in self._list("secretsmanager", "list_secrets", "SecretList[].Name", Filters=named):
-                yield self._left("secretsmanager", "secret", name)
-
     def balancers(self) -> Iterator[Left]:
-        arns = list(self._list("elbv2", "describe_load_balancers", "LoadBalancers[].LoadBalancerArn"))
+        arns = list(every(self._client("elbv2"), "describe_load_balancers", "LoadBalancers[].LoadBalancerArn"))
         wanted = {f"kubernetes.io/cluster/{self.spec.cluster_name}", "elbv2.k8s.aws/cluster"}
         for start in range(0, len(arns), 20):
             for entry in self._client("elbv2").describe_tags(ResourceArns=arns[start : start + 20])["TagDescriptions"]:
@@ -267,21 +240,7 @@ class _Search:
         prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
         prefixes += [f"/aws/lambda/{stack}-" for stack in sorted(stack_names(self.spec))]
         for prefix in prefixes:
-            for group in self._list("logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix):
-                yield self._left("logs", "log-group", group)
+            yield from self._each("logs", "log-group", "describe_log_groups", LOGS, logGroupNamePrefix=prefix)()
 
-    def repositories(self) -> Iterator[Left]:
-        for name in self._list("ecr", "describe_repositories", "repositories[].repositoryName"):
-            if name.startswith(f"{self.spec.name}/"):
-                yield self._left("ecr", "repository", name)
-
-    def buckets(self) -> Iterator[Left]:
-        for name in self._list("s3", "list_buckets", "Buckets[].Name"):
-            if name.startswith(f"{self.spec.name}-storage-") and name != self.spec.bucket.existing_name:
-                yield self._left("s3", "", name)
-
-    def file_systems(self) -> Iterator[Left]:
-        for system in self._list("efs", "describe_file_systems", "FileSystems[]"):
-            tags = {tag["Key"]: tag["Value"] for tag in system.get("Tags", ())}
-            if tags.get("cluster") == self.spec.name and tags.get("project") == "paddle-aws":
-                yield self._left("elasticfilesystem", "file-system", system["FileSystemId"])
+    def _is_bucket(self, name: str) -> bool:
+        return name.startswith(f"{self.spec.name}-storage-") and name != self.spec.bucket.existing_name

@@ -5,6 +5,7 @@ AWS_ENDPOINT_URL, profiles and regions are boto3's own business; calls are tried
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -15,3 +16,9 @@ def client(service: str, region: str | None = None) -> Any:
 
     config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, user_agent_appid="paddle-aws")
     return boto3.session.Session().client(service, region_name=region, config=config)
+
+
+def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
+    """What `path` (JMESPath) finds on all pages of an answer."""
+    found = client.get_paginator(operation).paginate(**arguments).search(path)
+    return (one for one in found if one is not None)

@@ -2,6 +2,8 @@
 
 Promises: a file whose content lies at its address already is not sent; an interrupted upload goes on with the parts
 that are missing, and only with parts of this very content; an object is there whole or as it was before.
+
+Not boto3's transfer manager: it begins an interrupted upload anew, and cannot tell whether the content is there already.
 """
 
 from __future__ import annotations
@@ -9,23 +11,30 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Event
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from operations.cache import place
 from operations.errors import BadInput
-from operations.side_by_side import side_by_side
+from operations.screen import console, say
 from settings.addresses import without_secrets
+from settings.cache import place
 
 CHECKSUM = "paddle-aws-checksum"
 """The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""
 PART = 16 << 20
 """Bytes of a part; S3 takes 10,000 parts, so a large file gets larger ones."""
 MOST_PARTS = 10_000
+AT_ONCE = 8
+"""Transfers side by side."""
 
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 Progress = Callable[[int], None]
 """Called with a number of bytes that are through; from several threads."""
 
@@ -100,20 +109,8 @@ def _present(client: Any, address: Address) -> tuple[str, int] | None:
     return head["Metadata"].get(CHECKSUM, ""), head["ContentLength"]
 
 
-@dataclass(frozen=True)
-class _Part:
-    number: int
-    offset: int
-    size: int
-
-
-def _parts(size: int) -> tuple[int, list[_Part]]:
-    each = max(PART, -(-size // MOST_PARTS))
-    return each, [_Part(n + 1, start, min(each, size - start)) for n, start in enumerate(range(0, size, each))]
-
-
 def _in_parts(client: Any, file: Path, address: Address, content: str, size: int, progress: Progress) -> None:
-    each, parts = _parts(size)
+    each = max(PART, -(-size // MOST_PARTS))
     record = place("uploads", address, content, each)
     upload, sent = _unfinished(client, address, record)
     if upload is None:
@@ -124,21 +121,21 @@ def _in_parts(client: Any, file: Path, address: Address, content: str, size: int
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(json.dumps({"address": str(address), "upload": upload}))
 
-    def send(part: _Part) -> dict[str, Any]:
+    def send(number: int) -> dict[str, Any]:
         with file.open("rb") as stream:
-            stream.seek(part.offset)
-            body = stream.read(part.size)
+            stream.seek((number - 1) * each)
+            body = stream.read(each)
         crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
-        known = sent.get(part.number)
-        if known is None or (known["Size"], known.get("ChecksumCRC32", crc)) != (part.size, crc):
+        known = sent.get(number)
+        if known is None or (known["Size"], known.get("ChecksumCRC32", crc)) != (len(body), crc):
             known = client.upload_part(
-                Bucket=address.bucket, Key=address.key, UploadId=upload, PartNumber=part.number, Body=body, ChecksumCRC32=crc
+                Bucket=address.bucket, Key=address.key, UploadId=upload, PartNumber=number, Body=body, ChecksumCRC32=crc
             )
-        progress(part.size)
-        return {"PartNumber": part.number, "ETag": known["ETag"], "ChecksumCRC32": crc}
+        progress(len(body))
+        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
 
     # What is sent before a failure stays for the next try.
-    done = side_by_side(send, parts)
+    done = side_by_side(send, range(1, -(-size // each) + 1))
     client.complete_multipart_upload(Bucket=address.bucket, Key=address.key, UploadId=upload, MultipartUpload={"Parts": done})
     record.unlink(missing_ok=True)
 
@@ -149,7 +146,8 @@ def _unfinished(client: Any, address: Address, record: Path) -> tuple[str | None
 
     try:
         upload = str(json.loads(record.read_text())["upload"])
-        return upload, {part["PartNumber"]: part for part in _listed(client, address, upload)}
+        pages = client.get_paginator("list_parts").paginate(Bucket=address.bucket, Key=address.key, UploadId=upload)
+        return upload, {part["PartNumber"]: part for part in pages.search("Parts[]") if part}
     except (OSError, ValueError, KeyError):
         return None, {}
     except ClientError as error:
@@ -158,7 +156,57 @@ def _unfinished(client: Any, address: Address, record: Path) -> tuple[str | None
         raise
 
 
-def _listed(client: Any, address: Address, upload: str) -> Iterator[dict[str, Any]]:
-    pages = client.get_paginator("list_parts").paginate(Bucket=address.bucket, Key=address.key, UploadId=upload)
-    for page in pages:
-        yield from page.get("Parts", ())
+def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Event | None = None) -> list[Made]:
+    """`act` on each, several at once; results in the order of what was given.
+
+    After the first failure, or Ctrl-C, nothing more is begun, and `stop` is set for those that are under way.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            begun = [pool.submit(act, one) for one in given]
+            for ended in wait(begun, return_when=FIRST_EXCEPTION).done:
+                ended.result()
+            return [each.result() for each in begun]
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Progress]:
+    """Call what it gives with numbers of bytes; nothing is shown where stderr is no terminal."""
+    from rich import progress
+
+    timing = (progress.DownloadColumn(), progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
+    columns = (progress.TextColumn(what, markup=False), progress.BarColumn(None), *timing)
+    screen = console(stderr=True)
+    with progress.Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda count: shown.update(task, advance=count)
+
+
+def upload_files(client: Any, path: Path, address: str) -> str:
+    """Uploads a file, or a folder's files below `address`; returns the address that a job file would name."""
+    from rich.filesize import decimal
+
+    found = files(path)
+    sizes = {file: file.stat().st_size for file, _ in found}
+    size = sum(sizes.values())
+    with bar(path.name, size) as progress:
+
+        def send(one: tuple[Path, str]) -> bool:
+            where = address if path.is_file() else f"{address}/{one[1]}"
+            return put(client, one[0], Address.parse(where), progress)
+
+        small = [one for one in found if sizes[one[0]] <= PART]
+        large = [one for one in found if sizes[one[0]] > PART]
+        # Large files one after the other: of each several parts go at once.
+        sent = sum(side_by_side(send, small)) + sum(map(send, large))
+    there = len(found) - sent
+    if path.is_file():
+        say(f"{path} {'is uploaded to' if sent else 'lies already at'} {address} ({decimal(size)})")
+        return address
+    say(f"{sent} of {len(found)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
+    return f"{address}/"

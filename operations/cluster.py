@@ -3,6 +3,8 @@
 Promises: 429 and 5xx answers and lost connections are tried again with growing pauses (Retry-After is honoured); an
 expired token is renewed, also in the middle of a long `logs --follow`; what cannot be healed ends in one sentence of
 `operations.errors`. Documents go in and come out as plain dicts, and no credential is ever part of a message.
+
+Requests go through the client's connection pool, not its generated calls: those keep an expired token and lose an error's text.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import contextlib
 import json
 import logging
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,9 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
 
 from operations.errors import BadInput, OperationError, Unreachable
 
@@ -29,8 +33,15 @@ FIELD_MANAGER = "paddle-aws"
 TRIES = 6
 """How often a request is sent before its failure counts."""
 FIRST_PAUSE = 0.25
-LONGEST_PAUSE = 10.0
-"""Seconds between two tries, where the server does not name them itself."""
+"""Seconds behind the second try, doubled behind each further one, where the server does not name them itself."""
+LONGEST_ASKED = 60
+"""Seconds at most that a server may ask us to wait."""
+PATIENCE = 600.0
+"""Seconds that a server may be away before what follows a job gives up."""
+NOTICED = 5.0
+"""Seconds of them after which it is worth a word."""
+AGAIN = 0.2
+"""Seconds before a stream that was cut is opened again."""
 CONNECT = 10.0
 """Seconds to wait for a connection."""
 READ = 60.0
@@ -60,8 +71,30 @@ class NotInstalled(BadInput):
     """The cluster knows no such kind of object."""
 
 
-class Lost(Exception):
+class Lost(Unreachable):
     """A stream ended before its end."""
+
+
+class Patience:
+    """How long a follower bears a server that is away: PATIENCE seconds from the first failure behind the last answer."""
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        self._say, self._since = say, 0.0
+
+    def answered(self) -> None:
+        """The server is there."""
+        self._since = 0.0
+
+    def bear(self, error: Exception) -> None:
+        """Pauses; raises an error that no waiting heals, or that has lasted too long."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if not isinstance(error, Unreachable) or now - self._since > PATIENCE:
+            raise error
+        if now - self._since > NOTICED:
+            self._say(f"{error}; waiting for it, up to {PATIENCE / 60:.0f} minutes")
+            self._say = lambda text: None
+        time.sleep(AGAIN)
 
 
 class Cluster:
@@ -73,11 +106,9 @@ class Cluster:
         name: str,
         *,
         say: Callable[[str], None] = lambda text: None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
-        self.name = name
-        self._make, self._say, self.sleep = client, say, sleep
+        self.name, self.say, self._make = name, say, client
         self._client = client()
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
@@ -135,19 +166,19 @@ class Cluster:
         found: Object = json.loads(self.request("GET", path, query=query))
         return found
 
-    def find(self, path: str) -> Object | None:
+    def find(self, path: str, **query: str) -> Object | None:
         """The document at `path`; None where there is none."""
         try:
-            return self.get(path)
+            return self.get(path, **query)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
 
     def items(self, path: str, labels: str = "", fields: str = "") -> list[Object]:
-        """The items of a collection."""
+        """The items of a collection; none where the cluster does not know their kind."""
         query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
-        found: list[Object] = self.get(path, **query)["items"]
+        found: list[Object] = (self.find(path, **query) or {"items": []})["items"]
         return found
 
     def path(self, document: Mapping[str, Any]) -> str:
@@ -178,9 +209,11 @@ class Cluster:
             text = self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
         except ApiError as error:
             if error.status == 409:
-                raise BadInput(
-                    f"{what} was changed by somebody else ({error.message}): undo that, or delete the object, and submit again"
-                ) from None
+                # A definition that is deleted takes everybody's jobs with it.
+                advice = "undo that, or delete the object"
+                if document["kind"] == "CustomResourceDefinition":
+                    advice = "it is another installation's; set operator.install_operator: false in job.yaml"
+                raise BadInput(f"{what} was changed by somebody else ({error.message}): {advice}, and submit again") from None
             if error.status in (400, 422):
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None
             raise
@@ -211,25 +244,12 @@ class Cluster:
         tries: int = TRIES,
     ) -> bytes:
         """An answer's body. Every method is sent again after a passing fault: what we send, twice does as once."""
-        import urllib3
+        answer = self._answer(method, path, query or {}, headers or {}, tries=tries, body=body)
+        return bytes(answer.data)
 
-        def once() -> bytes:
-            answer = self._open(method, path, query or {}, headers or {}, body)
-            try:
-                return bytes(answer.data)
-            except urllib3.exceptions.HTTPError as error:
-                raise Lost(str(error)) from None
-            finally:
-                answer.release_conn()
-
-        found: bytes = self._insist(once, tries)
-        return found
-
-    def lines(self, path: str, query: Mapping[str, str], read: float = READ) -> Iterator[bytes]:
-        """The lines of a stream as they come. Raises Lost when the connection breaks before the stream's end."""
-        import urllib3
-
-        answer = self._insist(lambda: self._open("GET", path, query, {}, None, read), TRIES)
+    def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
+        """The whole lines of a stream as they come. Raises Lost when the connection breaks before its end."""
+        answer = self._answer("GET", path, query, {}, read=read, preload_content=False)
         rest = b""
         try:
             # read1() gives what has come; stream() would wait until a whole block has.
@@ -238,104 +258,86 @@ class Cluster:
                 yield from whole
             if rest:
                 yield rest
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Lost(type(error).__name__) from None
+        except (HTTPError, OSError) as error:
+            raise Lost(str(self._away(error))) from None
         finally:
             with contextlib.suppress(Exception):
                 answer.close()
 
-    def _insist(self, once: Callable[[], Any], tries: int) -> Any:
-        """Calls `once` until it answers or no further try makes sense."""
-        renewed = False
-        pause = FIRST_PAUSE
-        for left in range(tries - 1, -1, -1):
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        tries: int = TRIES,
+        read: float | None = None,
+        **more: Any,
+    ) -> Any:
+        """An answer with a status below 300; `more` is what urllib3 is told beside."""
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        timeout = urllib3.Timeout(connect=CONNECT, read=read or READ)
+        retry = urllib3.Retry(
+            tries - 1,
+            other=0,  # A certificate that is not trusted is no passing fault.
+            allowed_methods=None,
+            status_forcelist=PASSING,
+            raise_on_status=False,
+            backoff_factor=FIRST_PAUSE,
+            backoff_jitter=FIRST_PAUSE,
+            retry_after_max=LONGEST_ASKED,
+        )
+        for renewed in (False, True):
+            client = self._client
+            sent = {"Accept": "application/json", "User-Agent": "paddle-aws", **headers}
+            client.update_params_for_auth(sent, [], ["BearerToken"])
+            pool = client.rest_client.pool_manager
             try:
-                return once()
-            except _Passing as fault:
-                if not left:
-                    raise fault.final from None
-                wait = fault.after if fault.after is not None else pause * random.uniform(0.5, 1.0)
-                why = fault.why
-            except Lost as fault:
-                if not left:
-                    raise Unreachable(f"cluster {self.name} ({self.server}) breaks its answers off: {fault}") from None
-                wait, why = pause * random.uniform(0.5, 1.0), "broke its answer off"
-            except _Unauthorized as fault:
-                if renewed:
-                    raise Unreachable(
-                        f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
-                        "write the entry anew; the role or user has to be among cluster.yaml's administrators or deployers"
-                    ) from None
-                # A token lives for minutes: a new client asks the credential program for the next one.
-                with self._lock:
-                    if self._client is fault.client:
-                        self._client = self._make()
-                renewed, wait, why = True, 0.0, ""
-            if wait >= 1:
-                self._say(f"cluster {self.name} {why}: trying again in {wait:.0f} s")
-            if wait:
-                self.sleep(wait)
-            pause = min(pause * 2, LONGEST_PAUSE)
+                answer = pool.request(method, url, headers=sent, retries=retry, timeout=timeout, redirect=False, **more)
+            except MaxRetryError as error:
+                raise self._away(error.reason) from None
+            if answer.status < 300:
+                return answer
+            if answer.status != 401 or renewed:
+                raise self._refusal(answer)
+            # A token lives for minutes: a new client asks the credential program for the next one.
+            with self._lock:
+                if self._client is client:
+                    self._client = self._make()
         raise AssertionError("unreachable")
 
-    def _open(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, read: float = READ
-    ) -> Any:
-        """An open answer with a status below 300."""
-        import urllib3
+    def _away(self, reason: Exception | None) -> Unreachable:
+        where = f"cluster {self.name} ({self.server})"
+        if isinstance(reason, SSLError):
+            return Unreachable(f"{where} shows a certificate that is not trusted: {reason}")
+        if isinstance(reason, ProtocolError):
+            return Unreachable(f"{where} breaks its answers off: {reason}")
+        return Unreachable(
+            f"{where} cannot be reached ({type(reason).__name__}): a private endpoint is reached from its VPC alone; "
+            "cluster.yaml's cluster.public_access_from opens it to your address"
+        )
 
-        client = self._client
-        sent = {"Accept": "application/json", "User-Agent": "paddle-aws", **headers}
-        client.update_params_for_auth(sent, [], ["BearerToken"])
-        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
-        try:
-            answer = client.rest_client.pool_manager.request(
-                method,
-                url,
-                headers=sent,
-                body=body,
-                preload_content=False,
-                retries=False,
-                timeout=urllib3.Timeout(connect=CONNECT, read=read),
-            )
-        except urllib3.exceptions.SSLError as error:
-            raise Unreachable(f"cluster {self.name} ({self.server}) shows a certificate that is not trusted: {error}") from None
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            final = Unreachable(
-                f"cluster {self.name} ({self.server}) cannot be reached ({type(error).__name__}): a private endpoint is reached "
-                "from its VPC alone; cluster.yaml's cluster.public_access_from opens it to your address"
-            )
-            raise _Passing("cannot be reached", final, None) from None
-        if answer.status < 300:
-            return answer
-        return self._refused(answer, client)
-
-    def _refused(self, answer: Any, client: Any) -> Any:
-        import urllib3
-
-        try:
+    def _refusal(self, answer: Any) -> OperationError:
+        text, status = "", None
+        with contextlib.suppress(HTTPError, OSError, ValueError):
             text = bytes(answer.data).decode(errors="replace")
-        except (urllib3.exceptions.HTTPError, OSError):
-            text = ""
-        try:
             status = json.loads(text)
-        except ValueError:
-            status = {}
-        if not isinstance(status, dict):
-            status = {}
+        status = status if isinstance(status, dict) else {}
         message = str(status.get("message") or text[:300] or answer.reason)
         if answer.status == 401:
-            raise _Unauthorized(client)
+            return Unreachable(
+                f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
+                "write the entry anew; the role or user has to be among cluster.yaml's administrators or deployers"
+            )
         if answer.status == 403:
             # Who may do it meets other rules all the same.
             rule = any(word in message for word in NO_MATTER_OF_RIGHTS)
             advice = "" if rule else "; the role or user has to be among cluster.yaml's administrators or deployers"
-            raise Unreachable(f"cluster {self.name} refuses (403): {message}{advice}")
+            return Unreachable(f"cluster {self.name} refuses (403): {message}{advice}")
         if answer.status in PASSING:
-            after = answer.headers.get("Retry-After", "")
-            final = Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
-            raise _Passing(f"answers {answer.status}", final, min(float(after), 60.0) if after.isdigit() else None)
-        raise ApiError(answer.status, str(status.get("reason") or answer.reason), message)
+            return Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
+        return ApiError(answer.status, str(status.get("reason") or answer.reason), message)
 
 
 @contextlib.contextmanager
@@ -351,18 +353,6 @@ def _errors() -> Iterator[list[logging.LogRecord]]:
         yield handler.buffer
     finally:
         logging.getLogger().removeHandler(handler)
-
-
-class _Passing(Exception):
-    def __init__(self, why: str, final: OperationError, after: float | None) -> None:
-        super().__init__(why)
-        self.why, self.final, self.after = why, final, after
-
-
-class _Unauthorized(Exception):
-    def __init__(self, client: Any) -> None:
-        super().__init__("401")
-        self.client = client
 
 
 def kubeconfig() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from operations.errors import BadInput, explained
-from operations.lock_prices import LOCK
+from operations.lock import PRICES
 from operations.screen import Json, as_json, say, show
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Item:
 def cost(
     config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     hours: Annotated[float, typer.Option(min=0, max=8760, help="Length of one run.")] = 1.0,
-    lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = LOCK,
+    lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = PRICES,
     json: Json = False,
 ) -> None:
     """Estimate a cluster's cost: itemised, a month and a run. A price that was never read is unknown, not guessed.
@@ -60,21 +60,12 @@ def cost(
         spec = ClusterSpec.load(config)
         known = _read(lock, spec.region)
         rows = [_row(item, known["prices"], hours) for item in items(spec)]
-        month, run, unknown = total(rows)
+        month, run = (sum(row[part] or 0 for row in rows) for part in ("month_usd", "run_usd"))
+        unknown = [row["what"] for row in rows if row["month_usd"] is None]
         if json:
-            as_json(
-                {
-                    "read": known["read"],
-                    "source": known["source"],
-                    "region": spec.region,
-                    "hours": hours,
-                    "items": rows,
-                    "month_usd": month,
-                    "run_usd": run,
-                    "unknown": unknown,
-                    "left_out": LEFT_OUT,
-                }
-            )
+            sums = {"month_usd": month, "run_usd": run, "unknown": unknown, "left_out": LEFT_OUT}
+            read = {name: known[name] for name in ("read", "source", "region")}
+            as_json({**read, "hours": hours, "items": rows, **sums})
             return
         lines = [
             (row["what"], f"{row['count']:g}", row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
@@ -132,21 +123,13 @@ def _own_control_plane(spec: ClusterSpec) -> list[Item]:
     return found
 
 
-def total(rows: list[dict[str, Any]]) -> tuple[float, float, list[str]]:
-    """A month's and a run's sum of what is known, and the names of what is not."""
-    month = sum(Decimal(str(row["month_usd"])) for row in rows if row["month_usd"] is not None)
-    run = sum(Decimal(str(row["run_usd"])) for row in rows if row["run_usd"] is not None)
-    return float(month), float(run), [row["what"] for row in rows if row["month_usd"] is None]
-
-
 def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
-    price = prices.get(item.price)
-    month = run = None
-    if price is not None:
-        each = Decimal(price["usd"]) * Decimal(str(item.count))
-        hourly = each if item.hourly else each / HOURS
-        month, run = float(hourly * HOURS), float(hourly * Decimal(str(hours)))
-    return {**asdict(item), "usd": price["usd"] if price else None, "month_usd": month, "run_usd": run}
+    usd = prices.get(item.price)
+    if usd is None:
+        return {**asdict(item), "usd": None, "month_usd": None, "run_usd": None}
+    month = Decimal(usd) * Decimal(str(item.count)) * (HOURS if item.hourly else 1)
+    run = month * Decimal(str(hours)) / HOURS
+    return {**asdict(item), "usd": usd, "month_usd": float(month), "run_usd": float(run)}
 
 
 def _dollars(value: float | None) -> str:
@@ -157,7 +140,7 @@ def _read(lock: Path, region: str) -> dict[str, Any]:
     empty: dict[str, Any] = {"read": None, "source": None, "region": region, "prices": {}}
     try:
         found = json_format.loads(lock.read_text())
-        prices = {name: {"usd": str(entry["usd"])} for name, entry in found["prices"].items()}
+        prices = {name: str(entry["usd"]) for name, entry in found["prices"].items()}
         found = {"read": str(found["read"]), "source": str(found["source"]), "region": str(found["region"]), "prices": prices}
     except FileNotFoundError:
         return empty

@@ -7,15 +7,19 @@ belong to any stack, and CloudFormation can delete no network that something sti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any
 
-from operations.account_checks import AccountChecks
+from operations.account_checks import AccountChecks, Check, Found, State
+from operations.aws import every
 from operations.errors import BadInput, OperationError
-from operations.findings import Check, Found, State
 from stacks.cluster_spec import ClusterSpec
 
 STACK = "aws:cloudformation:stack-name"
+SNAPSHOTS = "cluster/snapshots/"
+OLD = timedelta(days=1, hours=12)
+"""After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
 
 
 class DeployedChecks:
@@ -23,16 +27,15 @@ class DeployedChecks:
 
     def __init__(self, spec: ClusterSpec, account: AccountChecks) -> None:
         self.spec, self._account, self._client = spec, account, account.client
+        self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
-        from operations.own_cluster_checks import OwnClusterChecks
-
-        own = OwnClusterChecks(self.spec, self._account, self._outputs)
         both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes)]
+        groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
         if self.spec.cluster.self_managed:
-            return [*own.all(), *both]
-        groups: list[Check] = [("groups", own.groups)] if self.spec.own_groups else []
+            own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
+            return [*own, *groups, *both]
         return [("cluster", self.cluster), ("add-ons", self.addons), ("node groups", self.node_groups), *groups, *both]
 
     def destroy(self) -> list[Check]:
@@ -80,12 +83,12 @@ class DeployedChecks:
 
     def addons(self) -> Found:
         eks, cluster = self._client("eks"), self.spec.cluster_name
-        for name in eks.list_addons(clusterName=cluster)["addons"]:
+        for name in every(eks, "list_addons", "addons[]", clusterName=cluster):
             yield _health(name, eks.describe_addon(clusterName=cluster, addonName=name)["addon"])
 
     def node_groups(self) -> Found:
         eks, cluster = self._client("eks"), self.spec.cluster_name
-        for name in eks.list_nodegroups(clusterName=cluster)["nodegroups"]:
+        for name in every(eks, "list_nodegroups", "nodegroups[]", clusterName=cluster):
             yield _health(name, eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"])
 
     def mount_targets(self) -> Found:
@@ -114,6 +117,48 @@ class DeployedChecks:
             yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 
+    # Ready, of a cluster that is its own control plane, or has groups of its own.
+
+    def control_plane(self) -> Found:
+        named = {"Name": "tag:Name", "Values": [f"{self.spec.name}/control-plane"]}
+        alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+        machines = list(self._ec2("describe_instances", "Reservations[].Instances[]", Filters=[*self._ours, named, alive]))
+        if not machines:
+            why = "`aws autoscaling describe-scaling-activities` says why not"
+            yield "problem", f"no control plane runs: its group makes another, {why}"
+        for one in machines:
+            wanted, has = self._outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
+            good = one["State"]["Name"] == "running" and wanted in (None, has)
+            text = f"{one['InstanceId']} is {one['State']['Name']} at {has}"
+            yield ("ok" if good else "problem"), text + ("" if wanted in (None, has) else f", and its fixed address is {wanted}")
+
+    def kubeconfig(self) -> Found:
+        """Written last: it shows that the API server has come up at least once."""
+        secret = self._client("secretsmanager").describe_secret(SecretId=f"{self.spec.name}/kubeconfig/operator")
+        if secret.get("VersionIdsToStages"):
+            yield "ok", "the control plane has written its kubeconfigs: `paddle-aws kubeconfig` fetches yours"
+        else:
+            advice = "see its console output, or connect by Session Manager"
+            yield "problem", f"the control plane has written no kubeconfig yet: {advice}"
+
+    def snapshots(self) -> Found:
+        bucket = self._outputs.get("BucketName") or self.spec.bucket.existing_name
+        times = list(every(self._client("s3"), "list_objects_v2", "Contents[].LastModified", Bucket=bucket, Prefix=SNAPSHOTS))
+        if not times:
+            yield "warning", f"s3://{bucket}/{SNAPSHOTS} holds no snapshot of etcd yet (cluster.snapshots.schedule)"
+            return
+        age = datetime.now(UTC) - max(times)
+        state: State = "warning" if age > OLD else "ok"
+        yield state, f"the newest of {len(times)} is {age.total_seconds() / 3600:.0f} h old (cluster.snapshots.schedule)"
+
+    def groups(self) -> Found:
+        autoscaling = self._client("autoscaling")
+        for group in every(autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours):
+            states = [(one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())]
+            ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
+            state: State = "ok" if ready >= wanted else "problem"
+            yield state, f"{group['AutoScalingGroupName']} has {ready} of {wanted} machines in service"
+
     # Destroy.
 
     def protection(self) -> Iterator[str]:
@@ -122,57 +167,59 @@ class DeployedChecks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
-    @property
-    def _in_vpc(self) -> list[dict[str, Any]]:
-        return [{"Name": "vpc-id", "Values": [self._output("VpcId")]}]
+    def _ec2(self, operation: str, path: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        return every(self._client("ec2"), operation, path, **arguments)
+
+    def _foreign(self, operation: str, path: str) -> Iterator[dict[str, Any]]:
+        """What lies in the VPC and is of no stack."""
+        filters = [{"Name": "vpc-id", "Values": [self._output("VpcId")]}]
+        return (one for one in self._ec2(operation, path, Filters=filters) if STACK not in _tags(one))
 
     def load_balancers(self) -> Iterator[str]:
         vpc = self._output("VpcId")
-        newer = self._client("elbv2").describe_load_balancers().get("LoadBalancers", [])
-        older = self._client("elb").describe_load_balancers().get("LoadBalancerDescriptions", [])
+        newer = every(self._client("elbv2"), "describe_load_balancers", "LoadBalancers[]")
+        older = every(self._client("elb"), "describe_load_balancers", "LoadBalancerDescriptions[]")
         for one in (*newer, *older):
             if vpc in (one.get("VpcId"), one.get("VPCId")):
                 name = one["LoadBalancerName"]
                 yield f"{name} was made by a Service or an Ingress: delete that with kubectl, while the cluster is there"
 
     def interfaces(self) -> Iterator[str]:
-        for one in self._client("ec2").describe_network_interfaces(Filters=self._in_vpc)["NetworkInterfaces"]:
-            # A control plane's fixed interface waits for its machine, and goes with its stack.
-            managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface" or STACK in _tags(one)
+        # A control plane's fixed interface waits for its machine, and goes with its stack.
+        for one in self._foreign("describe_network_interfaces", "NetworkInterfaces[]"):
+            managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface"
             if one.get("Status") == "available" and not managed:
                 id, about = one["NetworkInterfaceId"], one.get("Description") or "no description"
                 yield f"{id} hangs free ({about}): aws ec2 delete-network-interface --network-interface-id {id}"
 
     def security_groups(self) -> Iterator[str]:
-        for group in self._client("ec2").describe_security_groups(Filters=self._in_vpc)["SecurityGroups"]:
-            tags, name, id = _tags(group), group["GroupName"], group["GroupId"]
+        for group in self._foreign("describe_security_groups", "SecurityGroups[]"):
+            name, id = group["GroupName"], group["GroupId"]
             # EKS's own group goes with the cluster.
-            eks = name.startswith("eks-cluster-sg-") or "aws:eks:cluster-name" in tags
-            if STACK not in tags and name != "default" and not eks:
+            eks = name.startswith("eks-cluster-sg-") or "aws:eks:cluster-name" in _tags(group)
+            if name != "default" and not eks:
                 yield f"{id} ({name}) is of no stack: aws ec2 delete-security-group --group-id {id}"
 
     def instances(self) -> Iterator[str]:
-        for reservation in self._client("ec2").describe_instances(Filters=self._in_vpc)["Reservations"]:
-            for instance in reservation["Instances"]:
-                ours = {"eks:nodegroup-name", "aws:autoscaling:groupName", STACK} & _tags(instance)
-                if not ours and instance["State"]["Name"] != "terminated":
-                    id = instance["InstanceId"]
-                    yield f"{id} is of no stack: aws ec2 terminate-instances --instance-ids {id}"
+        for instance in self._foreign("describe_instances", "Reservations[].Instances[]"):
+            ours = {"eks:nodegroup-name", "aws:autoscaling:groupName"} & _tags(instance)
+            if not ours and instance["State"]["Name"] != "terminated":
+                id = instance["InstanceId"]
+                yield f"{id} is of no stack: aws ec2 terminate-instances --instance-ids {id}"
 
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
-        systems = {system["FileSystemId"] for system in efs.describe_file_systems()["FileSystems"]}
+        systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
         for system in sorted(systems - {self._outputs.get("FileSystemId")}):
-            for target in efs.describe_mount_targets(FileSystemId=system)["MountTargets"]:
+            for target in every(efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system):
                 if target.get("VpcId") == vpc:
                     id = target["MountTargetId"]
                     yield f"{id} of {system} uses the VPC: aws efs delete-mount-target --mount-target-id {id}"
 
     def endpoints(self) -> Iterator[str]:
-        for endpoint in self._client("ec2").describe_vpc_endpoints(Filters=self._in_vpc)["VpcEndpoints"]:
-            if STACK not in _tags(endpoint):
-                id = endpoint["VpcEndpointId"]
-                yield f"{id} is of no stack: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}"
+        for endpoint in self._foreign("describe_vpc_endpoints", "VpcEndpoints[]"):
+            id = endpoint["VpcEndpointId"]
+            yield f"{id} is of no stack: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}"
 
     def data(self) -> Found:
         parts = "file system, bucket, key and images"

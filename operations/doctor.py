@@ -28,7 +28,7 @@ def doctor(
     with explained():
         from dataclasses import asdict
 
-        from operations import findings
+        from operations import account_checks
         from operations.account_checks import AccountChecks
         from operations.deployed_checks import DeployedChecks
         from stacks.cluster_spec import ClusterSpec
@@ -38,7 +38,7 @@ def doctor(
         deployed = DeployedChecks(spec, account)
         ready = deployed.ready() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.all(), *ready]
-        found = findings.run(checks)
+        found = account_checks.run(checks)
         if json:
             as_json([asdict(one) for one in found])
         else:

@@ -8,40 +8,36 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.client
 import shutil
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+
 from operations.errors import BadInput, Failed, Unreachable
 from settings.addresses import without_secrets
 
 ATTEMPTS = 5
 PAUSE = 1.0
-"""Seconds before the second attempt, doubled before each further one."""
+"""Seconds before the third attempt, doubled before each further one."""
 TIMEOUT = 30.0
 CHUNK = 1 << 20
+PASSING = (429, 500, 502, 503, 504)
 
 
-class _HttpsOnly(urllib.request.HTTPRedirectHandler):
-    """A redirect may not leave HTTPS."""
+class _Session(requests.Session):
+    """It never leaves HTTPS, wherever it is redirected."""
 
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        secure(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """For `redirection`: where it would lead is the answer."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
+    def send(self, request: requests.PreparedRequest, **how: Any) -> requests.Response:
+        secure(str(request.url))
+        return super().send(request, **how)
 
 
 def secure(url: str) -> None:
@@ -58,28 +54,14 @@ def text(url: str) -> str:
 
 def content(url: str) -> bytes:
     """A short file."""
-    for last in _attempts():
-        with _explained(url, last), _open(url, {}) as answer:
-            read: bytes = answer.read()
-            return read
-    raise AssertionError
+    with _explained(url), _get(url, {}) as answer:
+        return answer.content
 
 
 def redirection(url: str) -> str:
     """Where an address leads, without going there; its own address if it leads nowhere."""
-    secure(url)
-    opener = urllib.request.build_opener(_NoRedirect)
-    for last in _attempts():
-        with _explained(url, last):
-            try:
-                with opener.open(url, timeout=TIMEOUT):
-                    return url
-            except urllib.error.HTTPError as answer:
-                if 300 <= answer.code < 400 and answer.headers.get("Location"):
-                    answer.close()
-                    return str(answer.headers["Location"])
-                raise
-    raise AssertionError
+    with _explained(url), _get(url, {}, follow=False) as answer:
+        return str(answer.headers.get("Location") or url)
 
 
 def download(url: str, target: Path, sha256: str) -> None:
@@ -88,10 +70,15 @@ def download(url: str, target: Path, sha256: str) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    for last in _attempts():
-        with _explained(url, last):
-            _rest(url, part)
-            break
+    with _explained(url):
+        for number in range(ATTEMPTS):
+            try:
+                _rest(url, part)
+                break
+            except (requests.ConnectionError, requests.Timeout, HTTPError):
+                if number == ATTEMPTS - 1:
+                    raise
+                time.sleep(PAUSE * 2**number)
     if _sha256(part) != sha256:
         part.unlink()
         raise Failed(
@@ -103,58 +90,46 @@ def download(url: str, target: Path, sha256: str) -> None:
 def _rest(url: str, part: Path) -> None:
     """Appends to `part` what it lacks."""
     have = part.stat().st_size if part.exists() else 0
-    try:
-        answer = _open(url, {"Range": f"bytes={have}-"} if have else {})
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # Nothing is left to send: it is whole, or of another file; the hash tells.
-            error.close()
+    with _get(url, {"Range": f"bytes={have}-"} if have else {}) as answer:
+        if answer.status_code == 416:  # Nothing is left to send: it is whole, or of another file; the hash tells.
             return
-        raise
-    with answer:
-        whole = answer.status != 206
-        length = int(answer.headers["Content-Length"]) if answer.headers["Content-Length"] else None
-        free = shutil.disk_usage(part.parent).free
-        if length is not None and length > free:
+        length, free = int(answer.headers.get("Content-Length", 0)), shutil.disk_usage(part.parent).free
+        if length > free:
             raise OSError(errno.ENOSPC, f"{length:,} bytes are to come, {free:,} are free")
-        written = 0
-        with part.open("wb" if whole else "ab") as file:
-            while chunk := answer.read(CHUNK):
+        with part.open("ab" if answer.status_code == 206 else "wb") as file:
+            # read1() gives what has come: iter_content() loses it where it is cut.
+            while chunk := answer.raw.read1(CHUNK):
                 file.write(chunk)
-                written += len(chunk)
-    if length is not None and written < length:
-        raise http.client.IncompleteRead(b"", length - written)
 
 
-def _open(url: str, headers: dict[str, str]) -> Any:
-    secure(url)
-    request = urllib.request.Request(url, headers={"User-Agent": "paddle-aws", **headers})
-    return urllib.request.build_opener(_HttpsOnly).open(request, timeout=TIMEOUT)
-
-
-def _attempts() -> Iterator[bool]:
-    """Whether this attempt is the last."""
-    for number in range(ATTEMPTS):
-        if number:
-            time.sleep(PAUSE * 2 ** (number - 1))
-        yield number == ATTEMPTS - 1
+def _get(url: str, headers: dict[str, str], follow: bool = True) -> requests.Response:
+    """An answer whose body is still to come. Raises Failed or Unreachable for one that is none."""
+    retry = urllib3.Retry(ATTEMPTS - 1, status_forcelist=PASSING, raise_on_status=False, backoff_factor=PAUSE)
+    session = _Session()
+    session.mount("https://", HTTPAdapter(max_retries=retry))
+    session.mount("http://", HTTPAdapter(max_retries=retry))
+    # Not compressed: what is kept is counted and hashed as it comes.
+    sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"} | headers
+    answer = session.get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
+    if answer.status_code in (404, 410):
+        raise Failed(f"{without_secrets(url)} is not there (HTTP {answer.status_code})")
+    if answer.status_code >= 400 and answer.status_code != 416:
+        raise Unreachable(f"{without_secrets(url)} is not to be had: HTTP {answer.status_code} {answer.reason}")
+    return answer
 
 
 @contextmanager
-def _explained(url: str, last: bool) -> Iterator[None]:
-    """A passing fault is forgiven unless it is the last attempt's; others end it at once."""
+def _explained(url: str) -> Iterator[None]:
+    """Turns what a library raises into a sentence."""
     url = without_secrets(url)
     try:
         yield
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in (404, 410):
-            raise Failed(f"{url} is not there (HTTP {error.code})") from None
-        if last or (error.code < 500 and error.code != 429):
-            raise Unreachable(f"{url} is not to be had: HTTP {error.code} {error.reason}") from None
-    except (http.client.HTTPException, urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        if last:
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            raise Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {reason}") from None
+    except (requests.RequestException, HTTPError) as error:
+        if isinstance(error, ValueError):
+            raise BadInput(f"{url} is no address: https://host/path is allowed") from None
+        # Not its own words: they repeat the address.
+        reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
+        raise Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Failed(f"no room for {url} on this disk: {error.strerror}") from None

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,11 @@ TOKEN_SECONDS = 60
 USED_FOR = timedelta(minutes=14)
 
 
-@dataclass(frozen=True)
-class EksCluster:
-    """What a kubeconfig needs to know."""
+def entry(name: str, region: str) -> tuple[Entry, bool]:
+    """The cluster's entry in a kubeconfig, and whether its endpoint is public: no credential, but the program that gives a token.
 
-    name: str
-    arn: str
-    endpoint: str
-    certificate_authority: str
-    public: bool
-
-
-def describe(name: str, region: str) -> EksCluster:
-    """The cluster; raises BadInput where there is none, Unreachable where it is not active yet."""
+    Raises BadInput where there is no such cluster, Unreachable where it is not active yet.
+    """
     from botocore.exceptions import ClientError
 
     try:
@@ -47,22 +38,10 @@ def describe(name: str, region: str) -> EksCluster:
         raise
     if found.get("status") not in ("ACTIVE", "UPDATING"):
         raise Unreachable(f"cluster {name} is {found.get('status')}: wait until it is ACTIVE")
-    return EksCluster(
-        name=name,
-        arn=found["arn"],
-        endpoint=found["endpoint"],
-        certificate_authority=found.get("certificateAuthority", {}).get("data", ""),
-        public=bool(found.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True)),
-    )
-
-
-def entry(cluster: EksCluster, region: str) -> Entry:
-    """The cluster's entry in a kubeconfig: no credential, but the program that gives a token for each use."""
-    return Entry(
-        name=cluster.arn,
-        cluster={"server": cluster.endpoint, "certificate-authority-data": cluster.certificate_authority},
-        user={"exec": _credential_program(cluster.name, region)},
-    )
+    authority = found.get("certificateAuthority", {}).get("data", "")
+    cluster = {"server": found["endpoint"], "certificate-authority-data": authority}
+    public = bool(found.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True))
+    return Entry(found["arn"], cluster, {"exec": _credential_program(name, region)}), public
 
 
 def _credential_program(name: str, region: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from operations.errors import BadInput, Failed
@@ -38,15 +38,17 @@ class Engine:
             )
         raise BadInput("no container engine was found: install docker or podman")
 
-    def build(self, context: Path, dockerfile: Path, tag: str, arguments: Mapping[str, str]) -> None:
-        """Raises Failed; the engine has said why."""
+    def build(
+        self, context: Path, dockerfile: Path, tag: str, arguments: Mapping[str, str], hear: Callable[[str], None] | None = None
+    ) -> None:
+        """Raises Failed; the engine has said why, each line to `hear` as well."""
         command = ["build", "--platform", "linux/amd64", "--file", str(dockerfile), "--tag", tag]
         if self.name == "podman":
             # docker finds it by its name; podman wants to be told.
             command += ["--ignorefile", f"{dockerfile}.dockerignore"]
         for name, value in arguments.items():
             command += ["--build-arg", f"{name}={value}"]
-        self._run([*command, str(context)], f"{self.name} could not build {tag}: its last lines say why")
+        self._run([*command, str(context)], f"{self.name} could not build {tag}: its last lines say why", hear)
 
     def has(self, tag: str) -> bool:
         """Whether an image of that name is there."""
@@ -79,8 +81,14 @@ class Engine:
         self._run(["tag", tag, remote], f"{self.name} could not name {tag} {remote}")
         self._run(["push", remote], f"{self.name} could not push {remote}: its last lines say why")
 
-    def _run(self, arguments: Sequence[str], failed: str) -> None:
-        if subprocess.run([self.name, *arguments], check=False).returncode != 0:
+    def _run(self, arguments: Sequence[str], failed: str, hear: Callable[[str], None] | None = None) -> None:
+        to = None if hear is None else subprocess.PIPE
+        with subprocess.Popen([self.name, *arguments], stdout=to, stderr=to and subprocess.STDOUT, text=True) as process:
+            for line in process.stdout or ():
+                print(line, end="", flush=True)
+                assert hear is not None
+                hear(line)
+        if process.returncode != 0:
             raise Failed(failed)
 
     def _quiet(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

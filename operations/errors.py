@@ -7,11 +7,12 @@ refuses; 130 interrupted (Ctrl-C), which never ends a job.
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-import typer
+from settings.errors import SettingError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What a disk says that no other argument would change."""
@@ -65,22 +66,19 @@ class Unreachable(OperationError):
 def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
     """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
     try:
-        # Here: the readers of settings bring pydantic along, which `paddle-aws --help` need not wait for.
-        from k8s_charts.errors import JobError
-
         yield
     except KeyboardInterrupt:
         _say(interrupted)
-        raise typer.Exit(Exit.INTERRUPTED) from None
+        raise SystemExit(Exit.INTERRUPTED) from None
     except OperationError as error:
         _say(str(error))
-        raise typer.Exit(error.code) from None
-    except JobError as error:
+        raise SystemExit(error.code) from None
+    except SettingError as error:
         _say(str(error))
-        raise typer.Exit(Exit.BAD_INPUT) from None
+        raise SystemExit(Exit.BAD_INPUT) from None
     except BrokenPipeError:
         # `paddle-aws logs JOB | head`: the reader has had enough.
-        raise typer.Exit(Exit.DONE) from None
+        raise SystemExit(Exit.DONE) from None
     except OSError as error:
         full = error.errno in FULL
         # A file that is open already is not named.
@@ -88,30 +86,25 @@ def explained(interrupted: str = "interrupted: nothing that runs on the cluster 
         if not where or error.strerror is None:
             raise
         _say(f"{where} cannot be used: {error.strerror}")
-        raise typer.Exit(Exit.FAILED if full else Exit.BAD_INPUT) from None
+        raise SystemExit(Exit.FAILED if full else Exit.BAD_INPUT) from None
     except Exception as error:
-        sentence = of_a_library(error)
+        sentence = of_aws(error)
         if sentence is None:
             raise
-        _say(sentence[1])
-        raise typer.Exit(sentence[0]) from None
+        _say(sentence)
+        raise SystemExit(Exit.UNREACHABLE) from None
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    print(text, file=sys.stderr, flush=True)
 
 
-def of_a_library(error: Exception) -> tuple[Exit, str] | None:
-    """The errors of cluster.yaml's reader and of botocore, known by where they come from: neither is imported for it."""
-    where = type(error).__module__
-    if where == "settings.file" and type(error).__name__ == "SettingError":
-        return Exit.BAD_INPUT, str(error)
-    if where.startswith("botocore."):
-        return Exit.UNREACHABLE, _of_botocore(error)
-    return None
+def of_aws(error: Exception) -> str | None:
+    """One of botocore's errors in a sentence; None for any other."""
+    from botocore.exceptions import BotoCoreError, ClientError
 
-
-def _of_botocore(error: Exception) -> str:
+    if not isinstance(error, BotoCoreError | ClientError):
+        return None
     kind = type(error).__name__
     if kind in ("NoCredentialsError", "PartialCredentialsError"):
         return "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE"
@@ -121,11 +114,9 @@ def _of_botocore(error: Exception) -> str:
         return f"{error}: set AWS_PROFILE to one of ~/.aws/config"
     if kind == "NoRegionError":
         return "no AWS region is set: name it with --region, or set AWS_REGION"
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):
-        details = response.get("Error", {})
-        operation = getattr(error, "operation_name", "a call")
+    if isinstance(error, ClientError):
+        details = error.response.get("Error", {})
         if details.get("Code") in NOT_ACCEPTED:
             return f"AWS does not accept these credentials ({details['Code']}): {AGAIN}"
-        return f"AWS refused {operation}: {details.get('Code', '?')}: {details.get('Message', '')}".rstrip(": ")
+        return f"AWS refused {error.operation_name}: {details.get('Code', '?')}: {details.get('Message', '')}".rstrip(": ")
     return f"AWS is out of reach: {error}"

@@ -15,13 +15,18 @@ from typing import Annotated, Any
 
 import typer
 
+from k8s_charts import image as chosen
 from k8s_charts.outputs import read
+from k8s_charts.requirements import LOCKS
+from k8s_charts.spec import TrainingJob
+from operations import pip_words
 from operations.engine import Engine
 from operations.errors import BadInput, Failed, explained
 
 PROJECT = Path(__file__).parents[1]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
 NAME = "paddle-aws-trainer"
+JOB = "For this job file: the image with its Paddle and its program's requirements."
 WISHED_SIZE = 1_000_000_000
 
 app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
@@ -35,15 +40,22 @@ def build(
         typer.Option(
             help="Locked requirements, below the project; requirements-collective.lock has Paddle 3.3.1 without pservers."
         ),
-    ] = "trainer_image/requirements.lock",
+    ] = LOCKS["2.6"],
     tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
+    job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
 ) -> None:
-    """Build the image with docker or podman."""
+    """Build the image with docker or podman; for a job with requirements, one layer on it."""
     with explained("interrupted: no image was made"):
+        job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
+        if job is not None and requirements == LOCKS["2.6"]:
+            requirements = LOCKS[job.paddle]
         if not (PROJECT / requirements).is_file():
             raise BadInput(f"{requirements} does not exist below {PROJECT}: name a file of locked requirements")
         engine = Engine.find()
-        tag = tag or local_name()
+        tag = tag or local_name(job)
+        if job is not None and job.derived and (job.image is not None or engine.has(tag)):
+            _derive(engine, job, tag)
+            return
         arguments = {"REQUIREMENTS": requirements, "VERSION": _version(), "REVISION": _revision()}
         if base:
             arguments["BASE"] = base
@@ -52,6 +64,8 @@ def build(
         typer.echo(
             f"built {tag}: {size / 1e6:,.0f} MB unpacked" + ("" if size < WISHED_SIZE else ", more than the 1,000 MB aimed at")
         )
+        if job is not None and job.derived:
+            _derive(engine, job, tag)
 
 
 @app.command()
@@ -59,24 +73,53 @@ def push(
     outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
     image_file: Annotated[Path, typer.Option(help="Where the pushed image's name goes.")] = Path("image.json"),
     tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
+    job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
 ) -> None:
     """Push the image to the deployed repository and write its digest to image.json."""
     with explained("interrupted: image.json is as it was"):
         repository = repository_uri(outputs)
+        job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
+        variant = "" if job is None else job.image_variant
         engine = Engine.find()
-        tag = tag or local_name()
+        tag = tag or local_name(job)
+        if job is not None and job.derived:
+            tag = _derived_name(engine, job, tag)
         if not engine.has(tag):
-            raise BadInput(f"there is no image {tag} yet: run `make image` first")
+            raise BadInput(f"there is no image {tag} yet: run `make image{f' JOB={job_file}' if variant else ''}` first")
         image = _pushed(engine, tag, repository)
+        # With a new image those that were made on the one before it are not the newest any more.
+        known = chosen.pushed(image_file) if variant and image_file.exists() else {}
+        known[variant] = image
+        found: dict[str, object] = {"image": known.pop("")} if "" in known else {}
         temporary = image_file.with_name(f".{image_file.name}.tmp")
-        temporary.write_text(json.dumps({"image": image}) + "\n")
+        temporary.write_text(json.dumps(found | ({"variants": known} if known else {})) + "\n")
         temporary.replace(image_file)
         typer.echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
 
 
-def local_name() -> str:
-    """What `make image` calls the image on this machine."""
-    return f"{NAME}:{_version()}"
+def local_name(job: TrainingJob | None = None) -> str:
+    """What `make image` calls the image on this machine; for a job its own image, where it names one, or that of its Paddle."""
+    if job is not None and job.image is not None:
+        return job.image
+    return f"{NAME}:{_version()}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
+
+
+def _derived_name(engine: Engine, job: TrainingJob, base: str) -> str:
+    """Another base is another image; one that job.yaml names may not be on this machine before the build."""
+    return f"{NAME}:{_version()}-{job.image_variant}-{'own' if job.image is not None else engine.image_id(base)[:12]}"
+
+
+def _derive(engine: Engine, job: TrainingJob, base: str) -> None:
+    tag, said = _derived_name(engine, job, base), list[str]()
+    program = job.program
+    arguments = {"BASE": base, "REQUIREMENTS": "\n".join(program.requirements), "PACKAGES": " ".join(program.packages)}
+    try:
+        engine.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
+    except Failed:
+        if (sentence := pip_words.refusal("".join(said))) is not None:
+            raise BadInput(sentence) from None
+        raise
+    typer.echo(f"built {tag}: {base} with the program's requirements")
 
 
 def repository_uri(outputs: Path) -> str:

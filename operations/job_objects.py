@@ -19,6 +19,8 @@ COMPONENT = "app.kubernetes.io/component"
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
+SEEN = 10.0
+"""Seconds within which an operator has written a status into a new PaddleJob."""
 
 Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
 
@@ -143,15 +145,28 @@ def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobSt
     else:
         running = [pod for pod in pods_of_it if pod.get("status", {}).get("phase") == "Running"]
         phase, reason = "running" if running else "waiting", refused
-    containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
+    return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
+
+
+def _job_state(
+    job: Object,
+    phase: Phase,
+    reason: str,
+    wanted: Any,
+    counts: Mapping[str, Any],
+    of: Mapping[str, Any],
+    finished: object,
+) -> JobState:
+    containers = of.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],
         phase=phase,
         reason=reason,
-        wanted=int(spec.get("completions") or spec.get("parallelism") or 1),
-        active=int(status.get("active") or 0),
-        succeeded=int(status.get("succeeded") or 0),
-        failed=int(status.get("failed") or 0),
+        wanted=int(wanted or 1),
+        # A PaddleJob counts those that run.
+        active=int(counts.get("active") or counts.get("running") or 0),
+        succeeded=int(counts.get("succeeded") or 0),
+        failed=int(counts.get("failed") or 0),
         created=moment(created(job)),
         finished=moment(finished),
         image=str(containers[0].get("image", "")),
@@ -159,8 +174,8 @@ def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobSt
 
 
 def paddle_job_state(job: Object) -> JobState:
-    """What a PaddleJob's status says."""
-    status = job.get("status", {})
+    """What a PaddleJob's status says; without one no operator has seen it."""
+    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
     phases: dict[str, Phase] = {
         "Completed": "done",
         "Succeed": "done",
@@ -169,20 +184,12 @@ def paddle_job_state(job: Object) -> JobState:
         "Running": "running",
         "Restarting": "running",
     }
-    worker = status.get("worker") or {}
-    template = (job["spec"].get("worker") or {}).get("template", {})
-    containers = template.get("spec", {}).get("containers") or [{}]
-    return JobState(
-        object=job["metadata"]["name"],
-        phase=phases.get(str(status.get("phase", "")), "waiting"),
-        reason="",
-        wanted=int((job["spec"].get("worker") or {}).get("replicas") or 1),
-        active=int(worker.get("running") or 0),
-        succeeded=int(worker.get("succeeded") or 0),
-        failed=int(worker.get("failed") or 0),
-        created=moment(created(job)),
-        finished=moment(status.get("completionTime")),
-        image=str(containers[0].get("image", "")),
+    phase = phases.get(str(status.get("phase", "")), "waiting")
+    made = moment(created(job))
+    unseen = not status and made is not None and (datetime.now(UTC) - made).total_seconds() > SEEN
+    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
+    return _job_state(
+        job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
     )
 
 
@@ -192,7 +199,8 @@ def _failure(failed: Mapping[str, Any]) -> str:
         "BackoffLimitExceeded": "too many pods failed (limits.retries)",
         "DeadlineExceeded": "it ran longer than limits.hours allows",
         "PodFailurePolicy": "a pod ended with a code that no retry can heal",
-        "FailedIndexes": "a pod failed more often than its retries allow",
+        "FailedIndexes": "a pod failed more often than its retries allow (limits.retries)",
+        "MaxFailedIndexesExceeded": "a pod failed more often than its retries allow (limits.retries)",
     }
     if reason == "PodFailurePolicy" or reason not in words:
         return ": ".join(filter(None, (words.get(reason, reason), message)))

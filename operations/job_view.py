@@ -23,7 +23,7 @@ from operations.job_objects import (
     selector,
     state,
 )
-from operations.pod_words import PodState, states
+from operations.pod_words import PodState, culprit, states
 from operations.refused_pods import refusals
 
 
@@ -51,10 +51,18 @@ class JobView:
         """Why it failed or waits: the Job's own word and the first pod's."""
         job = self.training or self.data
         words = [job.reason] if job is not None and job.reason else []
-        if self.phase != "done":
-            wanted = "failed" if self.phase == "failed" else "waiting"
-            words += [pod.reason for pod in self.pods if pod.phase == wanted and pod.reason][:1]
-        return "; ".join(words)
+        if self.phase == "failed":
+            words.append(self.failure)
+        elif self.phase != "done":
+            words += [pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason][:1]
+        return "; ".join(filter(None, words))
+
+    @property
+    def failure(self) -> str:
+        """Which pod failed, on which node, and what it said last; empty: no pod of what failed is there."""
+        of_data = self.training is None
+        pod = culprit(pod for pod in self.pods if (pod.component == "data") == of_data and pod.component != "reader")
+        return pod.failure if pod is not None else ""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`: the keys are part of what `paddle-aws` promises."""

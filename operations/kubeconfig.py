@@ -46,32 +46,28 @@ def kubeconfig(
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)
-        entry, private = _own(spec, team) if spec.cluster.self_managed else _eks(spec, team)
+        entry, public = _entry(spec, team)
         path = file or Path(default().split(":")[0])
         if not tunnel:
             context = kubeconfig_file.merge(path, entry, alias)
             say(f"{path} has the context {context}, and it is the current one")
-            if private:
+            if not public:
                 say("its endpoint is private: it is reached from its VPC, or by `paddle-aws kubeconfig --tunnel`")
             return
         _through_tunnel(spec, entry, path, alias, port)
 
 
-def _eks(spec: ClusterSpec, team: str | None) -> tuple[Entry, bool]:
-    from operations import eks
+def _entry(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | None) -> tuple[Entry, bool]:
+    """The cluster's entry, and whether its endpoint is public."""
+    from operations import eks, kubeconfig_file
 
+    if spec.cluster.self_managed:
+        entry, who = kubeconfig_file.of_team(spec.name, spec.region, team)
+        say(f"as the {who} of cluster {spec.name}")
+        return entry, bool(spec.cluster.public_access_from)
     if team is not None:
         raise BadInput(f"--team is {team}: on EKS the role that you have taken decides; leave it out (docs/people.md)")
-    found = eks.describe(spec.cluster_name, spec.region)
-    return eks.entry(found, spec.region), not found.public
-
-
-def _own(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | None) -> tuple[Entry, bool]:
-    from operations import own_cluster
-
-    entry, who = own_cluster.entry(spec.name, spec.region, team)
-    say(f"as the {who} of cluster {spec.name}")
-    return entry, not spec.cluster.public_access_from
+    return eks.entry(spec.cluster_name, spec.region)
 
 
 def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:

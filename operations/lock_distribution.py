@@ -25,11 +25,11 @@ CHARTS = "https://kubernetes-sigs.github.io/aws-efs-csi-driver"
 CHART = "aws-efs-csi-driver"
 
 SUMS = "sha256sum-amd64.txt"
-# Where the chart's values name the images of the driver's node part.
+# Where (JMESPath) the chart's values name the images of the driver's node part.
 IMAGES = {
-    "efs-csi-driver": ("image",),
-    "node-driver-registrar": ("sidecars", "nodeDriverRegistrar", "image"),
-    "liveness-probe": ("sidecars", "livenessProbe", "image"),
+    "efs-csi-driver": "image",
+    "node-driver-registrar": "sidecars.nodeDriverRegistrar.image",
+    "liveness-probe": "sidecars.livenessProbe.image",
 }
 
 
@@ -54,8 +54,8 @@ def distribution(
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """
     with explained("interrupted: the lock is as it was, what was downloaded is used again"):
-        from operations import lock_file
         from operations.download import download, redirection, text
+        from operations.lock import write
         from settings.addresses import without_secrets
         from stacks.cluster_spec import ClusterSpec
         from stacks.distribution_lock import FILES, VERSION, DistributionLock
@@ -95,7 +95,7 @@ def distribution(
             target = cache / version / name
             download(f"{release}/{name}", target, sums[name])
             files[name] = {"url": f"{release}/{name}", "sha256": sums[name], "size": target.stat().st_size}
-        lock_file.write(
+        write(
             out,
             f"{channel}; {release}/{SUMS}; {chart}",
             {"distribution": "k3s", "version": version, "files": files, "images": images},
@@ -117,6 +117,7 @@ def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
 def _images(charts: str) -> tuple[str, dict[str, str]]:
     """The newest chart's address, and the images that its values name."""
     import yaml
+    from jmespath import search
 
     from operations.download import content, text
     from settings.addresses import without_secrets
@@ -143,10 +144,8 @@ def _images(charts: str) -> tuple[str, dict[str, str]]:
         raise Failed(f"{url} holds no readable {CHART}/values.yaml")
     images = {}
     for name, path in IMAGES.items():
-        found: Any = values
-        for key in path:
-            found = found.get(key, {}) if isinstance(found, dict) else {}
-        if not (isinstance(found, dict) and found.get("repository") and found.get("tag")):
-            raise Failed(f"{url} names no image at {'.'.join(path)}: its values have another form now")
-        images[name] = f"{found['repository']}:{found['tag']}"
+        repository, tag = search(f"{path}.[repository, tag]", values) or (None, None)
+        if not (repository and tag):
+            raise Failed(f"{url} names no image at {path}: its values have another form now")
+        images[name] = f"{repository}:{tag}"
     return url, images

@@ -10,18 +10,19 @@ import heapq
 import queue
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from json import dumps
 
-from operations.cluster import TRIES, ApiError, Cluster, Lost, Object
-from operations.errors import BadInput, OperationError, Unreachable
+from operations.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Object, Patience
+from operations.errors import BadInput, Unreachable
 from operations.job_objects import collections, component, ended, jobs, moment, of_newest, pods, runs, selector
-from operations.narrator import Narrator
+from operations.job_view import operator_jobs
 from operations.pod_words import PodState, pod_state
 from operations.screen import of_job
-from operations.waiting import seen, tell_what_waits
+from operations.waiting import Narrator, seen
 from operations.watching import follow
 
 QUIET = 3600.0
@@ -45,25 +46,23 @@ class _Shown:
 
     def __init__(self) -> None:
         self.last = ""
-        self._at_last: Counter[str] = Counter()
-        self._mark, self._again = "", self._at_last
+        # Counted: a program may write two lines, even two equal ones, in one tick of the clock.
+        self._of_last_second: Counter[Line] = Counter()
+        self._again = self._of_last_second
 
     def reopened(self) -> None:
         """What comes next may have come before."""
-        self._mark, self._again = self.last, self._at_last.copy()
+        self._again = self._of_last_second.copy()
 
     def new(self, line: Line) -> bool:
         """Whether to show the line; from then on it counts as shown."""
-        if not line.time or line.time < self._mark:
+        if not line.time or self._again[line]:
+            self._again[line] -= 1
             return False
-        if line.time == self._mark and self._again[line.text]:
-            # Counted: a program may write two lines, even two equal ones, in one tick of the clock.
-            self._again[line.text] -= 1
-            return False
-        if line.time > self.last:
-            self.last, self._at_last = line.time, Counter()
-        if line.time == self.last:
-            self._at_last[line.text] += 1
+        if line.time[:19] > self.last[:19]:
+            self._of_last_second.clear()
+        self.last = max(self.last, line.time)
+        self._of_last_second[line] += 1
         return True
 
 
@@ -135,28 +134,43 @@ def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int |
     yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
 
 
-def _of_pod(cluster: Cluster, namespace: str, pod: PodState, tail: int | None) -> Iterator[Line]:
-    """Each line once, also where the answer is cut. Raises Unreachable where it is cut again and again without a new line."""
-    shown, cuts = _Shown(), 0
+def _of_pod(
+    cluster: Cluster, namespace: str, pod: PodState, tail: int | None, over: threading.Event | None = None
+) -> Iterator[Line]:
+    """Each line once, also where the answer is cut; with `over` as long as the pod writes, or until that is set.
+
+    Without, raises Lost where it is cut again and again before a new line.
+    """
+    path, shown, cuts, patience = f"{pods(namespace)}/{pod.name}", _Shown(), 0, Patience(cluster.say)
     while True:
         shown.reopened()
+        follow = {"follow": "true"} if over is not None and not over.is_set() else {}
         try:
-            for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", _query(shown.last, tail)):
+            for raw in cluster.lines(f"{path}/log", follow | _query(shown.last, tail), read=QUIET if follow else None):
                 line = _line(raw, pod)
                 if shown.new(line):
                     cuts = 0
                     yield line
-            return
+            # A server may end a stream whose pod still writes.
+            if not follow or ((cluster.find(path) or {}).get("status", {}).get("phase") not in ("Pending", "Running")):
+                return
+            patience.answered()
         except ApiError as error:
             # A container that has not started has written nothing, and neither has a pod that is gone.
             if error.status not in (400, 404):
                 raise
-            return
-        except Lost as cut:
+            if error.status == 404 or not follow:
+                return
+        except Lost:
+            patience.answered()
             cuts += 1
-            if cuts >= TRIES:
-                raise Unreachable(f"cluster {cluster.name} breaks the log of {pod.name} off ({cut}): try again") from None
-            cluster.sleep(0.2 * cuts)
+            if over is None and cuts >= TRIES:
+                raise
+        except Unreachable as error:
+            if over is None:
+                raise
+            patience.bear(error)
+        time.sleep(AGAIN)
 
 
 def _query(last: str, tail: int | None) -> dict[str, str]:
@@ -179,97 +193,51 @@ def follow_job(
     cluster: Cluster,
     name: str,
     namespace: str,
+    narrator: Narrator,
     *,
     match: Wanted = Wanted(),
-    operator: bool = False,
     tail: int | None = None,
     show: Callable[[Line], None] | None = None,
-    narrator: Narrator | None = None,
 ) -> None:
     """Shows lines as they come until the job has ended; `narrator` says meanwhile why a pod does not start."""
     show = show or printer()
     lines: queue.Queue[Line | BaseException | None] = queue.Queue(maxsize=10_000)
-    threading.Thread(
-        target=_follow_pods, args=(cluster, name, namespace, match, operator, tail, lines, narrator), daemon=True
-    ).start()
+    over = threading.Event()
+
+    def read(pod: PodState) -> None:
+        try:
+            for line in _of_pod(cluster, namespace, pod, tail, over):
+                lines.put(line)
+        except Exception as error:
+            lines.put(error)
+
+    def read_all() -> None:
+        """A reader for each pod that has begun; None when the job has ended and every reader is through."""
+        readers: dict[str, threading.Thread] = {}
+        try:
+            operator = match.of == "training" and bool(operator_jobs(cluster, namespace, name))
+            for found in follow(cluster, collections(name, namespace, operator), every=2.0):
+                for pod in _begun(of_newest(found["jobs"].values(), found["pods"].values()), match):
+                    if pod.name not in readers:
+                        readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
+                        readers[pod.name].start()
+                narrator.tell(seen(cluster, name, namespace, found), only_what_waits=True)
+                wanted = [one for one in runs(found) if one.get("kind") == "PaddleJob" or match.component(component(one))]
+                if all(map(ended, wanted)) and (wanted or readers):
+                    over.set()
+                    break
+            for reader in readers.values():
+                reader.join(timeout=30)
+            lines.put(None)
+        except BaseException as error:
+            lines.put(error)
+
+    threading.Thread(target=read_all, daemon=True).start()
     while (found := lines.get()) is not None:
         if isinstance(found, BaseException):
             raise found
         show(found)
 
 
-def _follow_pods(
-    cluster: Cluster,
-    name: str,
-    namespace: str,
-    match: Wanted,
-    operator: bool,
-    tail: int | None,
-    lines: queue.Queue[Line | BaseException | None],
-    narrator: Narrator | None,
-) -> None:
-    """Starts a reader for each pod that has begun; puts None when the job has ended and every reader is through."""
-    readers: dict[str, threading.Thread] = {}
-    over = threading.Event()
-    try:
-        for found in follow(cluster, collections(name, namespace, operator), every=2.0):
-            for pod in _begun(of_newest(found["jobs"].values(), found["pods"].values()), match):
-                if pod.name not in readers:
-                    arguments = (cluster, namespace, pod, tail, over, lines)
-                    readers[pod.name] = threading.Thread(target=_follow_pod, args=arguments, daemon=True)
-                    readers[pod.name].start()
-            if narrator is not None:
-                tell_what_waits(narrator, seen(cluster, name, namespace, found))
-            wanted = [one for one in runs(found) if one.get("kind") == "PaddleJob" or match.component(component(one))]
-            if all(map(ended, wanted)) and (wanted or readers):
-                over.set()
-                break
-        for reader in readers.values():
-            reader.join(timeout=30)
-        lines.put(None)
-    except BaseException as error:
-        lines.put(error)
-
-
 def _begun(documents: Iterable[Object], match: Wanted) -> list[PodState]:
     return [pod for pod in map(pod_state, documents) if match.pod(pod) and pod.phase in ("running", "done", "failed", "ending")]
-
-
-def _follow_pod(
-    cluster: Cluster,
-    namespace: str,
-    pod: PodState,
-    tail: int | None,
-    over: threading.Event,
-    lines: queue.Queue[Line | BaseException | None],
-) -> None:
-    shown = _Shown()
-    while True:
-        shown.reopened()
-        query = {"follow": "true", **_query(shown.last, tail)}
-        try:
-            for raw in cluster.lines(f"{pods(namespace)}/{pod.name}/log", query, read=QUIET):
-                line = _line(raw, pod)
-                if shown.new(line):
-                    lines.put(line)
-            # A server may end a stream whose pod still writes.
-            if not _writes(cluster, namespace, pod):
-                return
-            cluster.sleep(0.5)
-        except Lost:
-            cluster.sleep(0.2)
-        except ApiError as error:
-            if error.status == 404 or over.is_set():
-                return
-            if error.status != 400:
-                lines.put(error)
-                return
-            cluster.sleep(0.5)
-        except OperationError as error:
-            lines.put(error)
-            return
-
-
-def _writes(cluster: Cluster, namespace: str, pod: PodState) -> bool:
-    found = cluster.find(f"{pods(namespace)}/{pod.name}")
-    return found is not None and found.get("status", {}).get("phase") in ("Pending", "Running")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -43,8 +44,8 @@ def logs(
         which = named(job, namespace)
         from operations import log_stream
         from operations.cluster import Cluster
-        from operations.job_view import operator_jobs, view
-        from operations.narrator import Narrator
+        from operations.job_view import view
+        from operations.waiting import Narrator
 
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         cluster = Cluster.connect(context, say)
@@ -57,17 +58,12 @@ def logs(
         view(cluster, which.name, which.namespace)
         show = log_stream.printer(json)
         if follow:
-            operator = bool(operator_jobs(cluster, which.namespace, which.name)) and of == "training"
-            log_stream.follow_job(
-                cluster,
-                which.name,
-                which.namespace,
-                match=chosen,
-                operator=operator,
-                tail=tail,
-                show=show,
-                narrator=Narrator(say),
-            )
+            narrator = Narrator(say)
+            log_stream.follow_job(cluster, which.name, which.namespace, narrator, match=chosen, tail=tail, show=show)
+            # A job that was deleted meanwhile has no end to tell of.
+            with contextlib.suppress(BadInput):
+                if (ended := view(cluster, which.name, which.namespace)).phase == "failed":
+                    say(f"job {which.name} failed: {ended.reason}")
             return
         nothing = True
         for line in log_stream.past(cluster, which.name, which.namespace, chosen, tail):

@@ -1,15 +1,18 @@
-"""The loss as a picture: against the passes, and against the time that they took."""
+"""The loss as a picture: against passes and time in a PNG file, against passes in a terminal's characters.
+
+Promises: no line is longer than `width`; what is no number (a loss that blew up) leaves a gap; any number of points fits.
+
+In a terminal not by plotext: it frames its charts in characters that an ASCII terminal lacks.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
-from operations.terminal_plot import chart
 from operations.training_metrics import Pass
-
-BESIDE = 100
-"""Columns from which both charts stand beside each other."""
 
 
 def png(passes: Sequence[Pass], title: str, file: Path) -> None:
@@ -40,16 +43,48 @@ def png(passes: Sequence[Pass], title: str, file: Path) -> None:
     figure.savefig(file, format="png")
 
 
-def text(passes: Sequence[Pass], width: int, braille: bool) -> list[str]:
-    """The same two charts for a terminal, beside each other where both fit; nothing for fewer than two passes."""
-    by_pass = [(float(one.number), one.loss) for one in passes]
-    by_time = [((one.ended - passes[0].began) / 60, one.loss) for one in passes]
-    beside = width >= BESIDE
-    each = (width - 4) // 2 if beside else width
-    first = chart(by_pass, "loss by pass", each, braille=braille)
-    second = chart(by_time, "loss by minute since the first pass began", each, braille=braille)
-    if not first or not second:
+LEAST = 16
+"""Cells across, under which nothing can be seen."""
+
+Point = tuple[float, float]
+
+
+def chart(points: Sequence[Point], title: str, width: int, height: int = 12) -> list[str]:
+    """Lines of text: the title, the curve between its axes, and the ends of the axis below it; none for less than two points."""
+    known = [point for point in points if math.isfinite(point[1])]
+    if len(known) < 2:
         return []
-    if not beside:
-        return [*first, "", *second]
-    return [f"{left:<{each}}    {right}".rstrip() for left, right in zip(first, second, strict=True)]
+    left, right = known[0][0], known[-1][0]
+    low, high = min(y for _, y in known), max(y for _, y in known)
+    labels = {0: _number(high), height - 1: _number(low)} if high > low else {height // 2: _number(low)}
+    margin = max(map(len, labels.values()))
+    across = max(width - margin - 2, LEAST)
+
+    def place(point: Point) -> tuple[int, int]:
+        share = (high - point[1]) / (high - low) if high > low else 0.5
+        return round((point[0] - left) / (right - left) * (across - 1)), round(share * (height - 1))
+
+    dots = {place(point) for point in known}
+    for start, end in pairwise(points):
+        if math.isfinite(start[1]) and math.isfinite(end[1]):
+            dots.update(_between(place(start), place(end)))
+    lines = [title]
+    for row in range(height):
+        cells = "".join("*" if (column, row) in dots else " " for column in range(across))
+        lines.append(f"{labels.get(row, ''):>{margin}} |{cells}".rstrip())
+    first, last = _number(left), _number(right)
+    lines.append(" " * (margin + 2) + first + last.rjust(across - len(first)))
+    return lines
+
+
+def _between(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
+    """The dots of a straight line."""
+    steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
+    return [
+        (start[0] + round((end[0] - start[0]) * n / steps), start[1] + round((end[1] - start[1]) * n / steps))
+        for n in range(steps + 1)
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -15,9 +16,8 @@ from operations.doctor import doctor
 from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
-from operations.lock_add_ons import add_ons
+from operations.lock import add_ons, prices
 from operations.lock_distribution import distribution
-from operations.lock_prices import prices
 from operations.logs import logs
 from operations.manifests import manifests
 from operations.results import results
@@ -33,21 +33,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(manifests)
-app.command()(submit)
-app.command()(status)
-app.command("list")(list_jobs)
-app.command()(logs)
-app.command()(wait)
-app.command()(cancel)
-app.command()(delete)
-app.command()(results)
-app.command()(resume)
-app.command()(upload)
-app.command()(kubeconfig)
-app.command()(doctor)
-app.command()(leftovers)
-app.command()(cost)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
+    *(upload, kubeconfig, doctor, leftovers, cost),
+)
+for one in COMMANDS:
+    app.command("list" if one is list_jobs else None)(one)
 lock = typer.Typer(
     name="lock",
     help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",

@@ -74,4 +74,4 @@ def _show_difference(job: TrainingJob, cluster: ClusterOutputs, image: str, out:
             differs = True
             typer.secho(line, fg=colours.get(line[:1]))
     if differs:
-        raise typer.Exit(Exit.FAILED)
+        raise SystemExit(Exit.FAILED)

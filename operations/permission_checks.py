@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from operations.findings import Found, State
+from operations.account_checks import Found, State
 from stacks.cluster_spec import ClusterSpec
 
 

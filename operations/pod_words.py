@@ -37,6 +37,13 @@ class PodState:
     code: int | None
     """Exit code of an ended container."""
     created: str
+    message: str = ""
+    """The last line of what its container said of its end."""
+
+    @property
+    def failure(self) -> str:
+        """Who failed, where, and why."""
+        return f"{self.who}{' on ' if self.node else ''}{self.node}: {self.reason}"
 
     @property
     def who(self) -> str:
@@ -58,7 +65,18 @@ def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) 
         node=str(pod.get("spec", {}).get("nodeName", "")),
         code=code,
         created=str(metadata.get("creationTimestamp", "")),
+        message=last_line(str(_ended(_containers(pod)).get("message") or "")),
     )
+
+
+def culprit(pods: Iterable[PodState]) -> PodState | None:
+    """Of the failed pods the newest that tells why: by a message, and of its own program before those that ended with it."""
+
+    def tells(pod: PodState) -> tuple[bool, bool, bool, str]:
+        failed = pod.code not in (None, ExitCode.TERMINATED)
+        return bool(pod.message), failed, pod.code != ExitCode.ATTEMPTS_EXHAUSTED, pod.created
+
+    return max((pod for pod in pods if pod.phase == "failed"), key=tells, default=None)
 
 
 def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[PodState]:
@@ -89,7 +107,7 @@ def _wants_events(pod: Mapping[str, Any]) -> bool:
 def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str, str, int | None]:
     status = pod.get("status", {})
     phase = status.get("phase", "Pending")
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    containers = _containers(pod)
     if phase == "Succeeded":
         return "done", "", 0
     if phase == "Failed":
@@ -97,7 +115,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
     if pod["metadata"].get("deletionTimestamp"):
         return "ending", "", None
     if phase == "Running":
-        return "running", "", None
+        return "running", _restarts(containers), None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             if condition.get("reason") == "SchedulingGated":
@@ -196,17 +214,33 @@ def _failure(status: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> 
                 f"its node was taken away ({condition.get('reason', 'disruption')}): it is replaced without costing a retry",
                 None,
             )
-    for container in containers:
-        ended = container.get("state", {}).get("terminated") or {}
-        code = ended.get("exitCode")
-        if code is None or code == 0:
-            continue
-        if ended.get("reason") == "OOMKilled":
-            return "out of memory: raise resources.memory in job.yaml", int(code)
-        return ": ".join(filter(None, (_meaning(int(code)), last_line(str(ended.get("message", "")))))), int(code)
+    if ended := _ended(containers):
+        message = "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
+        return ": ".join(filter(None, (_why(ended), message))), int(ended["exitCode"])
     if status.get("reason") == "Evicted":
         return f"its node evicted it: {short(str(status.get('message', '')))}", None
     return short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
+
+
+def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    status = pod.get("status", {})
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapping[str, Any]:
+    """How the first container ended that failed; empty: none did."""
+    ends = [(container.get(when) or {}).get("terminated") or {} for container in containers]
+    return next((end for end in ends if end.get("exitCode")), {})
+
+
+def _restarts(containers: list[Mapping[str, Any]]) -> str:
+    count, last = sum(int(one.get("restartCount") or 0) for one in containers), _ended(containers, "lastState")
+    return f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last)}" if count and last else ""
+
+
+def _why(ended: Mapping[str, Any]) -> str:
+    out_of_memory = ended.get("reason") == "OOMKilled"
+    return "out of memory: raise resources.memory in job.yaml" if out_of_memory else _meaning(int(ended["exitCode"]))
 
 
 def _meaning(code: int) -> str:
@@ -223,6 +257,6 @@ def last_line(text: str) -> str:
 
 
 def short(text: str, width: int = 240) -> str:
-    """One line of at most that width."""
-    flat = " ".join(text.split())
+    """One line of at most that width, without what would move the cursor: a program may have written it."""
+    flat = "".join(filter(str.isprintable, " ".join(text.split())))
     return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import time
 
-from operations.cluster import ApiError, Cluster, Object
-from operations.job_objects import PADDLE_JOB, ended, jobs, pods, selector
-from operations.job_view import operator_jobs
+from operations.cluster import Cluster, Object
+from operations.job_objects import ended, jobs, paddle_jobs, pods, selector
 from operations.submission import remove
 
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 NAMESPACED = (
-    ("v1", "services"),
-    ("networking.k8s.io/v1", "networkpolicies"),
-    ("policy/v1", "poddisruptionbudgets"),
-    ("rbac.authorization.k8s.io/v1", "rolebindings"),
-    ("rbac.authorization.k8s.io/v1", "roles"),
-    ("v1", "serviceaccounts"),
-    ("v1", "configmaps"),
-    ("scheduling.volcano.sh/v1beta1", "podgroups"),
-    ("v1", "persistentvolumeclaims"),
+    "/api/v1/namespaces/{}/services",
+    "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "/api/v1/namespaces/{}/serviceaccounts",
+    "/api/v1/namespaces/{}/configmaps",
+    "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups",
+    CLAIMS,
 )
 """What the charts make for one job, beside its Jobs and its volume; in the order of removal."""
-CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 LEAVES = 20.0
 """Seconds for claims and volumes to leave: their controllers need a few once no pod is left that uses them."""
 
@@ -50,17 +49,13 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
     for path, _ in _runs(cluster, name, namespace):
         remove(cluster, path)
         gone.append(_short(path))
-    for pod in cluster.items(pods(namespace), selector(name)):
+    for path, _ in _its(cluster, pods(namespace), name):
         # Readers, and pods whose Job was deleted without them.
-        cluster.delete(f"{pods(namespace)}/{pod['metadata']['name']}")
-    for version, plural in NAMESPACED:
-        path = f"{_base(version)}/namespaces/{namespace}/{plural}"
-        for found in _items(cluster, path, name):
-            cluster.delete(f"{path}/{found['metadata']['name']}")
-            gone.append(f"{plural}/{found['metadata']['name']}")
-    for volume in _volumes(cluster, name, namespace):
-        cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
-        gone.append(f"persistentvolumes/{volume['metadata']['name']}")
+        cluster.delete(path)
+    its = (one for collection in NAMESPACED for one in _its(cluster, collection.format(namespace), name))
+    for path, _ in [*its, *_volumes(cluster, name, namespace)]:
+        cluster.delete(path)
+        gone.append(_short(path))
     return gone
 
 
@@ -73,14 +68,14 @@ def still_held(cluster: Cluster, name: str, namespace: str) -> list[str]:
     while leaving := _leaving(cluster, name, namespace):
         if time.monotonic() > deadline:
             return _held(leaving, _uses(cluster, namespace))
-        cluster.sleep(0.5)
+        time.sleep(0.5)
     return []
 
 
 def _leaving(cluster: Cluster, name: str, namespace: str) -> list[Object]:
     """Claims before volumes, as a claim holds its volume."""
-    found = [*cluster.items(CLAIMS.format(namespace), selector(name)), *_volumes(cluster, name, namespace)]
-    return [document for document in found if document["metadata"].get("deletionTimestamp")]
+    found = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
+    return [document for _, document in found if document["metadata"].get("deletionTimestamp")]
 
 
 def _uses(cluster: Cluster, namespace: str) -> dict[str, list[str]]:
@@ -110,30 +105,20 @@ def _held(leaving: list[Object], uses: dict[str, list[str]]) -> list[str]:
     return told
 
 
-def _volumes(cluster: Cluster, name: str, namespace: str) -> list[Object]:
+def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
+    """The job's objects in a collection, by their paths."""
+    return [(f"{collection}/{one['metadata']['name']}", one) for one in cluster.items(collection, selector(name))]
+
+
+def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
     """Volumes have no namespace: one of a job of the same name elsewhere is not ours."""
-    found = cluster.items("/api/v1/persistentvolumes", selector(name))
-    return [volume for volume in found if volume.get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace]
+    found = _its(cluster, "/api/v1/persistentvolumes", name)
+    return [one for one in found if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace]
 
 
 def _runs(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
-    path = f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs"
-    operators = [(f"{path}/{d['metadata']['name']}", d) for d in operator_jobs(cluster, namespace, name)]
-    batch = [(f"{jobs(namespace)}/{d['metadata']['name']}", d) for d in cluster.items(jobs(namespace), selector(name))]
-    return [*operators, *batch]
-
-
-def _items(cluster: Cluster, path: str, name: str) -> list[Object]:
-    try:
-        return cluster.items(path, selector(name))
-    except ApiError as error:
-        if error.status == 404:
-            return []
-        raise
-
-
-def _base(version: str) -> str:
-    return f"/apis/{version}" if "/" in version else f"/api/{version}"
+    operators = [(path, {"kind": "PaddleJob", **one}) for path, one in _its(cluster, paddle_jobs(namespace), name)]
+    return [*operators, *_its(cluster, jobs(namespace), name)]
 
 
 def _short(path: str) -> str:

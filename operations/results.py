@@ -10,7 +10,7 @@ import typer
 
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
-from operations.screen import Context, Json, Namespace, as_json, console, has_braille, on_a_terminal, say, show, span
+from operations.screen import Context, Json, Namespace, as_json, console, on_a_terminal, say, show, span
 
 if TYPE_CHECKING:
     from operations.training_metrics import Pass
@@ -53,12 +53,14 @@ def results(
             files = volume.files("output")
             rows = saved_passes(volume, files)
             measured = {one.number: one for one in _metrics(volume, files)}
+            failure = last_failure(volume, files)
             if json:
-                as_json(
-                    {"job": which.name, "passes": [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]}
-                )
+                passes = [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]
+                as_json({"job": which.name, "failure": failure, "passes": passes})
             else:
                 _show(which.name, rows, measured, draw=download is None)
+                if failure:
+                    say(f"its last run failed: {failure}")
             if plot is not None:
                 _plot(which.name, [measured[number] for number in sorted(measured)], plot)
             if download is not None:
@@ -84,15 +86,30 @@ def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict
         except ValueError:
             record = None
         name = folder.rpartition("/")[2]
-        home = f"attempts/{record['run']}-{record['attempt']}/{name}" if record and "run" in record else folder
-        if (record == {} and folder != name) or (home != folder and home in found):
-            continue  # Left half saved, and swept away; or a link to what is listed where it lies.
+        if record == {} and folder != name:
+            continue  # Left half saved, and swept away.
         listed = record.get("files", ()) if record is not None else ()
         complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)
         attempt = int(record.get("attempt", 0)) if record is not None else 0
         facts = {"files": len(sizes), "bytes": sum(sizes.values()), "folder": folder, "attempt": attempt}
         rows.append({"pass": int(name[-5:]), "complete": complete, **facts})
     return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
+
+
+def last_failure(volume: VolumeAccess, files: list[dict[str, Any]]) -> str:
+    """Why the last run failed, as the volume remembers when its pods are gone; empty: it did not, or nobody wrote it down."""
+    import json
+
+    from operations.pod_words import short
+
+    if not any(file["name"] == "run/attempts.json" for file in files):
+        return ""
+    try:
+        record = json.loads(volume.read("output/run/attempts.json"))
+        outcome = record["outcomes"][record["attempts"][-1]["run"]]
+        return short(str(outcome["sentence"]), 1000) if outcome["code"] else ""
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def _metrics(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[Pass]:
@@ -140,7 +157,8 @@ def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw
     show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
     # In a pipe the table alone: a picture is for eyes.
     if draw and on_a_terminal():
-        drawn = loss_plot.text([measured[number] for number in sorted(measured)], console().width, has_braille())
+        points = [(number, measured[number].loss) for number in sorted(measured)]
+        drawn = loss_plot.chart(points, "loss by pass", console().width)
         for line in ["", *drawn] if drawn else []:
             typer.echo(line)
 
@@ -159,9 +177,9 @@ def _download(
 ) -> None:
     import shutil
 
-    from operations import cache
-    from operations.pass_download import download
-    from operations.transfer import bar, upload_files
+    from operations.bucket_upload import bar, upload_files
+    from operations.volume_transfer import download
+    from settings.cache import place
 
     row = chosen_pass(rows, which)
     number, home = row["pass"], row["folder"]
@@ -172,7 +190,7 @@ def _download(
     on_the_way = to.startswith("s3://")
     # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's pass of that number is another.
     saved_at = max(entry["time"] for entry in its)
-    target = (cache.place("passes", volume.where, saved_at) if on_the_way else Path(to)) / folder
+    target = (place("passes", volume.where, saved_at) if on_the_way else Path(to)) / folder
     if fresh:
         shutil.rmtree(target, ignore_errors=True)
     with bar(folder, size) as progress:

@@ -1,19 +1,26 @@
-"""`paddle-aws resume`: a new run of a job, from a complete pass."""
+"""`paddle-aws resume`: a new run of a job, from a complete pass.
+
+Promises: it goes on with the shards on the volume, new source or not, where this job's own data job split them. A data job
+that nobody else's has followed is taken at its word; else the manifest on the volume decides, which names the data job that
+wrote it. Trainers hold to the same name.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from paddle_node.contract import Variable
 
 from operations.errors import BadInput, explained
 from operations.screen import Context, say
 
 if TYPE_CHECKING:
-    from operations.cluster import Cluster
-    from operations.narrator import Narrator
+    from operations.cluster import Cluster, Object
     from operations.submission import Submission
+    from operations.waiting import Narrator
 
 
 def resume(
@@ -38,9 +45,9 @@ def resume(
     left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
     with explained(left):
         from operations.cluster import Cluster
-        from operations.narrator import Narrator
         from operations.submission import Submission
-        from operations.submit import finish, train
+        from operations.submit import bring_program, finish, train
+        from operations.waiting import Narrator
 
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster.connect(context, say)
@@ -52,6 +59,7 @@ def resume(
                 )
             _set_aside(cluster, submission, from_pass)
         narrator = Narrator(say)
+        bring_program(cluster, submission)
         _bring_data(cluster, submission, narrator)
         submission.forget_training(cluster)
         train(cluster, submission)
@@ -59,14 +67,13 @@ def resume(
 
 
 def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
-    from operations import own_shards
     from operations.submit import split
 
     if submission.data_job is None:
         return
     # First: a look at the volume needs it, and so do the trainers.
     submission.apply(cluster, submission.preparation(), say)
-    if own_shards.there(cluster, submission, say):
+    if _has_own_shards(cluster, submission):
         say("the data on the volume is this job's own: it is not split again")
     else:
         split(cluster, submission, narrator)
@@ -86,3 +93,30 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
                 name = volume.set_aside(f"output/{row['folder']}")
                 place = "/".join([*row["folder"].split("/")[:-1], name])
                 say(f"pass {row['pass']} is set aside as {job.name}/output/{place}")
+
+
+def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
+    """False where they have to be split, or are being split right now."""
+    from operations.job_objects import condition, ended
+    from operations.volume_access import Missing, VolumeAccess
+
+    ours = _identity(submission.data_job) if submission.data_job is not None else ""
+    known = submission.data_jobs(cluster)
+    if any(_identity(job) != ours or not ended(job) for job in known):
+        # Another one may have left its shards there, or its program with a split that failed.
+        return False
+    if any(condition(job, "Complete") for job in known):
+        return True
+    job = submission.job
+    with VolumeAccess(cluster, job.name, job.namespace, write=False, say=say, submission=submission) as volume:
+        try:
+            manifest = json.loads(volume.read("data-manifest.json"))
+        except (Missing, ValueError):
+            return False
+    return isinstance(manifest, dict) and bool(ours) and manifest.get("job") == ours
+
+
+def _identity(data_job: Object) -> str:
+    """What a data job is called in the manifest that it writes; empty where it has no name."""
+    environment = data_job["spec"]["template"]["spec"]["containers"][0].get("env") or ()
+    return next((str(variable.get("value", "")) for variable in environment if variable["name"] == Variable.DATA_JOB), "")

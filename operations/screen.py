@@ -10,9 +10,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -37,8 +37,8 @@ DEFAULT_NAMESPACE = "paddle"
 _PIPE_WIDTH = 10_000
 GAP = 2
 """Spaces between columns."""
-READABLE, NAME = 24, 12
-"""Columns that words which are broken need at least; the name of a row, which has to stand first, makes do with fewer."""
+NARROW = 5
+"""Of a terminal that is too narrow, a column that may be long gets one part in so many."""
 
 STYLES = {
     "done": "green",
@@ -71,11 +71,6 @@ def on_a_terminal(stderr: bool = False) -> bool:
     return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
 
 
-def has_braille() -> bool:
-    """Whether what reads stdout can show more than ASCII."""
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
-
-
 def say(text: str) -> None:
     """A word beside the results."""
     typer.echo(text, err=True)
@@ -89,60 +84,26 @@ def as_json(document: object) -> None:
 def show(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folds: str | None = None) -> None:
     """A table without lines; a cell that is a word of STYLES has its colour.
 
-    The column `folds`, else the last one, takes what space is left and breaks its words. What finds no room beside the others
-    stands below its row. Nothing is ever cut, and a column in which every cell is empty is left out.
+    Where the terminal is narrow, the column `folds`, else the last one, gets most of it; words that find no room are broken,
+    nothing is cut. A column in which every cell is empty is left out.
     """
+    from rich.table import Table
     from rich.text import Text
 
-    found = [list(row) for row in rows]
+    found, screen = [list(row) for row in rows], console()
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(map(str.strip, columns)))
     shown = [number for number in range(len(columns)) if not found or any(row[number] for row in found)]
-    widest = {number: max(len(columns[number]), *(len(row[number]) for row in found), 0) for number in shown}
-    breaking = columns.index(folds or columns[-1])
-    screen = console()
-    beside, room = [], screen.width
     for number in shown:
-        # Each takes the space behind it too; of the last one it is no loss.
-        least = min(widest[number], READABLE if number else NAME) if number == breaking else widest[number]
-        if least <= room:
-            beside.append(number)
-            room -= least + GAP
-    widths = {number: widest[number] for number in beside}
-    if breaking in beside:
-        others = sum(widest[number] + GAP for number in beside if number != breaking)
-        widths[breaking] = min(widest[breaking], screen.width - others)
-
-    rights = set(right)
-    lines: list[Text] = []
-
-    def add(cells: Mapping[int, str], style: str = "") -> None:
-        parts = {
-            number: Text(text, style=style or STYLES.get(text, "")).wrap(screen, widths[number]) for number, text in cells.items()
-        }
-        for height in range(max(map(len, parts.values()))):
-            made = Text()
-            for number in beside:
-                part = parts[number][height] if height < len(parts[number]) else Text()
-                part.rstrip()
-                gap = " " * (widths[number] - part.cell_len)
-                made.append_text(Text.assemble(gap, part) if columns[number] in rights else Text.assemble(part, gap))
-                made.append(" " * GAP)
-            lines.append(made)
-
-    if any(columns[number].strip() for number in beside):
-        add({number: columns[number] for number in beside}, "bold")
+        side: Literal["left", "right"] = "right" if columns[number] in right else "left"
+        table.add_column(columns[number], overflow="fold", justify=side)
     for row in found:
-        add({number: row[number] for number in beside})
-        for number in shown:
-            if number not in beside and row[number]:
-                title = f"{columns[number]} " if number != breaking else ""
-                lines += [
-                    Text(" " * GAP).append_text(part) for part in Text(title + row[number]).wrap(screen, screen.width - GAP)
-                ]
+        table.add_row(*(Text(row[number], STYLES.get(row[number], "")) for number in shown))
+    if screen.measure(table, options=screen.options.update(width=_PIPE_WIDTH)).maximum > screen.width:
+        for column in table.columns:
+            column.max_width = None if column.header == (folds or columns[-1]) else max(screen.width // NARROW, 1)
     with screen.capture() as captured:
-        for one in lines:
-            one.rstrip()
-            screen.print(one, soft_wrap=True)
-    typer.echo(captured.get(), nl=False)
+        screen.print(table)
+    typer.echo(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE), nl=False)
 
 
 def age(text: str | datetime | None) -> str:

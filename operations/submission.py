@@ -15,7 +15,7 @@ from k8s_charts import documents as charts
 from k8s_charts import image
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from operations.cluster import Cluster, NotInstalled, Object
+from operations.cluster import NOTICED, Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
@@ -40,7 +40,7 @@ class Submission:
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Submission:
         """From the job file and what deploy and push wrote; raises JobError with one sentence."""
-        job = TrainingJob.load(file)
+        job = TrainingJob.load(file, fetch=True)
         outputs = ClusterOutputs.load_or_placeholder(outputs_file)
         chosen = image.choose(job, outputs, image_file)
         return cls(job, file, outputs, tuple(charts.documents(job, outputs, chosen)))
@@ -59,6 +59,13 @@ class Submission:
     def operator(self) -> bool:
         """Whether the PaddleJob operator runs it."""
         return bool(self.training["kind"] == "PaddleJob")
+
+    @property
+    def template(self) -> Object:
+        """What the pods that train look like."""
+        spec = self.training["spec"]
+        template: Object = (spec["worker"] if self.operator else spec)["template"]
+        return template
 
     @property
     def local_file(self) -> Path | None:
@@ -149,20 +156,26 @@ def wait_for_kind(cluster: Cluster, definition: Object) -> None:
         except NotInstalled:
             if time.monotonic() > deadline:
                 raise Failed(f"the cluster does not serve {kind} ({version}) after {SERVED:.0f} s: submit again") from None
-            cluster.sleep(0.5)
+            time.sleep(0.5)
 
 
 def remove(cluster: Cluster, path: str) -> None:
-    """Deletes an object and waits until it is gone, its pods before it."""
+    """Deletes an object and waits until it is gone, its pods before it. Says so where that takes its time."""
     found = cluster.find(path)
     if found is None or not cluster.delete(path):
         return
-    patience = grace(found) + GONE
-    deadline = time.monotonic() + patience
-    while cluster.find(path) is not None:
-        if time.monotonic() > deadline:
-            raise Failed(f"{path.rsplit('/', 1)[-1]} is not gone after {patience:.0f} s: a pod of it does not end")
-        cluster.sleep(0.5)
+    began, patience, told = time.monotonic(), grace(found) + GONE, False
+    while (found := cluster.find(path)) is not None:
+        name, passed = path.rsplit("/", 1)[-1], time.monotonic() - began
+        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that put it there.
+        its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one]
+        waits = f"{', '.join(its)} holds it: does its controller run?" if its else "a pod of it does not end"
+        if passed > patience:
+            raise Failed(f"{name} is not gone after {patience:.0f} s: {waits}")
+        if passed > NOTICED and not told:
+            told = True
+            cluster.say(f"{name} is not gone yet ({waits if its else 'its pods save'}): waiting up to {patience:.0f} s")
+        time.sleep(0.5)
 
 
 def grace(document: Object) -> float:

@@ -12,8 +12,8 @@ from operations.screen import Context, of_job, say
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
-    from operations.narrator import Narrator
     from operations.submission import Submission
+    from operations.waiting import Narrator
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
@@ -44,11 +44,12 @@ def submit(
             _print(submission)
             return
         from operations.cluster import Cluster
-        from operations.narrator import Narrator
+        from operations.waiting import Narrator
 
         cluster = Cluster.connect(context, say)
         submission.check(cluster)
         narrator = Narrator(say)
+        bring_program(cluster, submission)
         split(cluster, submission, narrator)
         train(cluster, submission)
         finish(cluster, submission, narrator, wait=wait, follow=follow)
@@ -60,10 +61,36 @@ def _print(submission: Submission) -> None:
     typer.echo(manifest_text.dump(submission.documents), nl=False)
     if submission.local_file is not None:
         say(f"before that, {submission.local_file} would be uploaded")
+    if submission.job.program.archive is not None:
+        archive = submission.job.program.archive
+        say(f"before that, {archive.root} would be uploaded: {len(archive.names)} files, {archive.size:,} bytes")
     if submission.data_job is not None:
         say(f"the training would be sent once {submission.data_job['metadata']['name']} has split the data")
     if submission.outputs.placeholders:
         say("outputs.json does not exist: the file system, the bucket and, without an image of yours, the image are placeholders")
+
+
+def bring_program(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
+    from tempfile import TemporaryDirectory
+
+    from operations.bucket_upload import bar
+    from operations.volume_access import VOLUME, VolumeAccess
+    from operations.volume_transfer import upload
+
+    job, archive = submission.job, submission.job.program.archive
+    if archive is None:
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"{archive.digest}.tar")
+        archive.write(file)
+        submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME], say)
+        with (
+            VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume,
+            bar(archive.root.name, file.stat().st_size) as progress,
+        ):
+            sent = upload(volume, [(file, file.name)], "programs", progress)
+    say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
 
 
 def bring_data(submission: Submission) -> None:
@@ -72,14 +99,15 @@ def bring_data(submission: Submission) -> None:
         return
     from k8s_charts import data_job
     from operations.aws import client
-    from operations.transfer import upload_file
+    from operations.bucket_upload import upload_files
 
-    upload_file(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
+    upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
 
 
 def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
     from operations import waiting
+    from operations.pod_words import culprit
 
     if submission.data_job is None:
         return
@@ -91,9 +119,9 @@ def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
     job = submission.job
     view = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=narrator)
     if view.data is not None and view.data.phase == "failed":
-        pod = next((pod for pod in reversed(view.pods) if pod.component == "data" and pod.phase == "failed"), None)
+        pod = culprit(pod for pod in view.pods if pod.component == "data")
         raise Failed(
-            f"job {job.name}: the data split failed: {pod.reason if pod else view.data.reason}; "
+            f"job {job.name}: the data split failed: {pod.failure if pod else view.data.reason}; "
             f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
         )
     say(f"the data is split: {submission.data_job['metadata']['name']} is done")
@@ -109,7 +137,7 @@ def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait
     """What submit and resume do once the training is on the cluster."""
     from operations import waiting
 
-    job, operator = submission.job, submission.operator
+    job = submission.job
     known = of_job(job.name, job.namespace)
     with explained(
         f"interrupted: job {job.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
@@ -117,9 +145,9 @@ def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait
         if follow:
             from operations import log_stream
 
-            log_stream.follow_job(cluster, job.name, job.namespace, operator=operator, narrator=narrator)
+            log_stream.follow_job(cluster, job.name, job.namespace, narrator)
         enough, seconds = (waiting.training_ended, None) if follow or wait else (waiting.settled, LOOK)
-        view = waiting.until(cluster, job.name, job.namespace, enough, narrator=narrator, operator=operator, seconds=seconds)
+        view = waiting.until(cluster, job.name, job.namespace, enough, narrator=narrator, seconds=seconds)
         if view.phase in ("failed", "done"):
             say(waiting.verdict(view))
             return

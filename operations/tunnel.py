@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from operations.aws import client
+from operations.aws import client, every
 from operations.errors import BadInput, Failed
 
 PLUGIN = "session-manager-plugin"
@@ -41,15 +41,8 @@ class Tunnel:
         plugin = _plugin()
         target = self._machine()
         ssm = client("ssm", self.region)
-        request = {
-            "Target": target,
-            "DocumentName": FORWARD,
-            "Parameters": {
-                "host": [self.host],
-                "portNumber": [str(self.remote_port)],
-                "localPortNumber": [str(self.port)],
-            },
-        }
+        ports = {"portNumber": [str(self.remote_port)], "localPortNumber": [str(self.port)]}
+        request = {"Target": target, "DocumentName": FORWARD, "Parameters": {"host": [self.host], **ports}}
         session = ssm.start_session(**request)
         try:
             ready()
@@ -61,15 +54,8 @@ class Tunnel:
 
     def _run(self, plugin: str, session: dict[str, Any], request: dict[str, Any], endpoint: str) -> None:
         response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
-        command = [
-            plugin,
-            RESPONSE,
-            self.region,
-            "StartSession",
-            os.environ.get("AWS_PROFILE", ""),
-            json.dumps(request),
-            endpoint,
-        ]
+        profile = os.environ.get("AWS_PROFILE", "")
+        command = [plugin, RESPONSE, self.region, "StartSession", profile, json.dumps(request), endpoint]
         # What it says is beside the results.
         process = subprocess.Popen(command, env=os.environ | {RESPONSE: json.dumps(response)}, stdout=2)
         try:
@@ -90,8 +76,7 @@ class Tunnel:
             {"Name": "tag:cluster", "Values": [self.cluster]},
             {"Name": "instance-state-name", "Values": ["running"]},
         ]
-        pages = client("ec2", self.region).get_paginator("describe_instances").paginate(Filters=filters)
-        found = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
+        found = list(every(client("ec2", self.region), "describe_instances", "Reservations[].Instances[]", Filters=filters))
         if not found:
             raise BadInput(
                 f"no machine of cluster {self.cluster} runs in {self.region}: the tunnel goes through one, so raise "

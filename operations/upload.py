@@ -13,10 +13,11 @@ from operations.screen import Context, Namespace, say
 
 
 def upload(
-    path: Annotated[Path, typer.Argument(help="A file or a folder.")],
+    path: Annotated[Path | None, typer.Argument(help="A file or a folder; --program needs none.")] = None,
     to: Annotated[str | None, typer.Option(help="s3://bucket/prefix. Default: the job's place in the deployed bucket.")] = None,
     job: Annotated[str, typer.Option(help="The job that it is for: its name, or its job file.")] = DEFAULT,
     volume: Annotated[bool, typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket.")] = False,
+    program: Annotated[bool, typer.Option("--program", help="The job file's program, to the volume.")] = False,
     namespace: Namespace = None,
     context: Context = None,
     outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
@@ -30,10 +31,17 @@ def upload(
     Example: paddle-aws upload corpus/
 
     Example: paddle-aws upload my_program --volume --job quick-start
+
+    Example: paddle-aws upload --program --job job.yaml
     """
     with explained("interrupted: what was sent stays; the same command goes on"):
         from operations import bucket_upload
 
+        if program:
+            _program(Path(job), context, outputs)
+            return
+        if path is None:
+            raise BadInput("PATH is missing: give a file or a folder, or --program")
         bucket_upload.files(path)
         if volume:
             if to is not None:
@@ -43,9 +51,20 @@ def upload(
             return
         address = to or _place(named(job, namespace).name, outputs)
         from operations.aws import client
-        from operations.transfer import upload_files
 
-        typer.echo(upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
+        typer.echo(bucket_upload.upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
+
+
+def _program(job_file: Path, context: str | None, outputs: Path) -> None:
+    """Before manifests that were written to be read go to the cluster by kubectl; `submit` does it by itself."""
+    from operations.cluster import Cluster
+    from operations.submission import Submission
+    from operations.submit import bring_program
+
+    submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
+    if submission.job.program.archive is None:
+        raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
+    bring_program(Cluster.connect(context, say), submission)
 
 
 def _place(job: str, outputs: Path) -> str:
@@ -56,9 +75,8 @@ def _place(job: str, outputs: Path) -> str:
 
 
 def _to_volume(path: Path, job: Named, context: str | None) -> None:
-    from operations import bucket_upload, volume_upload
+    from operations import bucket_upload, volume_transfer
     from operations.cluster import Cluster
-    from operations.transfer import bar
     from operations.volume_access import VolumeAccess
 
     found = bucket_upload.files(path)
@@ -66,8 +84,8 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
     size = sum(file.stat().st_size for file, _ in found)
     with (
         VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, say=say, job_file=job.file) as there,
-        bar(path.name, size) as progress,
+        bucket_upload.bar(path.name, size) as progress,
     ):
-        sent = volume_upload.upload(there, found, folder, progress)
+        sent = volume_transfer.upload(there, found, folder, progress)
     where = f"{job.name}/{folder or found[0][1]}"
     say(f"{path} is on the volume: {where} ({sent} of {len(found)} file{'s' * (len(found) != 1)} sent)")

@@ -2,6 +2,8 @@
 
 Promises: the pod runs the job's own image as the job's own user, mounts that folder alone, and is gone afterwards (it ends
 by itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
+Where the cluster has forgotten the job, its job file describes the volume: what has to be made for the look is removed
+again, unless the job has come back meanwhile. The folder on the file system is never touched by that.
 """
 
 from __future__ import annotations
@@ -18,12 +20,11 @@ from urllib.parse import urlencode
 
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.job_objects import COMPONENT, INSTANCE, component, created, jobs, pods, selector
+from operations.job_objects import COMPONENT, INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
 from operations.job_view import operator_jobs
 from operations.pod_words import states
 
 if TYPE_CHECKING:
-    from operations.described_volume import DescribedVolume
     from operations.submission import Submission
 
 PORT = 8080
@@ -33,6 +34,8 @@ DEADLINE = 4 * 3600
 """Seconds after which Kubernetes ends the pod, whatever happens."""
 BLOCK = 4 << 20
 """Bytes of one request."""
+VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
+"""What has to be there for a pod that mounts the volume."""
 SMALL = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 
 
@@ -57,27 +60,21 @@ class VolumeAccess:
         """`submission`, or else `job_file` (default: job.yaml), describes the volume where the cluster has forgotten the job."""
         self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, say
         self._job_file, self._submission = job_file, submission
-        self._described: DescribedVolume | None = None
+        self._made: list[str] = []
+        """What was made for the look, in order."""
         self._token = secrets.token_urlsafe(24)
         self._name = f"{job[:40]}-volume-{secrets.token_hex(4)}"
 
     def __enter__(self) -> Self:
         template = _template(self._cluster, self._job, self._namespace)
-        if template is None:
-            # Here: it reads the job file, and with it cdk8s, which a job on the cluster does not need.
-            from operations.described_volume import DescribedVolume
-
-            if self._submission is not None:
-                self._described = DescribedVolume.of(self._submission)
-            else:
-                self._described = DescribedVolume.read(self._job, self._namespace, self._job_file)
-            template = self._described.template
-        pod = reader(template, self._job, self._name, self._token, self._write)
-        pod["metadata"]["namespace"] = self._namespace
         try:
-            if self._described is not None:
+            if template is None:
+                described = self._submission or _described(self._job, self._namespace, self._job_file)
+                template = described.template
                 self._say(f"the cluster has no Job of {self._job} any more: its volume is mounted as the job file says")
-                self._described.bring(self._cluster)
+                self._bring(described)
+            pod = reader(template, self._job, self._name, self._token, self._write)
+            pod["metadata"]["namespace"] = self._namespace
             self._cluster.apply(pod)
             self._until_ready()
         except BaseException:
@@ -156,16 +153,48 @@ class VolumeAccess:
                 self._say(f"the helper pod waits: {told}")
             if time.monotonic() > deadline:
                 raise Failed(f"the helper pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
-            self._cluster.sleep(0.3)
+            time.sleep(0.3)
+
+    def _bring(self, described: Submission) -> None:
+        """Makes the namespace, the volume and the claim where they are not there."""
+        for document in described.documents:
+            if document["kind"] in VOLUME:
+                path = self._cluster.path(document)
+                if self._cluster.find(path) is None:
+                    self._cluster.apply(document)
+                    self._made += [path] if document["kind"] != "Namespace" else []
 
     def _remove(self) -> None:
+        from operations.submission import remove
+
         try:
             self._cluster.delete(self._path)
         except OperationError:
             self._say(f"the helper pod {self._name} could not be deleted: it ends by itself within two minutes")
             return
-        if self._described is not None:
-            self._described.remove(self._cluster, self._path)
+        if self._made:
+            # A claim on its way out lets no pod start: each is waited for, the pod that uses them first.
+            remove(self._cluster, self._path)
+            if _template(self._cluster, self._job, self._namespace) is None:
+                for path in reversed(self._made):
+                    remove(self._cluster, path)
+
+
+def _described(job: str, namespace: str, file: Path | None) -> Submission:
+    """The job file that was named, or job.yaml where that is this job's. Raises BadInput where there is none."""
+    # Here: it brings cdk8s along, which a job on the cluster does not need.
+    from operations.submission import Submission
+
+    found = file or Path("job.yaml")
+    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
+    if not found.is_file():
+        raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
+    submission = Submission.load(found, Path("outputs.json"), Path("image.json"))
+    if (submission.job.name, submission.job.namespace) != (job, namespace):
+        raise BadInput(f"{gone}, and {found} describes another one ({submission.job.name}): name its job file instead")
+    if submission.outputs.placeholders:
+        raise BadInput(f"{gone}, and outputs.json does not exist: `cdk deploy --all --outputs-file outputs.json` writes it")
+    return submission
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:

@@ -3,7 +3,7 @@
 Promises: nothing outside the folder can be named; a file that is sent appears whole or not at all; the pod ends by
 itself when nobody asks for two minutes; what is sent twice does as once. Sent to the pod as text: standard library only.
 
-    GET  /<token>/list?path=output     {"files": [{"name", "bytes", "time"}]}, all below it, links to folders followed
+    GET  /<token>/list?path=output     {"files": [{"name", "bytes", "time"}]}, all below it, but for links to folders
     GET  /<token>/file?path=...        the bytes; &offset=&size= a part of them
     GET  /<token>/sum?path=...&offset=&size=     {"sum", "count", "bytes"}: BLAKE2 of a part, how long it is, and the whole
     PUT  /<token>/file?path=...&offset=&last=1   a part of a file to be; the last one makes it the file
@@ -75,8 +75,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _list(self, path: Path) -> None:
         found = []
-        for folder, folders, names in os.walk(path, followlinks=True):
-            folders[:] = [name for name in folders if self._is_followed(Path(folder), name)]
+        for folder, _, names in os.walk(path):
             for name in names:
                 file = Path(folder, name)
                 try:
@@ -85,14 +84,6 @@ class Handler(BaseHTTPRequestHandler):
                     continue
                 found.append({"name": file.relative_to(path).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
         self._send(200, json.dumps({"files": sorted(found, key=lambda entry: str(entry["name"]))}).encode())
-
-    def _is_followed(self, here: Path, name: str) -> bool:
-        """Folders are, and links to folders of the job; not what lies behind two links, which could lead in circles."""
-        entry = here / name
-        if not entry.is_symlink():
-            return True
-        target = entry.resolve()
-        return here == here.resolve() and target.is_relative_to(self.root) and not here.is_relative_to(target)
 
     def _file(self, path: Path) -> None:
         offset, size = int(self.query.get("offset", 0)), int(self.query.get("size", -1))

@@ -28,13 +28,12 @@ def wait(
         which = named(job, namespace)
         from operations import waiting
         from operations.cluster import Cluster
-        from operations.job_view import operator_jobs, view
-        from operations.narrator import Narrator
+        from operations.job_view import view
+        from operations.waiting import Narrator
 
         cluster = Cluster.connect(context, say)
         # A name that is mistyped is told at once, not waited for.
         view(cluster, which.name, which.namespace)
-        operator = bool(operator_jobs(cluster, which.namespace, which.name))
         seconds = timeout * 60 if timeout is not None else None
         ended = waiting.until(
             cluster,
@@ -42,7 +41,6 @@ def wait(
             which.namespace,
             waiting.training_ended,
             narrator=Narrator(say),
-            operator=operator,
             seconds=seconds,
         )
         if not waiting.training_ended(ended):

@@ -1,26 +1,86 @@
 """Waiting for a job's end, with what happens meanwhile told in lines.
 
 Promises: the wait survives cut watches, a server that is away for minutes and an expired token; it ends with the job,
-never before, and never ends the job.
+never before, and never ends the job. A hundred pods that wait for the same reason are one line; nothing is said twice.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import groupby
 
 from operations.cluster import Cluster
 from operations.errors import Failed, Unreachable
-from operations.job_objects import JobState, collections, of_newest, runs
-from operations.job_view import JobView, make, view
-from operations.narrator import Narrator
-from operations.pod_words import pod_state, states
+from operations.job_objects import JobState, collections, moment, of_newest, runs
+from operations.job_view import JobView, make, operator_jobs, view
+from operations.pod_words import PodState, pod_state, states
 from operations.refused_pods import refusals
 from operations.watching import State, follow
 
+WORTH_A_WORD = 5.0
+"""Seconds after which it is worth a word that a pod still starts."""
 GLANCE = 2.0
 """Seconds between two looks at pods that do not start: their reasons are events, which no watch of ours brings."""
+
+
+class Narrator:
+    """Tells what is new at each call of `tell`."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told: dict[str, tuple[str, str]] = {}
+
+    def tell(self, view: JobView, only_what_waits: bool = False) -> None:
+        """Says what changed since the last call; beside logs, which tell the rest themselves, `only_what_waits`."""
+        new = []
+        for pod in view.pods:
+            if pod.component == "reader" or (only_what_waits and pod.phase != "waiting"):
+                continue
+            early = pod.phase == "starting" and _seconds_old(pod) < WORTH_A_WORD
+            if not early and self._is_new(pod.name, pod.phase, pod.reason):
+                new.append(pod)
+        for line in lines(new):
+            self._say(line)
+        for word, job in (("the data split", view.data), ("training", view.training)):
+            waits = job is not None and job.phase in ("waiting", "running") and job.reason
+            if waits and self._is_new(word, "waiting", waits):
+                self._say(f"{word} waits: {waits}")
+
+    def _is_new(self, name: str, phase: str, reason: str) -> bool:
+        known, self._told[name] = self._told.get(name), (phase, reason)
+        return known != (phase, reason)
+
+
+def _seconds_old(state: PodState) -> float:
+    created = moment(state.created)
+    return (datetime.now(UTC) - created).total_seconds() if created is not None else 0.0
+
+
+def lines(states: Iterable[PodState]) -> list[str]:
+    """One line for each fate: `trainer 0-2 waiting: no node can take it`."""
+
+    def fate(state: PodState) -> tuple[str, str, str]:
+        return (state.component, state.phase, state.reason)
+
+    told = []
+    for (component, phase, reason), group in groupby(sorted(states, key=lambda s: (*fate(s), s.rank or 0)), key=fate):
+        ranks = [state.rank for state in group if state.rank is not None]
+        told.append(f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}" + (f": {reason}" if reason else ""))
+    return told
+
+
+def spans(ranks: Iterable[int]) -> str:
+    """0, 1, 2, 5 as 0-2,5."""
+    found: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if found and rank == found[-1][1] + 1:
+            found[-1][1] = rank
+        else:
+            found.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def until(
@@ -30,24 +90,24 @@ def until(
     enough: Callable[[JobView], bool],
     *,
     narrator: Narrator,
-    operator: bool = False,
     seconds: float | None = None,
 ) -> JobView:
     """Follows a job that is there until `enough` or until `seconds` are over; returns its last view.
 
     Raises Failed when all objects of the job vanish: somebody deleted it.
     """
-    followed = collections(name, namespace, operator)
+    followed = collections(name, namespace, bool(operator_jobs(cluster, namespace, name)))
     deadline = None if seconds is None else time.monotonic() + seconds
     for found in follow(cluster, followed, every=min(GLANCE, seconds or GLANCE)):
         if not runs(found):
             raise Failed(f"job {name} was deleted while it was waited for")
         current = seen(cluster, name, namespace, found)
-        _tell(narrator, current)
+        narrator.tell(current)
         if enough(current):
-            # Jobs and pods come by two watches, one of which may lag: the last word is read at once.
-            current = view(cluster, name, namespace)
-            _tell(narrator, current)
+            # Jobs and pods come by two watches, one of which may lag: the last word is read at once, where it can be.
+            with suppress(Unreachable):
+                current = view(cluster, name, namespace)
+            narrator.tell(current)
             return current
         if deadline is not None and time.monotonic() >= deadline:
             return current
@@ -65,18 +125,6 @@ def seen(cluster: Cluster, name: str, namespace: str, found: State) -> JobView:
     except Unreachable:
         refused, shown = {}, [pod_state(pod) for pod in pods]
     return make(name, namespace, runs(found), shown, refused)
-
-
-def tell_what_waits(narrator: Narrator, current: JobView) -> None:
-    """Beside logs, which tell the rest themselves."""
-    _tell(narrator, replace(current, pods=tuple(pod for pod in current.pods if pod.phase == "waiting")))
-
-
-def _tell(narrator: Narrator, current: JobView) -> None:
-    narrator.tell(pod for pod in current.pods if pod.component != "reader")
-    for word, job in (("the data split", current.data), ("training", current.training)):
-        if job is not None and job.phase in ("waiting", "running") and job.reason:
-            narrator.tell_job(word, job.reason)
 
 
 def training_ended(job: JobView) -> bool:
@@ -111,12 +159,6 @@ def verdict(found: JobView) -> str:
         raise Failed(f"job {found.name} is not there")
     if job.phase == "failed":
         what = "training" if found.training is not None else "the data split"
-        pods = [pod for pod in found.pods if pod.phase == "failed" and (component_of(pod.component) == what)]
-        culprit = f"; {pods[-1].who}: {pods[-1].reason}" if pods else ""
+        culprit = f"; {found.failure}" if found.failure else ""
         raise Failed(f"job {found.name}: {what} failed: {job.reason or 'no reason given'}{culprit}")
     return f"job {found.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"
-
-
-def component_of(name: str) -> str:
-    """What a pod of that component works at."""
-    return "the data split" if name == "data" else "training"

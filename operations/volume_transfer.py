@@ -1,7 +1,8 @@
-"""A program or data on its way to a job's folder on the volume: several files at once, each taken up where it was interrupted.
+"""A program or data on its way to a job's folder on the volume, and a saved pass on its way home.
 
-Promises: what lies there with the same content is not sent again, found out by checksums and not by reading it back; a file
-appears whole or not at all.
+Promises: each file is taken up where it was interrupted, and appears whole or not at all; what lies on the volume with the
+same content is not sent again, found out by checksums and not by reading it back; a downloaded pass is complete and has
+the checksums that were taken when it was saved, or the command fails.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
+from typing import Any
 
+from paddle_node import passes as saved
+
+from operations.bucket_upload import side_by_side
 from operations.errors import Failed
-from operations.side_by_side import side_by_side
 from operations.volume_access import BLOCK, Missing, VolumeAccess
 
 SUMMED = 64 << 20
@@ -66,3 +70,44 @@ def _equal(volume: VolumeAccess, place: str, file: Path, size: int) -> tuple[int
     except Missing:
         return 0, -1
     return same, length
+
+
+def download(
+    volume: VolumeAccess, folder: str, files: list[dict[str, Any]], target: Path, progress: Callable[[int], None]
+) -> Path:
+    """Fetches `files` (name, bytes) of `folder` on the volume to `target`; raises Failed where a checksum is wrong."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in sorted(files, key=lambda entry: entry["name"] == saved.DONE):
+        name, size = str(entry["name"]), int(entry["bytes"])
+        place = target / name
+        if not place.resolve().is_relative_to(target.resolve()):
+            raise Failed(f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # The record is always the volume's: one that lies here may be of another run, and right for its files.
+        if name != saved.DONE and place.is_file() and place.stat().st_size == size:
+            progress(size)
+            continue
+        _file(volume, f"{folder}/{name}", place, size, progress)
+    try:
+        saved.verify(target)
+    except saved.DamagedPass as error:
+        # What is wrong must be fetched anew next time, not taken for done.
+        (target / saved.DONE).unlink(missing_ok=True)
+        raise Failed(f"{error.sentence}; `--fresh` fetches it anew") from None
+    return target
+
+
+def _file(volume: VolumeAccess, path: str, place: Path, size: int, progress: Callable[[int], None]) -> None:
+    part = place.with_name(f".{place.name}.part")
+    offset = part.stat().st_size if part.is_file() and part.stat().st_size <= size else 0
+    progress(offset)
+    with part.open("r+b" if offset else "wb") as stream:
+        stream.seek(offset)
+        while offset < size:
+            block = volume.read(path, offset, min(BLOCK, size - offset))
+            if not block:
+                raise Failed(f"{path} became shorter while it was read")
+            stream.write(block)
+            offset += len(block)
+            progress(len(block))
+    part.replace(place)
