@@ -12,12 +12,12 @@ import sys
 import time
 from pathlib import Path
 
+from operations.errors import Exit, OperationError
 from rehearsal import machine
-from rehearsal.errors import Failed, Refused, RehearsalError, Unfit
+from rehearsal.errors import Failed, Refused
 
 _WIDEST = 100
 """Columns beyond which a line is no easier to read."""
-_INTERRUPTED = 130
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -33,16 +33,16 @@ def main() -> int:
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
                 found = "is no file" if setting.exists() else "does not exist"
-                raise Unfit(f"{setting} {found}: name an existing file with --config or --job")
+                raise Refused(f"{setting} {found}: name an existing file with --config or --job")
         return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep)
-    except RehearsalError as error:
+    except OperationError as error:
         print(error, file=sys.stderr)
         if log := getattr(error, "log", ""):
             print(log, file=sys.stderr)
-        return error.exit_code
+        return error.code
     except KeyboardInterrupt:
         print("interrupted: no process is left, and nothing of this run in .rehearsal/", file=sys.stderr)
-        return _INTERRUPTED
+        return Exit.INTERRUPTED
 
 
 def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
@@ -50,14 +50,13 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
-    from k8s_charts.errors import JobError
     from rehearsal import interruption
     from rehearsal.cloud import CloudError
     from rehearsal.rehearse import Rehearsal
     from rehearsal.screen import Screen
     from rehearsal.state import State
     from rehearsal.summary import summary
-    from stacks.settings import SettingError
+    from settings.errors import SettingError
 
     console = Console(highlight=False)
     console.width = min(console.width, _WIDEST)
@@ -76,7 +75,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
             state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
         return 0
-    except (JobError, SettingError) as error:
+    except SettingError as error:
         raise Refused(str(error)) from None
     except CloudError as error:
         raise Failed(str(error)) from None
@@ -87,7 +86,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
 
 if __name__ == "__main__":
     code = main()
-    if code == _INTERRUPTED:
+    if code == Exit.INTERRUPTED:
         # Python remembers an interrupt that went through any library's exec(), and at its end kills itself by SIGINT for it,
         # though we caught it: everything is cleaned up here, so it needs no such end.
         sys.stdout.flush()

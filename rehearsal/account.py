@@ -20,7 +20,7 @@ def upload(cloud: Cloud, source: Path, address: str) -> None:
     put(client, source, where)
 
 
-def record_image(cloud: Cloud, repository_uri: str, file: Path) -> str:
+def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
     """Put an image's record into the repository and write `file` as `make push` does; the reference by digest.
 
     The record's manifest is a real one without layers: the rehearsal's pods run the image's files, not its layers.
@@ -40,5 +40,5 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path) -> str:
         imageTag="rehearsal",
     )
     reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"
-    file.write_text(json.dumps({"image": reference}) + "\n")
+    file.write_text(json.dumps({"variants": {variant: reference}} if variant else {"image": reference}) + "\n")
     return reference

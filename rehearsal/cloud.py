@@ -9,7 +9,6 @@ so that no command here can reach a real account. cdk's output goes to `report` 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -73,7 +72,7 @@ class Cloud:
         server = Path(__file__).parent / "emulator" / "server.py"
         command = [str(interpreter), str(server), "--region", self.region, "--scratch", str(self.state / "emulator")]
         if self._enforce:
-            command += ["--schemas", str(_schemas())]
+            command += ["--actions", str(self.project / "stacks" / "deployment_actions.json")]
         log = self.state / "emulator.log"
         with log.open("wb") as sink:
             # Its own session: a Ctrl-C at the terminal is ours to pass on, after cdk has been stopped.
@@ -242,14 +241,6 @@ def end(process: subprocess.Popen[Any]) -> None:
     # The leader is gone; what it left in its group is not wanted either.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _schemas() -> Path:
-    """AWS's resource schemas, which say what each resource's handlers may call; cfn-lint brings them."""
-    found = importlib.util.find_spec("cfnlint")
-    if found is None or found.origin is None:
-        raise CloudError("cfn-lint is missing, whose resource schemas say what CloudFormation calls: run `make setup` first")
-    return Path(found.origin).parent / "data" / "schemas"
 
 
 def _without_proxy(name: str) -> str:

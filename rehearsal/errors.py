@@ -1,32 +1,15 @@
-"""The rehearsal's error tree: every message is one sentence that a user can act on.
-
-`Refused` and `Unfit` are the user's to mend (exit code 2); `Failed` is a rehearsal that ran and went wrong
-(exit code 1).
-"""
+"""How a rehearsal ends: the errors of the commands, of which each message is one sentence that a user can act on."""
 
 from __future__ import annotations
 
+from operations import errors
 
-class RehearsalError(Exception):
-    """Anything the rehearsal itself ends with."""
-
-    exit_code = 1
-
-
-class Unfit(RehearsalError):
-    """This machine, or the state of this clone, cannot run a rehearsal."""
-
-    exit_code = 2
+Refused = errors.BadInput
+"""The machine, the clone, a manifest, the Dockerfile or a setting asks for what is not to be had: exit code 2."""
 
 
-class Refused(RehearsalError):
-    """A manifest, the Dockerfile or a setting asks for something that one machine cannot give."""
-
-    exit_code = 2
-
-
-class Failed(RehearsalError):
-    """A phase went wrong; `log` holds the last lines of whatever failed."""
+class Failed(errors.Failed):
+    """A phase went wrong (exit code 1); `log` holds the last lines of whatever failed."""
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)

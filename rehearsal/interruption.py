@@ -24,11 +24,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def caught() -> Iterator[None]:
     """Handle the signals for as long as the block lasts."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    _listen()
+    _handle(_first)
     try:
         yield
     except KeyboardInterrupt:
-        _ignore()
+        _handle(signal.SIG_IGN)
         raise
     except BaseException:
         _restore(before)
@@ -63,13 +63,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             cancel = None
 
     try:
-        for number in _SIGNALS:
-            signal.signal(number, once)
+        _handle(once)
         result = asyncio.run(main())
     except (asyncio.CancelledError, KeyboardInterrupt):
         interrupted = True
     finally:
-        _ignore() if interrupted else _listen()
+        _handle(signal.SIG_IGN if interrupted else _first)
         # Nothing where it ran; else Python would say that nobody awaited it.
         work.close()
     if interrupted:
@@ -82,16 +81,11 @@ def _restore(handlers: dict[signal.Signals, Any]) -> None:
         signal.signal(number, handler)
 
 
-def _listen() -> None:
+def _handle(handler: Any) -> None:
     for number in _SIGNALS:
-        signal.signal(number, _first)
-
-
-def _ignore() -> None:
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, handler)
 
 
 def _first(number: int, frame: FrameType | None) -> None:
-    _ignore()
+    _handle(signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -6,30 +6,30 @@ import platform
 import sys
 from pathlib import Path
 
-from rehearsal.errors import Unfit
+from rehearsal.errors import Refused
 
 _PYTHONS = ((3, 11), (3, 12))
 
 
 def check(project: Path) -> str:
-    """A line about the machine. Raises Unfit with one sentence where it cannot rehearse."""
+    """A line about the machine. Raises Refused with one sentence where it cannot rehearse."""
     system, machine, python = platform.system(), platform.machine(), sys.version_info[:2]
     if system != "Linux" or machine not in ("x86_64", "AMD64"):
-        raise Unfit(
+        raise Refused(
             f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, manifests and deploy work here too"
         )
     if python not in _PYTHONS:
-        raise Unfit(
+        raise Refused(
             f"Python is {python[0]}.{python[1]}: a rehearsal needs 3.11 or 3.12, the versions that Paddle 2.6.2 has wheels for"
         )
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():
-            raise Unfit(f"{environment} is missing: run `make rehearse`, which makes it")
+            raise Refused(f"{environment} is missing: run `make rehearse`, which makes it")
     # Here: before `make setup` there is no paddle_node.
     from paddle_node import contract
 
     if contract.NOT_IN_PATHS.intersection(str(project)):
-        raise Unfit(
+        raise Refused(
             f"this clone lies in {project}: parameter servers save through a shell, so a rehearsal needs a path without spaces, "
             "quotes and its other special characters; synth, manifests and deploy work here too"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,17 +17,18 @@ from pathlib import Path
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 
+from k8s_charts import image as chosen
 from k8s_charts.names import DATA_ACCOUNT
+from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
 from operations import loss_plot
 from operations.training_metrics import Pass
-from rehearsal import account, interruption, paddle_job
+from rehearsal import account, interpreter, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.errors import Failed, Refused
 from rehearsal.evaluation import Evaluation, evaluate
-from rehearsal.identity import pod_identity
-from rehearsal.inventory import Inventory, Resource
-from rehearsal.node_role import node_role
+from rehearsal.identity import node_role, pod_identity
+from rehearsal.inventory import Inventory, Resource, Retained
 from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
 from rehearsal.pods.container import private_mounts_work
@@ -37,12 +39,10 @@ from rehearsal.pods.names import Names
 from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
 from rehearsal.pods.paddle_job import pods, run_paddle_job
 from rehearsal.pods.pod import Host
-from rehearsal.retained import Retained
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
-from rehearsal.training_progress import TrainingProgress
-from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
+from rehearsal.training_screen import PodScreen, TrainingProgress, TrainingScreen, outcome
 from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec
 
@@ -82,10 +82,14 @@ class Rehearsal:
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results | PaddleJobResults:
-        """All phases, one after the other. Raises RehearsalError, CloudError, JobError, SettingError, or KeyboardInterrupt."""
-        job = TrainingJob.load(self.job_file)
+        """All phases, one after the other. Raises OperationError, CloudError, SettingError, or KeyboardInterrupt."""
+        job = TrainingJob.load(self.job_file, fetch=True)
         source = self.check(self.config, self.job_file)
+        self._prepare(job)
         self._region = ClusterSpec.load(self.config).region
+        path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
+        if job.engine == "job" and job.command and "/" not in job.command[0] and shutil.which(job.command[0], path=path) is None:
+            raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
             addresses.check(_ports(job))
@@ -93,6 +97,8 @@ class Rehearsal:
             host = self._host(cloud, state)
             if source is not None:
                 self._upload(cloud, host, source)
+            if job.program.archive is not None:
+                self._bring_program(job.program.archive, host)
             train = self._paddle_job if host.manifests.paddle_jobs else self._job
             results = train(job, host, addresses)
             if self._keep:
@@ -100,15 +106,51 @@ class Rehearsal:
             retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
         return replace(results, retained=retained)
 
-    def _job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> Results:
+    def _prepare(self, job: TrainingJob) -> None:
+        """The pods' Python: what cannot be installed is said before anything is deployed."""
+        self._variant, self._interpreter = job.image_variant, self.project / ".venv-image" / "bin"
+        if self._variant:
+            with self.screen.phase("python") as phase:
+                self._interpreter = interpreter.folder(job, self.project)
+                phase.result = f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of the program"
+        if job.program.packages:
+            self.screen.remark(f"not installed here, this machine's own are used: {', '.join(job.program.packages)}")
+
+    def _job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> Results | PaddleJobResults:
         """Engine job: split, train, measure."""
         _jobs(host.manifests)
         folder, shards = self._split(host, addresses)
+        if job.command is not None:
+            return self._command(job, host, addresses, folder)
         passes = self._train(host, addresses, folder)
         self._check_records(passes, shards)
         evaluation = self._measure(host, addresses)
         loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
         return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png")
+
+    def _command(self, job: TrainingJob, host: Host, addresses: AddressBlock, folder: JobFolder) -> PaddleJobResults:
+        """A command of the user's: it ran to its end on all pods, and may have printed what it measured."""
+        _, training = _jobs(host.manifests)
+        if job.gpus.count:
+            self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
+        with self.screen.phase("train") as phase:
+            result = interruption.run(run_job(training, host, addresses, PodScreen(phase, self.screen)))
+            _succeeded(result, f"Job {training.name}", "training failed")
+            replaced = f", {result.retries} replaced" if result.retries else ""
+            phase.result = f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end{replaced}"
+        several = folder.node(0) / "rank-0.log"
+        found = self._printed(several if several.exists() else folder.train_log(0))
+        return PaddleJobResults(job, found, host.logs)
+
+    def _printed(self, log: Path) -> paddle_job.Measured | None:
+        with self.screen.phase("measure") as phase:
+            found = paddle_job.measured(log)
+            phase.result = (
+                f"{found.metric} {found.value:.3f} (baseline: {found.baseline:.3f}), as worker 0 printed it"
+                if found
+                else "the program printed no line of JSON with a metric"
+            )
+        return found
 
     def _paddle_job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> PaddleJobResults:
         """Engine paddlejob: split where there is data, run the operator's pods, and show what worker 0 measured."""
@@ -128,14 +170,7 @@ class Rehearsal:
             phase.result = f"{counts} pods ran to their ends"
         worker = next(pod.name for pod in pods(written) if pod.role == "worker")
         log = next(end for end in result.ended if end.name == worker).logs[written.roles["worker"].template.containers[0].name]
-        with self.screen.phase("measure") as phase:
-            found = paddle_job.measured(log)
-            phase.result = (
-                f"{found.metric} {found.value:.3f} (baseline: {found.baseline:.3f}), as worker 0 printed it"
-                if found
-                else "the program printed no line of JSON with a metric"
-            )
-        return PaddleJobResults(job, found, log.parent)
+        return PaddleJobResults(job, self._printed(log), log.parent)
 
     # The account.
 
@@ -170,10 +205,17 @@ class Rehearsal:
             phase.result = f"{source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
 
     @staticmethod
+    def _bring_program(archive: ProgramArchive, host: Host) -> None:
+        """Put the program's archive where `submit` puts it."""
+        place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        archive.write(place)
+
+    @staticmethod
     def check(config: Path, job_file: Path) -> Path | None:
         """Reads both settings. The file to upload; None where the data job reads a place of its own."""
         ClusterSpec.load(config)
-        job = TrainingJob.load(job_file)
+        job = TrainingJob.load(job_file, fetch=True)
         count = job.trainers + (job.parameter_servers or 0 if job.engine == "paddlejob" else 0)
         if count > ROOM:
             raise Refused(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
@@ -218,9 +260,9 @@ class Rehearsal:
 
     def _host(self, cloud: Cloud, state: State) -> Host:
         with self.screen.phase("manifests") as phase:
-            account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record)
+            account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant)
             files = synthesize(self.project, self.job_file, state.outputs, state.image_record, self.dist)
-            self._image = json.loads(state.image_record.read_text())["image"]
+            self._image = chosen.pushed(state.image_record)[self._variant]
             read = manifests.load(files)
             laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
             laid_out.lay_out(self.project, state.image)
@@ -234,7 +276,7 @@ class Rehearsal:
             volume=state.volume,
             logs=state.logs,
             names=Names(state.hosts, read.services),
-            interpreter=self.project / ".venv-image" / "bin",
+            interpreter=self._interpreter,
             identity=self._identity(cloud, state),
         )
 
@@ -262,9 +304,9 @@ class Rehearsal:
             shards = tuple(sum(file["records"] for file in shard["files"]) for shard in data["shards"])
             held_out = sum(file["records"] for file in data.get("held_out", {}).get("files", ()))
             counts = " + ".join(f"{count:,}" for count in shards)
-            phase.result = f"{counts} records in {len(shards)} shards" + (
-                f", {held_out:,} kept for the metric" if held_out > 0 else ""
-            )
+            kept = f", {held_out:,} kept for the metric" if held_out > 0 else ""
+            whole = "one copy that all pods read"
+            phase.result = whole if data.get("shared") else f"{counts} records in {len(shards)} shards{kept}"
         return folder, shards
 
     def _train(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> tuple[Pass, ...]:
@@ -313,6 +355,8 @@ def _ports(job: TrainingJob) -> list[int]:
     """Where the job's pods will listen, each on its own address."""
     if job.engine == "paddlejob":
         return [OPERATORS_PORT]
+    if job.command is not None:
+        return [job.ports.control, *(job.ports.first + contract.MASTER_PORTS + number for number in range(2))]
     return [job.ports.control, *job.ports.pserver, contract.TRAINER_PORTS_FROM]
 
 

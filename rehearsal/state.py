@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rehearsal.errors import Unfit
+from rehearsal.errors import Refused
 
 
 class State:
@@ -35,12 +35,12 @@ class State:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
         except OSError as error:
-            raise Unfit(f"{self.folder} is no folder that can be written ({error.strerror}): a rehearsal needs it") from None
+            raise Refused(f"{self.folder} is no folder that can be written ({error.strerror}): a rehearsal needs it") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise Unfit(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
+            raise Refused(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
         self.empty()
         self.volume.mkdir()
         self.logs.mkdir()

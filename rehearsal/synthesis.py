@@ -31,7 +31,7 @@ def synthesize(project: Path, job_file: Path, outputs: Path, image_record: Path,
     except BaseException:
         end(process)
         raise
-    if process.returncode == Refused.exit_code:
+    if process.returncode == Refused.code:
         raise Refused(said.strip())
     if process.returncode != 0:
         raise Failed(f"the manifests were not written: code {process.returncode}", said)

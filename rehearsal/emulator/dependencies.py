@@ -8,7 +8,8 @@ Auto Scaling group count as users of what their machines would use.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ministack.services import autoscaling, ec2, efs, eks
@@ -18,23 +19,38 @@ Properties = Mapping[str, Any]
 User = tuple[str, str]
 """A kind of thing and its identifier."""
 
+THINGS = {
+    "AWS::EC2::SecurityGroup": "security group",
+    "AWS::EC2::Subnet": "subnet",
+    "AWS::EC2::EIP": "address",
+    "AWS::EC2::VPCGatewayAttachment": "gateway attachment",
+    # AWS deletes it under an Auto Scaling group, which then can start no machine: refused here, to see the order.
+    "AWS::EC2::LaunchTemplate": "launch template",
+    "AWS::EC2::PlacementGroup": "placement group",
+    "AWS::EC2::NetworkInterface": "network interface",
+    "AWS::EC2::Volume": "volume",
+}
+USERS = {
+    "security group": ec2._security_groups,
+    "mount target": efs._mount_targets,
+    "cluster": eks._clusters,
+    "node group": eks._nodegroups,
+    "Auto Scaling group": autoscaling._asgs,
+    "endpoint": ec2._vpc_endpoints,
+    "network interface": ec2._network_interfaces,
+    "NAT gateway": ec2._nat_gateways,
+}
+"""Whose records, or whose machines' launch templates and user data, name what they use."""
+
 
 def apply() -> None:
     """Ask for users before each delete."""
-    for kind, (thing, users) in {
-        "AWS::EC2::SecurityGroup": ("security group", users_of_security_group),
-        "AWS::EC2::Subnet": ("subnet", users_of_subnet),
-        "AWS::EC2::EIP": ("address", users_of_address),
-        "AWS::EC2::VPCGatewayAttachment": ("gateway attachment", users_of_attachment),
-        "AWS::EC2::LaunchTemplate": ("launch template", users_of_launch_template),
-        "AWS::EC2::PlacementGroup": ("placement group", users_of_placement_group),
-        "AWS::EC2::NetworkInterface": ("network interface", users_of_interface),
-        "AWS::EC2::Volume": ("volume", users_of_volume),
-    }.items():
-        _refuse_in_use(kind, thing, users)
+    for kind, thing in THINGS.items():
+        _refuse_in_use(kind, thing)
 
 
-def _refuse_in_use(kind: str, thing: str, users: Callable[[str, Properties], Iterator[User]]) -> None:
+def _refuse_in_use(kind: str, thing: str) -> None:
+    users = {"address": users_of_address, "gateway attachment": users_of_attachment}.get(thing, users_of)
     handlers = provisioners._RESOURCE_HANDLERS[kind]
     delete = handlers["delete"]
 
@@ -49,57 +65,19 @@ def _refuse_in_use(kind: str, thing: str, users: Callable[[str, Properties], Ite
     handlers["delete"] = deleted
 
 
-def users_of_security_group(group: str, props: Properties) -> Iterator[User]:
-    """Whoever carries it, and the rules of other groups that name it."""
-    for other, record in ec2._security_groups.items():
-        for rule in record["IpPermissions"] + record["IpPermissionsEgress"]:
-            if other != group and any(pair.get("GroupId") == group for pair in rule.get("UserIdGroupPairs", [])):
-                yield "security group", other
-    for target, record in efs._mount_targets.items():
-        if group in record.get("SecurityGroups", []):
-            yield "mount target", target
-    for name, record in eks._clusters.items():
-        network = record["resourcesVpcConfig"]
-        if group in (*network.get("securityGroupIds", []), network.get("clusterSecurityGroupId")):
-            yield "cluster", name
-    for endpoint, record in ec2._vpc_endpoints.items():
-        if group in record.get("SecurityGroupIds", []):
-            yield "endpoint", endpoint
-    for interface, record in ec2._network_interfaces.items():
-        if group in {member["GroupId"] for member in record["Groups"]}:
-            yield "network interface", interface
-    for user, template in _machines():
-        data = _template_data(template)
-        carried = data.get("SecurityGroupIds") or [
-            member for interface in data.get("NetworkInterfaces") or [] for member in interface.get("Groups") or []
-        ]
-        if group in carried:
-            yield user
+def users_of(identifier: str, props: Properties) -> Iterator[User]:
+    """Whoever names it. Identifiers are long and made up: no other text holds one."""
+    for thing, store in USERS.items():
+        for key, record in store.items():
+            told = [record, *(_template(specification) for user, specification in _machines() if user == (thing, key))]
+            if key != identifier and record.get("State") != "deleted" and identifier in json.dumps(told, default=str):
+                yield thing, key
 
 
-def users_of_subnet(subnet: str, props: Properties) -> Iterator[User]:
-    """Whoever has a network interface in it."""
-    for gateway, record in ec2._nat_gateways.items():
-        if record["SubnetId"] == subnet and record["State"] != "deleted":
-            yield "NAT gateway", gateway
-    for target, record in efs._mount_targets.items():
-        if record["SubnetId"] == subnet:
-            yield "mount target", target
-    for name, record in eks._clusters.items():
-        if subnet in record["resourcesVpcConfig"].get("subnetIds", []):
-            yield "cluster", name
-    for key, record in eks._nodegroups.items():
-        if subnet in record.get("subnets", []):
-            yield "node group", key
-    for name, record in autoscaling._asgs.items():
-        if subnet in record.get("VPCZoneIdentifier", "").split(","):
-            yield "Auto Scaling group", name
-    for interface, record in ec2._network_interfaces.items():
-        if record["SubnetId"] == subnet:
-            yield "network interface", interface
-    for endpoint, record in ec2._vpc_endpoints.items():
-        if subnet in record.get("SubnetIds", []):
-            yield "endpoint", endpoint
+def _template(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """A launch template's data with its user data as text."""
+    data = _template_data(specification)
+    return {**data, "UserData": base64.b64decode(data.get("UserData") or "").decode(errors="replace")}
 
 
 def users_of_address(public_ip: str, props: Properties) -> Iterator[User]:
@@ -119,36 +97,6 @@ def users_of_attachment(physical_id: str, props: Properties) -> Iterator[User]:
         for gateway, record in ec2._nat_gateways.items():
             if record["VpcId"] == props.get("VpcId") and record["State"] != "deleted" and record["ConnectivityType"] == "public":
                 yield "NAT gateway", gateway
-
-
-def users_of_launch_template(template: str, props: Properties) -> Iterator[User]:
-    """AWS deletes it under an Auto Scaling group, which then can start no machine: refused here, to see the order."""
-    for user, specification in _machines():
-        if specification.get("LaunchTemplateId", specification.get("id")) == template:
-            yield user
-
-
-def users_of_placement_group(name: str, props: Properties) -> Iterator[User]:
-    """The machines in it."""
-    for user, template in _machines():
-        if (_template_data(template).get("Placement") or {}).get("GroupName") == name:
-            yield user
-
-
-def users_of_interface(interface: str, props: Properties) -> Iterator[User]:
-    """The machines whose first interface it is."""
-    for user, template in _machines():
-        named = {one.get("NetworkInterfaceId") for one in _template_data(template).get("NetworkInterfaces") or []}
-        if interface in named:
-            yield user
-
-
-def users_of_volume(volume: str, props: Properties) -> Iterator[User]:
-    """The machines that attach it when they boot: their user data names it."""
-    for user, template in _machines():
-        text = _template_data(template).get("UserData") or ""
-        if volume.encode() in base64.b64decode(text):
-            yield user
 
 
 def _machines() -> Iterator[tuple[User, Mapping[str, Any]]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 
-def environment(port: int, region: str, scratch: Path, schemas: Path | None) -> dict[str, str]:
+def environment(port: int, region: str, scratch: Path, actions: Path | None) -> dict[str, str]:
     """MiniStack reads its settings when it is imported: these must be set before."""
     scratch.mkdir(parents=True, exist_ok=True)
     return {
@@ -35,7 +35,7 @@ def environment(port: int, region: str, scratch: Path, schemas: Path | None) -> 
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "PERSIST_STATE": "0",
-        "AUTH": "true" if schemas else "false",
+        "AUTH": "true" if actions else "false",
     }
 
 
@@ -112,12 +112,12 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--region", required=True)
     arguments.add_argument("--scratch", required=True, type=Path)
-    arguments.add_argument("--schemas", type=Path, help="AWS's resource schemas: enforce IAM, the roles of stacks included")
+    arguments.add_argument("--actions", type=Path, help="what resource handlers call: enforce IAM, the roles of stacks included")
     given = arguments.parse_args()
 
     listening = free_port()
     port = listening.getsockname()[1]
-    os.environ.update(environment(port, given.region, given.scratch, given.schemas))
+    os.environ.update(environment(port, given.region, given.scratch, given.actions))
     sys.path.insert(0, str(Path(__file__).parent))
 
     import dependencies
@@ -135,10 +135,10 @@ def main() -> int:
 
     for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, drift_readers, patience):
         part.apply()
-    if given.schemas:
+    if given.actions:
         import permissions
 
-        permissions.apply(given.schemas)
+        permissions.apply(given.actions)
 
     config = Config()
     config.bind = [f"fd://{listening.fileno()}"]

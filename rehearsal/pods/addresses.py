@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 
-from rehearsal.errors import Unfit
+from rehearsal.errors import Refused
 
 _CLAIM_HOST = 254
 _CLAIM_PORT = 7162
@@ -34,7 +34,7 @@ class AddressBlock:
         return f"{self.prefix}.{next(self._hosts)}"
 
     def check(self, ports: Iterable[int]) -> None:
-        """Raises Unfit where a program of this machine listens at one of the ports on every address, the block's among them."""
+        """Raises Refused where a program of this machine listens at one of the ports on every address, the block's among them."""
         for port in ports:
             with socket.socket() as tried:
                 # As the pods' own programs do.
@@ -45,7 +45,7 @@ class AddressBlock:
                 except OSError as error:
                     if error.errno != errno.EADDRINUSE:
                         continue
-                    raise Unfit(
+                    raise Refused(
                         f"port {port} is taken on all addresses of this machine, and the job's pods listen there: "
                         "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
                     ) from None
@@ -81,4 +81,4 @@ def _claim_block() -> tuple[socket.socket, str]:
             claim.close()
             continue
         return claim, prefix
-    raise Unfit(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
+    raise Refused(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")

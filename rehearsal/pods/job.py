@@ -123,7 +123,10 @@ class RunningJob:
                         await self._fail_index(index)
                         return
                     case "retry" | "Ignore":
-                        await asyncio.sleep(back_off(max(failures, 1)))
+                        # Those that cost no retry are waited for all the same.
+                        counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
+                        lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
+                        await asyncio.sleep(back_off(len(lost)))
                     case reason:
                         await self._fail(reason)
 

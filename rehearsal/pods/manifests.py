@@ -1,6 +1,6 @@
 """The written manifests, read into typed objects: what the rest of the rehearsal knows of Kubernetes.
 
-Promises: `read()` sees only the YAML on disk; a field it returns is one that is honoured (fields.py holds the
+Promises: `read()` sees only the YAML on disk; a field it returns is one that is honoured (fields.yaml holds the
 lists); a wrong reference (a mount without its volume, a claim without its volume) is one sentence.
 """
 
@@ -78,6 +78,8 @@ class Container:
     mounts: tuple[Mount, ...]
     startup: Probe | None
     liveness: Probe | None
+    restart_codes: frozenset[int] = frozenset()
+    """Exit codes after which it is started again in its pod."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,8 @@ def _job(document: dict[str, Any]) -> Job:
     if policy and template.restart_policy != "Never":
         raise Refused(f"Job {name}: restartPolicy is {template.restart_policy}: a podFailurePolicy needs Never")
     per_index = spec.get("backoffLimitPerIndex")
+    if per_index is not None and mode != "Indexed":
+        raise Refused(f"Job {name}: spec.backoffLimitPerIndex is {per_index}: it needs completionMode Indexed")
     return Job(
         name=name,
         namespace=document["metadata"].get("namespace", "default"),
@@ -348,6 +352,9 @@ def _volume(item: dict[str, Any], where: str) -> Volume:
 
 
 def _container(item: dict[str, Any]) -> Container:
+    rules = item.get("restartPolicyRules", ())
+    if (policy := item.get("restartPolicy", "Never")) != "Never" or any(r["exitCodes"]["operator"] != "In" for r in rules):
+        raise Refused(f"container {item['name']}: restartPolicy is {policy}: Never is allowed here, and rules with operator In")
     return Container(
         name=item["name"],
         image=item.get("image", ""),
@@ -358,12 +365,14 @@ def _container(item: dict[str, Any]) -> Container:
         environment_from=tuple(
             EnvironmentSource(entry["configMapRef"]["name"], entry.get("prefix", ""), bool(entry["configMapRef"].get("optional")))
             for entry in item.get("envFrom", ())
+            if "configMapRef" in entry
         ),
         mounts=tuple(
             Mount(m["name"], m["mountPath"], m.get("subPath", ""), bool(m.get("readOnly"))) for m in item.get("volumeMounts", ())
         ),
         startup=_probe(item.get("startupProbe")),
         liveness=_probe(item.get("livenessProbe")),
+        restart_codes=frozenset(code for rule in rules for code in rule["exitCodes"]["values"]),
     )
 
 

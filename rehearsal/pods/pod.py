@@ -28,8 +28,8 @@ _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 30.0
 
 
 def back_off(failures: int) -> float:
-    """Seconds before the next try after `failures` failures (at least 1)."""
-    return min(_FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10), _LONGEST_BACK_OFF) * BACK_OFF_SHARE
+    """Seconds before the next try after `failures` failures."""
+    return 0.0 if failures < 1 else min(_FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10), _LONGEST_BACK_OFF) * BACK_OFF_SHARE
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class Pod:
         self._leaving = False
         self._folder = host.pods / facts.name
         self._codes: dict[str, int] = {}
+        self._probed_to_death: set[str] = set()
 
     def log(self, container: str) -> Path:
         return self.host.logs / f"{self.facts.name}.{container}.log"
@@ -131,15 +132,20 @@ class Pod:
         self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address, ready)
 
     async def _keep(self, container: Container) -> int:
-        """Run a container until it is done: again after a failure where restartPolicy says OnFailure."""
+        """Run a container until it is done: again after a failure where restartPolicy says OnFailure, or a rule of its own."""
         failures = 0
         while True:
             code = self._codes[container.name] = await self._once(container)
-            if code == 0 or self._leaving or self.template.restart_policy == "Never":
+            # What the kubelet ends for a probe has lost the pod's sandbox: no rule brings it back.
+            ruled = code in container.restart_codes and container.name not in self._probed_to_death
+            if self._leaving or not (ruled or (code != 0 and self.template.restart_policy == "OnFailure")):
                 return code
-            failures += 1
-            self._on_restart()
+            if not ruled:
+                self._on_restart()
+            with self.log(container.name).open("a") as log:
+                log.write(f"the container ended with {code}: it is started again in its pod\n")
             await asyncio.sleep(back_off(failures))
+            failures += 1
             if self._leaving:
                 return code
 
@@ -277,6 +283,7 @@ class Pod:
                     if failures >= probe.failures:
                         with running.log.open("a") as log:
                             log.write(f"{kind} probe failed {failures} times: the container is ended\n")
+                        self._probed_to_death.add(container.name)
                         await running.terminate(self.template.grace if probe.grace is None else probe.grace)
                         return
                 await asyncio.sleep(probe.period)
