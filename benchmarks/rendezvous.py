@@ -2,8 +2,8 @@
 
     python benchmarks/rendezvous.py [--pods 3 100 1000 10000] [--write docs/rendezvous.md]
 
-Everything runs on loopback. What is real: `index` is the supervisors' own hub with N real TCP connections that say
-what a supervisor says (in two processes, one for all N members); `pod-list` is the pods' own discovery, official
+Everything runs on loopback. What is real: `index` is the agents' own rendezvous server with N real TCP connections that say
+what an agent says (in two processes, one for all N members); `pod-list` is the pods' own discovery, official
 client, HTTPS and watch, against the tests' small API server. Its cost grows with N squared, so from 100 pods on only
 a few (SAMPLE at most) of the N clients are real while the server holds N pods: requests and bytes are scaled from
 them, and seconds are those of the sample: a real server with N clients is slower.
@@ -33,12 +33,15 @@ from typing import ClassVar
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "tests/node"))
 
-from paddle_node import environment, protocol, resumption  # noqa: E402
+from paddle_node import environment, runtimes  # noqa: E402
+from paddle_node.agent import messages  # noqa: E402
+from paddle_node.agent.rendezvous import Rendezvous  # noqa: E402
+from paddle_node.agent.server import Server, Volume  # noqa: E402
 from paddle_node.attempts import Record  # noqa: E402
-from paddle_node.hub import Hub  # noqa: E402
 
 PORT = 7163
 HUB = "127.250.0.1"
+SECRET = "s" * 64
 SAMPLE = 10
 POLL = 20.0
 """Seconds that the tutorials' script sleeps between two lists."""
@@ -105,10 +108,10 @@ def serve(pods: int, parent) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as place:
             node = node_of(0, pods, place)
-            record = Record(node.folder, node.run_id)
-            passes = resumption.of(node, lambda text: None)
-            hub = Hub(node, record, "index", str, passes, lambda text: None, lambda fault: None)
-            await hub.serve()
+            progress = runtimes.by_name(node.runtime).progress(node, lambda text: None)
+            volume = Volume(node, Record(node.folder, node.run_id), progress, lambda text: None)
+            rendezvous = Rendezvous(node, "index", str, True, None, time.monotonic())
+            await Server(node, rendezvous, volume, SECRET, lambda text: None, lambda fault: None).serve()
             parent.send("serving")
             while not parent.poll():
                 await asyncio.sleep(0.2)
@@ -118,7 +121,7 @@ def serve(pods: int, parent) -> None:
 
 
 class Member(asyncio.Protocol):
-    """What a supervisor says, without what it does."""
+    """What an agent says, without what it does."""
 
     carried = 0
     started = 0
@@ -130,35 +133,32 @@ class Member(asyncio.Protocol):
 
     def connection_made(self, transport) -> None:
         self.transport = transport
-        self.members.append(self)
-        hello = {
-            "hello": "supervisor",
-            "run": "run",
-            "index": self.number,
-            "boot": f"{self.number:032x}",
-            "view": "index",
-            "born": 1.0,
-            "name": f"job-{self.number}.job",
-            "address": f"10.{self.number >> 16}.{self.number >> 8 & 255}.{self.number & 255}",
-            "trainers": self.pods,
-        }
-        self.say(hello)
-        self.say({"ready": 0})
+        address = f"10.{self.number >> 16}.{self.number >> 8 & 255}.{self.number & 255}"
+        name = f"job-{self.number}.job"
+        self.hello = messages.Hello(self.number, self.pods, f"{self.number:032x}", "index", name, "", address)
 
-    def say(self, message: dict) -> None:
-        line = protocol.encode(message)
-        if "beat" not in message:
+    def say(self, message: messages.Message) -> None:
+        line = messages.encode(message)
+        if not isinstance(message, messages.Beat):
             Member.carried += len(line)
         self.transport.write(line)
+
+    def prove(self, challenge: messages.Challenge) -> None:
+        mac = messages.proof(SECRET, "n", challenge.nonce, messages.encode(self.hello))
+        for message in (self.hello, messages.Proof("n", mac), messages.Ready(0, "", "")):
+            self.say(message)
+        self.members.append(self)
 
     def data_received(self, data: bytes) -> None:
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
-            if not line.startswith(b'{"beat"'):
+            if not line.startswith(b'{"kind":"Status"'):
                 Member.carried += len(line) + 1
-            if line.startswith(b'{"start"'):
+            if line.startswith(b'{"kind":"Challenge"'):
+                self.prove(messages.parse(line, messages.Challenge))
+            if line.startswith(b'{"kind":"Start"'):
                 # Who reads it: every hundredth, because one process plays them all.
-                assert self.number % 100 or len(protocol.unpack(json.loads(line)["addresses"])) == self.pods
+                assert self.number % 100 or len(messages.unpack(json.loads(line)["addresses"])) == self.pods
                 Member.started += 1
 
 
@@ -169,9 +169,9 @@ async def members(pods: int) -> tuple[float, int]:
 
     async def beat() -> None:
         while True:
-            await asyncio.sleep(protocol.BEAT)
+            await asyncio.sleep(messages.BEAT)
             for member in Member.members:
-                member.say({"beat": 1})
+                member.say(messages.Beat())
 
     beating = asyncio.create_task(beat())
     for number in range(pods - 1):
