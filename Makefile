@@ -21,13 +21,13 @@ CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
 PYTEST := $(RUN) $(BIN)/pytest
 
-.PHONY: help setup rehearse test test-cluster test-nfs quick lint manifests image push bench lock clean
+.PHONY: help setup rehearse test test-cluster test-nfs test-programs quick lint manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready  ## the project's environment with Node and the CDK command line, all pinned
 
-rehearse: machine environments examples/quick_start/sample.tsv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
+rehearse: machine environments examples/quick_start/sample.tsv examples/launch/sample.csv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
@@ -44,17 +44,23 @@ test-nfs: environments  ## what is on the volume, on NFS: a small machine with t
 	@MOUNT_OPTIONS=$$($(BIN)/python -c 'from k8s_charts.settings import TUTORIALS_MOUNT_OPTIONS as o; print(*o, sep=",")') && \
 		export MOUNT_OPTIONS && $(RUN) tests/nfs/machine env TEST_NFS=yes PYTHONDONTWRITEBYTECODE=yes pytest -q -p no:cacheprovider tests/nfs
 
+test-programs: environments  ## programs of others, unmodified, in two pods, also with a kill -9: PROGRAMS=/path/to/clones
+	@test -d "$(PROGRAMS)" || { echo "PROGRAMS is '$(PROGRAMS)': name the folder with the clones that docs/runtimes.md lists: make test-programs PROGRAMS=/path/to/clones" >&2; exit 2; }
+	@PROGRAMS="$(abspath $(PROGRAMS))" $(PYTEST) tests/programs
+
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 manifests: setup  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
-image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS= and TAG= as in docs/data.md)
-	@$(RUN) $(BIN)/python -m operations.image build $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
+# For a job file only where one is named: the image of all others is the one without a job's requirements.
+FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(JOB))
+image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/data.md)
+	@$(RUN) $(BIN)/python -m operations.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
 
 push: setup  ## push it to the deployed repository, and write its digest to image.json
-	@$(RUN) $(BIN)/python -m operations.image push $(if $(TAG),--tag $(TAG))
+	@$(RUN) $(BIN)/python -m operations.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
 
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
@@ -64,6 +70,9 @@ clean:  ## remove what was made, but for the environments (.venv*, node_modules)
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 
 examples/quick_start/sample.tsv: examples/quick_start/make_sample.py | $(VENV)/.ready
+	@$(BIN)/python $< $@
+
+examples/launch/sample.csv: examples/launch/make_sample.py | $(VENV)/.ready
 	@$(BIN)/python $< $@
 
 COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \

@@ -19,34 +19,22 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 import constructs_lib
-from constructs_lib.access_entry import AccessLevel, ClusterAccess
-from constructs_lib.addon import ClusterAddon
+from constructs_lib.addon import ClusterAddon, ContainerLogs, EfsDriver, PodIdentity
 from constructs_lib.bucket import DataBucket
-from constructs_lib.budget import MonthlyBudget
 from constructs_lib.cluster import TrainingCluster
+from constructs_lib.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.cluster_firewall import ClusterFirewall
 from constructs_lib.cluster_secrets import ClusterSecrets
-from constructs_lib.container_logs import ContainerLogs
-from constructs_lib.control_plane import SnapshotPlace
-from constructs_lib.dashboard import ClusterDashboard
-from constructs_lib.dhcp_options import DhcpOptions
-from constructs_lib.efs_driver import EfsDriver
+from constructs_lib.dashboard import ClusterDashboard, MonthlyBudget
 from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
-from constructs_lib.fixed_address import FixedAddress
-from constructs_lib.flow_logs import FlowLogs
 from constructs_lib.image_repository import ImageRepository
 from constructs_lib.joining_nodes import JoiningNodes
-from constructs_lib.key import EncryptionKey
-from constructs_lib.log_group import EndingLogGroup
-from constructs_lib.machine_files import BOOTSTRAP, MachineFile
+from constructs_lib.key import EncryptionKey, EndingLogGroup
 from constructs_lib.managed_nodes import ManagedNodes
-from constructs_lib.network import TrainingNetwork
-from constructs_lib.pod_identity import PodIdentity
-from constructs_lib.private_zone import EndpointName
-from constructs_lib.release import Release
-from constructs_lib.self_managed_cluster import SelfManagedCluster
+from constructs_lib.network import FlowLogs, ServiceEndpoints, TrainingNetwork
+from constructs_lib.release import BOOTSTRAP, MachineFile, Release
+from constructs_lib.self_managed_cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.self_managed_nodes import SelfManagedNodes
-from constructs_lib.service_endpoints import ServiceEndpoints
 from constructs_lib.ssh_key import SshKey
 from constructs_lib.state_volume import StateVolume
 from constructs_lib.team import Team
@@ -131,7 +119,6 @@ ALONE: dict[str, Make] = {
         t.stack, id, cluster=t.cluster, principal_arn=f"arn:aws:iam::111122223333:role/{id}", level=AccessLevel.READ
     ),
     "addon": lambda t, id: ClusterAddon(t.stack, id, cluster=t.cluster, addon_name="coredns"),
-    "address": lambda t, id: FixedAddress(t.stack, id, subnet=t.vpc.private_subnets[0], security_groups=[]),
     "bucket": lambda t, id: DataBucket(t.stack, id),
     "bucket-their-key": lambda t, id: DataBucket(t.stack, id, encryption_key=t.key, removal_policy=RemovalPolicy.DESTROY),
     "budget": lambda t, id: MonthlyBudget(t.stack, id, usd=5, emails=["a@b.de"], tag=("team", "theirs")),
@@ -141,7 +128,6 @@ ALONE: dict[str, Make] = {
     "dashboard": lambda t, id: ClusterDashboard(
         t.stack, id, cluster_name="theirs", file_system_id="fs-0", emails=["a@b.de"], encryption_key=t.key
     ),
-    "dhcp": lambda t, id: DhcpOptions(t.stack, id, vpc=t.imported_vpc, domain_name="theirs.example"),
     "efs-driver": lambda t, id: EfsDriver(t.stack, id, cluster=t.cluster),
     "endpoint-name": lambda t, id: EndpointName(
         t.stack,
@@ -181,7 +167,7 @@ ALONE: dict[str, Make] = {
 }
 
 # Made by one of the others, never by a stranger.
-PARTS = {"BucketEmptier", "ControlPlane", "JoiningRole", "MachineFiles", "MountableFileSystem", "NodeTemplate", "TokenNodeRole"}
+PARTS = {"BucketEmptier", "JoiningRole", "MachineFiles", "MountableFileSystem", "NodeGroup", "TokenNodeRole"}
 
 
 @pytest.fixture(scope="module")
@@ -245,8 +231,3 @@ def test_their_own_key_is_opened_to_who_must_use_it(
     (key,) = [r for n, r in templates[case]["Resources"].items() if r["Type"] == "AWS::KMS::Key" and n.startswith("Key")]
     named = [each["Sid"] for each in key["Properties"]["KeyPolicy"]["Statement"] if "Sid" in each]
     assert sorted(named) == sorted(statements)
-
-
-def test_a_key_pair_without_a_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="Theirs/Pair: neither existing nor name is given"):
-        SshKey(Stack(App(), "Theirs"), "Pair")

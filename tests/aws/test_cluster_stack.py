@@ -8,9 +8,9 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
 
-from constructs_lib.access_entry import AccessLevel
+from constructs_lib.addon import PodIdentity
 from constructs_lib.cluster import TrainingCluster
-from constructs_lib.pod_identity import PodIdentity
+from constructs_lib.cluster_access import AccessLevel
 from k8s_charts.names import DATA_ACCOUNT
 
 

@@ -10,8 +10,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from constructs_lib.access_entry import AccessLevel
-from constructs_lib.machine_files import BOOTSTRAP
+from constructs_lib.cluster_access import AccessLevel
+from constructs_lib.release import BOOTSTRAP
 from k8s_charts.names import PART_OF
 from k8s_charts.namespace import pod_security
 from operations.removal import NAMESPACED
@@ -87,11 +87,10 @@ def test_whatever_submit_applies_may_be_applied(project: Path, rights: set[tuple
 
 
 def test_whatever_delete_removes_may_be_removed(rights: set[tuple[str, str, str]]) -> None:
-    removed = [*NAMESPACED, ("batch/v1", "jobs"), ("batch.paddlepaddle.org/v1", "paddlejobs"), ("v1", "persistentvolumes")]
-    for version, resource in removed:
-        assert {"list", "delete"} <= {
-            verb for group, kind, verb in rights if (group, kind) == (version.rpartition("/")[0], resource)
-        }
+    others = ("/apis/batch/v1/jobs", "/apis/batch.paddlepaddle.org/v1/paddlejobs", "/api/v1/persistentvolumes")
+    for path in (*NAMESPACED, *others):
+        group = path.split("/")[2] if path.startswith("/apis/") else ""
+        assert {"list", "delete"} <= {verb for of, kind, verb in rights if (of, kind) == (group, path.rpartition("/")[2])}, path
     # A pod that serves the volume is asked by GET, PUT and POST.
     assert {verb for _, kind, verb in rights if kind == "pods/proxy"} == {"get", "update", "create"}
 

@@ -13,7 +13,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
-from constructs_lib.machine_boot import LIMIT, boot_user_data
+from constructs_lib.release import LIMIT, boot_user_data
 from constructs_lib.state_volume import StateVolume
 from stacks.cluster_spec import ClusterSpec
 from stacks.own_cluster import release
@@ -527,9 +527,8 @@ def test_private_only_and_kept(built: Any, own: Any) -> None:
 
 @pytest.mark.slow
 def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], own: Any) -> None:
-    from constructs_lib.control_plane import SnapshotPlace
     from constructs_lib.joining_nodes import JoiningNodes
-    from constructs_lib.self_managed_cluster import SelfManagedCluster
+    from constructs_lib.self_managed_cluster import SelfManagedCluster, SnapshotPlace
 
     stack, vpc = stranger
     runs = release(own.spec)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stacks.cluster_spec import ClusterSpec
+from stacks.part import fate
 from stacks.people_settings import NO_BUDGETS
-from stacks.removal import fate
 
 FILES = ["shipped", *sorted(file.stem for file in Path(__file__).parent.glob("variants/*.yaml"))]
 LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
@@ -46,7 +46,10 @@ def test_outputs_are_what_charts_and_people_read(shipped: Any) -> None:
         "access": {"KeyArn", "OperatorPolicyArn", *people},
         "network": {"VpcId", "ZoneId", "ZoneName"},
         "storage": {"BucketName", "FileSystemId", "FileSystemDnsName", "AccessPointId", "RepositoryUri"},
-        "cluster": {"ClusterName", "ClusterEndpoint", "EndpointDnsName", "Region", "KubeconfigCommand", "TunnelCommand"},
+        "cluster": {
+            *("ClusterName", "ClusterEndpoint", "EndpointDnsName", "Region", "KubeconfigCommand", "TunnelCommand"),
+            "KubernetesVersion",
+        },
         "nodes": {"NodeGroupNames"},
     }
 

@@ -10,8 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk.assertions import Template
 
-from constructs_lib.bucket import DataBucket
-from constructs_lib.bucket_emptier import HANDLER
+from constructs_lib.bucket import HANDLER, DataBucket
 from constructs_lib.file_system import SharedFileSystem
 from constructs_lib.image_repository import ImageRepository
 from constructs_lib.key import EncryptionKey

@@ -18,6 +18,7 @@ OUTPUTS = ClusterOutputs(
     access_point_id="fsap-0fedcba9876543210",
     bucket_name="paddle-storage-bucket",
     file_system_dns_name="fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com",
+    kubernetes_version="1.35",
 )
 IMAGE = "000000000000.dkr.ecr.eu-central-1.amazonaws.com/paddle@sha256:" + "ab" * 32
 

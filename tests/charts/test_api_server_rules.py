@@ -315,7 +315,9 @@ def set_faults(documents: list[Document]) -> Iterator[str]:
         ):
             yield "subdomain is no headless Service"
         mounted = [volume.get("configMap", {}).get("name") for volume in spec.get("volumes", [])]
-        read = [source["configMapRef"]["name"] for c in spec["containers"] for source in c.get("envFrom", [])]
+        sources = [source for c in spec["containers"] for source in c.get("envFrom", [])]
+        # A Secret is its owner's: the job file names one that is there.
+        read = [source["configMapRef"]["name"] for source in sources if "secretRef" not in source]
         for config in [*mounted, *read]:
             if config is not None and not by_kind.get("ConfigMap", {}).get(config, {}).get("immutable"):
                 yield f"ConfigMap {config} is made nowhere, or can change under the job"

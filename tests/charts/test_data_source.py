@@ -153,6 +153,36 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
             assert maker["resources"]["requests"] == maker["resources"]["limits"], "else the pod is not Guaranteed"
 
 
+@pytest.mark.parametrize(("kind", "made"), [("efs", False), ("nfs", True)])
+def test_jobs_of_a_source_mount_its_one_copy_which_only_the_data_job_writes(
+    kind: str, made: bool, only: Callable[..., dict[str, Any]], job: Job, outputs: ClusterOutputs, image: str
+) -> None:
+    settings = {"volume": {"kind": kind}, "command": ["python", "train.py"]}
+    of_other_name = documents(job(name="other", data={"source": "s3://corpus/words", "shared": True}, **settings), outputs, image)
+    found = documents(job(data={"source": "s3://corpus/words", "shared": True}, **settings), outputs, image)
+    elsewhere = documents(job(data={"source": "s3://corpus/others", "shared": True}, **settings), outputs, image)
+
+    def copies(of: list[dict[str, Any]], component: str) -> dict[str, Any]:
+        pod = only(of, "Job", component=component)["spec"]["template"]["spec"]
+        (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m.get("subPath", "").startswith("shared/")]
+        assert mount["mountPath"] == f"/home/jobpath/{mount['subPath']}"
+        name = "other" if of is of_other_name else "words"
+        assert [maker["args"] for maker in pod.get("initContainers", [])] == ([[name, "", mount["subPath"]]] if made else [])
+        return mount
+
+    data, trainer = copies(found, "data"), copies(found, "trainer")
+    assert (data.get("readOnly"), trainer.get("readOnly")) == (None, True)
+    assert (
+        data["subPath"] == trainer["subPath"] == copies(of_other_name, "data")["subPath"] != copies(elsewhere, "data")["subPath"]
+    )
+    (container,) = only(found, "Job", component="data")["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["PADDLE_NODE_SHARED"] == data["subPath"]
+    assert (variables["DATA_FORMAT"], variables["SPLIT_COUNT"]) == ("files", "1") and "SHUFFLE_SEED" not in variables
+    (settings_map,) = [each["data"] for each in found if each["kind"] == "ConfigMap" and "PADDLE_NODE_PASSES" in each["data"]]
+    assert "PADDLE_NODE_STAGE_TO" not in settings_map
+
+
 def test_a_source_on_the_volume_has_no_way_out_of_it(job: Job) -> None:
     with pytest.raises(JobError, match=r"data\.source is /home/jobpath/\.\./etc: a path on the volume without \.\. is allowed"):
         job(data={"source": "/home/jobpath/../etc"})

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from k8s_charts.documents import write
+from k8s_charts.errors import JobError
 from k8s_charts.manifest_text import dump
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
@@ -160,5 +161,5 @@ def test_a_name_that_yaml_could_misread_stays_text(
 
 @pytest.mark.parametrize("value", ["a\0b"])
 def test_what_no_process_can_be_given_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match="NUL"):
+    with pytest.raises(JobError, match="NUL"):
         TrainingJob.parse({"name": "x", "trainers": 1, "data": {"source": "s3://a/b"}, "environment": {"A": value}})

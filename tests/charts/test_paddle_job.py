@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 import yaml
 
-from k8s_charts import paddle_job_definition
 from k8s_charts.documents import documents
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
@@ -148,8 +147,13 @@ def test_only_the_workers_name_volcano_and_the_group_is_all_pods(examples: dict[
 
 
 @pytest.fixture(scope="module")
-def schema() -> Document:
-    found: Document = paddle_job_definition.spec()["versions"][0]["schema"]["openAPIV3Schema"]
+def definition(examples: dict[str, list[Document]]) -> Document:
+    return by_kind(examples["wide-and-deep"])["CustomResourceDefinition"]
+
+
+@pytest.fixture(scope="module")
+def schema(definition: Document) -> Document:
+    found: Document = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return found
 
 
@@ -225,10 +229,10 @@ def structural_faults(schema: Document, path: str = "") -> Iterator[str]:
             yield from structural_faults(schema[key], f"{path}.{key}")
 
 
-def test_the_definition_is_structural(schema: Document) -> None:
+def test_the_definition_is_structural(definition: Document, schema: Document) -> None:
     assert list(structural_faults(schema)) == []
-    spec = paddle_job_definition.spec()
-    assert f"{spec['names']['plural']}.{spec['group']}" == paddle_job_definition.NAME
+    spec = definition["spec"]
+    assert f"{spec['names']['plural']}.{spec['group']}" == definition["metadata"]["name"]
 
 
 # The operator.

@@ -25,6 +25,8 @@ KEPT = {
     ("CKV_K8S_38", "Deployment.paddle-system.*"): "an operator is a program that calls the API server",
     ("CKV_K8S_40", "Job.*"): "user 1000 is the image's and the access point's; files on the volume belong to it",
     ("CKV_K8S_43", "Job.vision.*"): "an image that the job file names by its tag",
+    ("CKV_K8S_43", "Job.paddle.imagenet*"): "an image that the job file names by its tag",
+    ("CKV_K8S_35", "Job.paddle.imagenet*"): "`environment_from`: the job file hands a Secret's variables to its program",
     ("CKV_K8S_43", "Deployment.paddle-system.*"): "the tag that the operator's own manifests have; name a mirrored digest",
 }
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from job_folder import Job
 from paddle_node import contract, data_manifest, lease, program_copy
-from paddle_node.attempts import Outcome, Record
+from paddle_node.attempts import STOPPED, Loss, Outcome, Record
 from paddle_node.lease import Lease
 from paddle_node.passes import Identity
-from paddle_node.resumption import Resumption
+from paddle_node.runtimes import Resumption
 from paddle_node.staging import stage
 
 
@@ -58,7 +58,7 @@ def test_the_split_and_the_program_of_a_living_run_stay_until_it_has_ended(
     assert [(copy / "train.py").read_text() for copy in copies] == ["first"]
     assert (job.folder.program("mine") / "train.py").read_text() == "second"
 
-    record.end(cause="the job is done")
+    record.end(Loss("the job is done", STOPPED))
     record.finish(Outcome(0, ""))
     job.split(new, PROGRAM_FROM=program)
     assert data_manifest.find(job.folder, its_data) is None

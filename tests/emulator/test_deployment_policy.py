@@ -7,6 +7,8 @@ The emulator asks the role that CloudFormation executes with for what AWS's own 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,6 @@ import yaml
 
 from rehearsal.cloud import Cloud
 from rehearsal.inventory import Inventory
-from stacks.cluster_spec import ClusterSpec
-from stacks.deployment_policy import documents
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +33,14 @@ TRUST = {
 }
 
 
+def policies(config: Path) -> dict[str, dict[str, Any]]:
+    """The files that the command writes."""
+    out = config.parent / "policies"
+    command = [sys.executable, "-m", "stacks.deployment_policy", "--config", config, "--out", out]
+    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+    return {file.stem: json.loads(file.read_text()) for file in sorted(out.iterdir())}
+
+
 @pytest.mark.parametrize("file", [PROJECT / "cluster.yaml", VARIANTS / "self-managed-cluster.yaml"], ids=["eks", "self-managed"])
 def test_the_whole_life_of_a_cluster(tmp_path: Path, file: Path) -> None:
     """The real cdk, bootstrapped with the policy's files: deploy, change, destroy with data in the bucket."""
@@ -41,11 +49,11 @@ def test_the_whole_life_of_a_cluster(tmp_path: Path, file: Path) -> None:
     config.write_text(yaml.safe_dump(settings))
     with Cloud(project=PROJECT, state=tmp_path / "state", enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
         iam = cloud.client("iam")
-        policies = [
-            iam.create_policy(PolicyName=Path(name).stem, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
-            for name, document in documents(ClusterSpec.load(config)).items()
+        arns = [
+            iam.create_policy(PolicyName=name, Path="/deployment/", PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+            for name, document in policies(config).items()
         ]
-        cloud.bootstrap("--cloudformation-execution-policies", ",".join(policies))
+        cloud.bootstrap("--cloudformation-execution-policies", ",".join(arns))
         before = cloud.inventory()
         cloud.deploy(config, outputs_file)
         settings["nodes"]["workers"]["desired"] = 4
@@ -146,7 +154,7 @@ def own() -> dict[str, Any]:
 
 
 # The statements that a self-managed cluster shares with EKS are shown once, with EKS: each costs a life of all stacks.
-OF_ITS_OWN = ("DhcpOptions", "PublicAddress", "StateVolume", "Secrets", "KeyPair")
+OF_ITS_OWN = ("KeyPair", "Secretsmanager", "Ssm")
 
 
 @pytest.mark.parametrize(("everything", "shown"), [(eks, ()), (own, OF_ITS_OWN)])
@@ -155,7 +163,7 @@ def test_each_statement_is_needed(tmp_path: Path, everything: Callable[[], dict[
     settings = everything()
     config = tmp_path / "cluster.yaml"
     config.write_text(yaml.safe_dump(settings))
-    statements = [statement for document in documents(ClusterSpec.load(config)).values() for statement in document["Statement"]]
+    statements = [statement for document in policies(config).values() for statement in document["Statement"]]
     with Cloud(project=PROJECT, state=tmp_path / "state", enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
         cloud.cdk("synth", "--quiet", config=config)
         templates = Templates(cloud, tmp_path / "state" / "cdk.out")

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from rehearsal.cloud import Cloud, CloudError
+from rehearsal.identity import node_role
 from rehearsal.inventory import Inventory
-from rehearsal.node_role import node_role
 
 pytestmark = pytest.mark.slow
 

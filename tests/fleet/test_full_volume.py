@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def small_volume(tmp_path):
 @pytest.fixture
 def job(small_volume, training_job):
     """quick_start whose trainers wait in the middle of the second pass until they are released."""
-    job = training_job(pods=2, PASSES="3", ATTEMPTS="2")
+    job = training_job(pods=2, PASSES="3", ATTEMPTS="2", CHECKPOINT="1")
     source = job.make_sample("--lines", "1500")
     job.hold_at_record(1000)
     job.split(source)
@@ -53,12 +54,17 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
     job.start()
     job.wait_until_held()
     filler = fill(small_volume, bytes_of(job.folder.pass_dir(0)) // 2)
+    time.sleep(1)  # A checkpoint is due.
     job.release()
     assert job.wait() == [74, 70], job.said()
     first, second = (log.read_text(errors="replace") for log in job.logs)
     assert re.search(r"pass-00001 was not saved whole, the volume is full|the volume at /volume is full", first), first
+    said = job.folder.train_log(0).read_text(errors="replace")
+    assert re.search(r"no checkpoint in pass 1 at step \d+, training goes on: .*(volume is full|No space left)", said), said[
+        -3000:
+    ]
     # Attempt 1 brought pass 0, the two behind it brought nothing.
-    why = "2 attempts ended without a new complete pass: attempt 2: .*74 .VOLUME_FULL.*; attempt 3: .*74 .VOLUME_FULL."
+    why = "2 attempts ended without progress: attempt 2: .*74 .VOLUME_FULL.*; attempt 3: .*74 .VOLUME_FULL."
     for said in (first, second):
         assert re.search(why, said), said
         assert "Traceback" not in said and "cannot be recorded" not in said
@@ -69,7 +75,7 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
     before = job.folder.done(0).read_bytes()
 
     filler.unlink()
-    job.start(RUN_ID="the-next")
+    job.start(RUN_ID="the-next", CHECKPOINT="3600")
     assert job.wait() == [0, 0], job.said()
     assert job.folder.done(0).read_bytes() == before
     assert [m["pass"] for m in job.metrics(0)] == [0, 1, 2]

@@ -50,16 +50,6 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
     assert position["pass"] == 1 and all(each["read"] for each in position["trainers"])
 
 
-def test_a_killed_pserver_costs_the_pass_it_was_in_and_nothing_else(job):
-    """tests/node/test_paddle_faults.py kills everything else, too, and compares the models."""
-    job.start()
-    job.wait_until_held()
-    os.kill(job.child(1, "pserver"), signal.SIGKILL)
-    job.release()
-    assert job.wait()[0] == 0, job.said()
-    assert_nothing_lost(job, 5)
-
-
 @pytest.mark.parametrize("job", [3], indirect=True)
 def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_ends_the_attempt(job):
     """Paddle's 500 s until it gives a pserver up and trains on without its answer are made 3 s."""

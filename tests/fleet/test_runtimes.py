@@ -1,10 +1,16 @@
+import json
+import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from paddle_node import environment, runtimes
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
+from paddle_node.runtimes import Process
 
+FIRST = Attempt(1)
 PEERS = [Peer(i, f"job-{i}.job", f"192.168.129.{66 + i}") for i in range(3)]
 
 
@@ -24,15 +30,15 @@ def node(*arguments: str, **more: str) -> NodeEnvironment:
 
 
 def test_the_allowed_names():
-    assert runtimes.names() == ("collective", "fleet-ps", "paddle-0.x")
-    with pytest.raises(ValueError, match=r"'sync' is no runtime: collective, fleet-ps, paddle-0.x are"):
+    assert runtimes.names() == ("collective", "fleet-ps", "launch", "paddle-0.x")
+    with pytest.raises(ValueError, match=r"'sync' is no runtime: collective, fleet-ps, launch, paddle-0.x are"):
         runtimes.by_name("sync")
     assert all(runtimes.by_name(name).name == name for name in runtimes.names())
 
 
 def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_untouched():
     arguments = ("--config_args=a=1,b=two words", "--show_parameter_stats_period", "$(id); 'quoted'")
-    server, trainer = runtimes.by_name("paddle-0.x").processes(node(*arguments), PEERS, Attempt(1, None))
+    server, trainer = runtimes.by_name("paddle-0.x").processes(node(*arguments), PEERS, Attempt(1))
     assert " ".join(server.argv) == (
         "paddle pserver --nics=eth0 --port=7164 --ports_num=2 --ports_num_for_sparse=2 --num_gradient_servers=3"
         " --comment=paddle_process_by_paddle"
@@ -50,12 +56,12 @@ def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_unto
 
 
 def test_paddle_0x_resumes_behind_the_newest_pass():
-    _, trainer = runtimes.by_name("paddle-0.x").processes(node(), PEERS, Attempt(2, 4))
+    _, trainer = runtimes.by_name("paddle-0.x").processes(node(), PEERS, Attempt(2, {"pass": "4"}))
     assert trainer.argv[-1] == "--start_pass=5"
 
 
 def test_fleet_ps_tells_paddle_the_cluster_by_addresses():
-    server, trainer = runtimes.by_name("fleet-ps").processes(node("--mine"), PEERS, Attempt(1, None))
+    server, trainer = runtimes.by_name("fleet-ps").processes(node("--mine"), PEERS, Attempt(1))
     for process in (server, trainer):
         assert process.environ["PADDLE_PSERVERS_IP_PORT_LIST"] == "192.168.129.66:7164,192.168.129.67:7164,192.168.129.68:7164"
         assert process.environ["PADDLE_TRAINERS_NUM"] == "3" and process.environ["POD_IP"] == "192.168.129.67"
@@ -72,11 +78,13 @@ def test_fleet_ps_tells_paddle_the_cluster_by_addresses():
 
 
 def test_collective_has_no_pserver():
-    (trainer,) = runtimes.by_name("collective").processes(node(), PEERS, Attempt(1, None))
+    (trainer,) = runtimes.by_name("collective").processes(node(), PEERS, Attempt(1))
     assert trainer.role == "trainer"
     assert trainer.environ["PADDLE_CURRENT_ENDPOINT"] == "192.168.129.67:7164"
     assert trainer.environ["PADDLE_MASTER"] == "192.168.129.66:7165"
     assert trainer.environ["PADDLE_DISTRI_BACKEND"] == "gloo"
+    (trainer,) = runtimes.by_name("collective").processes(node(PADDLE_NODE_GPUS="1"), PEERS, Attempt(1))
+    assert "PADDLE_DISTRI_BACKEND" not in trainer.environ  # Paddle chooses NCCL.
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,7 @@ def test_what_stands_by_knows_no_peer(name, roles):
 
 def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
     with pytest.raises(SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"):
-        runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1, None))
+        runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1))
 
 
 def test_a_new_runtime_is_one_new_file(tmp_path, monkeypatch):
@@ -98,6 +106,75 @@ def test_a_new_runtime_is_one_new_file(tmp_path, monkeypatch):
     monkeypatch.setattr(runtimes, "__path__", [*runtimes.__path__, str(tmp_path)])
     runtimes._runtimes.cache_clear()
     try:
-        assert runtimes.names() == ("collective", "fleet-ps", "mine", "paddle-0.x")
+        assert runtimes.names() == ("collective", "fleet-ps", "launch", "mine", "paddle-0.x")
     finally:
         runtimes._runtimes.cache_clear()
+
+
+def launched(command: str, *arguments: str, attempt: Attempt = FIRST, peers: int = 2, **more: str) -> list[Process]:
+    environ = {
+        "PADDLE_NODE_COMMAND": json.dumps(command.split()),
+        "CONF_PADDLE_GRADIENT_NUM": str(peers),
+        "PATH": os.environ["PATH"],
+    }
+    told = replace(node(*arguments, **environ, **more), program=Path("/program"))
+    return list(runtimes.by_name("launch").processes(told, PEERS[:peers], attempt))
+
+
+def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo():
+    ranks = launched(
+        "python3 -m paddle.distributed.launch --gpus 0,1 train.py -o out={output}",
+        attempt=Attempt(3, {"newest": "output/7.pdparams"}),
+        PADDLE_NODE_PROCESSES="8",
+        PADDLE_NODE_GPUS="8",
+        PADDLE_NODE_RESUME='["--resume", "{newest_stem:output/*.pdparams}"]',
+        PADDLE_NODE_TEMPLATES="WHO",
+        WHO="{rank} of {trainers} pods, {{shard}} {shard}",
+    )
+    output = "/home/jobpath/paddle-cluster-job/output"
+    endpoints = [f"192.168.129.{66 + pod}:{7164 + local}" for pod in range(2) for local in range(8)]
+    for local, rank in enumerate(ranks):
+        assert rank.argv == ("python3", "-u", "train.py", "-o", f"out={output}", "--resume", f"{output}/7")
+        told = {
+            name: value
+            for name, value in rank.environ.items()
+            if re.match("PADDLE_(?!NODE_)|FLAGS|[A-Z_]*(RANK|SIZE|MASTER)|WHO", name)
+        }
+        assert told == {
+            "FLAGS_selected_gpus": str(local),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": "8",
+            "MASTER_ADDR": "192.168.129.66",
+            "MASTER_PORT": "7181",
+            "NODE_RANK": "1",
+            "PADDLE_CURRENT_ENDPOINT": endpoints[8 + local],
+            "PADDLE_GLOBAL_RANK": str(8 + local),
+            "PADDLE_GLOBAL_SIZE": "16",
+            "PADDLE_JOB_ID": "run-3",
+            "PADDLE_LOCAL_RANK": str(local),
+            "PADDLE_LOCAL_SIZE": "8",
+            "PADDLE_LOG_DIR": f"{output}/node_1/launcher",
+            "PADDLE_MASTER": "192.168.129.66:7180",
+            "PADDLE_NNODES": "2",
+            "PADDLE_RANK": "1",
+            "PADDLE_RANK_IN_NODE": str(local),
+            "PADDLE_TRAINERS_NUM": "16",
+            "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+            "PADDLE_TRAINER_ID": str(8 + local),
+            "RANK": str(8 + local),
+            "WHO": f"{8 + local} of 2 pods, {{shard}} 1",
+            "WORLD_SIZE": "16",
+        }  # fmt: skip
+    assert {str(rank.log) for rank in ranks} == {f"{output}/node_1/rank-{rank}.log" for rank in range(8, 16)}
+
+
+def test_launch_starts_a_plain_program_and_leaves_a_script_its_own_ranks():
+    (alone,) = launched("python3 train.py --mine", "--more")
+    assert alone.argv == ("python3", "train.py", "--mine", "--more") and alone.working_directory == Path("/program")
+    assert (alone.environ["RANK"], alone.environ["WORLD_SIZE"], alone.environ["PADDLE_DISTRI_BACKEND"]) == ("1", "2", "gloo")
+    (script,) = launched("sh run.sh", PADDLE_NODE_PROCESSES="4", PADDLE_NODE_GPUS="4")
+    told = {name: script.environ.get(name) for name in ("PADDLE_NPROC_PER_NODE", "PADDLE_NNODES", "RANK", "WORLD_SIZE", "NNODES")}
+    assert list(told.values()) == ["4", "2", "1", "2", "2"]
+    assert not {"PADDLE_DISTRI_BACKEND", "FLAGS_selected_gpus", "PADDLE_TRAINER_ID"} & script.environ.keys()
+    with pytest.raises(SettingError, match="COMMAND begins with 'absent': the image and /program have no such program"):
+        launched("absent")

@@ -6,11 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from paddle_node import environment, interruption, passes, resumption
+from paddle_node import environment, interruption, passes, runtimes
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.interruption import Position
 from paddle_node.passes import Identity
+from paddle_node.runtimes import History, Resumption
 
 OURS = Identity("data", "program")
 OTHER = Identity("other data", "program")
@@ -57,10 +58,11 @@ class Chooser:
             **{f"PADDLE_NODE_{name}": value for name, value in variables.items()},
         }
         self.said: list[str] = []
-        self._passes = resumption.of(environment.parse(environ), self.said.append)
+        node = environment.parse(environ)
+        self._passes = runtimes.by_name(node.runtime).progress(node, self.said.append)
 
-    def begin(self, unloadable=(), identity: Identity = OURS) -> resumption.Resumption:
-        return self._passes.begin(identity, unloadable, first=True)
+    def begin(self, unloadable=(), identity: Identity = OURS) -> Resumption:
+        return self._passes.begin(identity, History(unloadable=[{"folder": one} for one in unloadable]))
 
 
 def test_the_record_of_a_pass_says_its_files_and_whose_it_is(folder):
@@ -77,7 +79,7 @@ def test_what_is_no_record_ends_no_run(folder, record):
     saved(folder, 0)
     (saved(folder, 1) / "done").write_text(record)
     chooser = Chooser(folder)
-    assert chooser.begin().number == 0
+    assert chooser.begin().resume["pass"] == "0"
     assert "pass-00001/done is no record of this version" in chooser.said[0]
 
 
@@ -90,7 +92,7 @@ def test_a_persons_links_and_files_at_the_names_of_passes_are_neither_followed_n
     (directory.parent.parent / "run-7").symlink_to(mine.parent)
     (directory.parent / "pass-00005").touch()
     (folder.output / "elsewhere").symlink_to("/not mounted here")
-    assert Chooser(folder).begin().number == 0
+    assert Chooser(folder).begin().resume["pass"] == "0"
     assert [entry.name for entry in mine.iterdir()] == ["precious"] and (folder.output / "elsewhere").is_symlink()
 
 
@@ -109,7 +111,7 @@ def test_a_damaged_pass_is_passed_over_for_the_one_before_with_a_sentence(folder
     (folder.pass_dir(2) / "path.txt").write_text("program/train.pz\n")
     chooser = Chooser(folder)
     found = chooser.begin()
-    assert (found.number, found.folder) == (1, "attempts/run-1/pass-00001")
+    assert found.resume == {"pass": "1", "folder": "attempts/run-1/pass-00001"}
     assert found.passed_over == ("attempts/run-1/pass-00002",)
     assert any("pass-00003/done is no record of this version, or was changed" in said for said in chooser.said)
     assert any("pass-00002 cannot be loaded: path.txt was changed" in said for said in chooser.said)
@@ -119,8 +121,8 @@ def test_a_pass_that_attempts_could_not_load_is_passed_over_for_the_one_before(f
     for number in range(2):
         saved(folder, number)
     chooser = Chooser(folder)
-    assert chooser.begin({"attempts/run-1/pass-00001"}).number == 0
-    assert Chooser(folder).begin({"attempts/run-1/pass-00001", "attempts/run-1/pass-00000"}).number == 1
+    assert chooser.begin({"attempts/run-1/pass-00001"}).resume["pass"] == "0"
+    assert Chooser(folder).begin({"attempts/run-1/pass-00001", "attempts/run-1/pass-00000"}).resume["pass"] == "1"
     assert (
         "attempts/run-1/pass-00001 is passed over: two attempts that began with it ended before their first step" in chooser.said
     )
@@ -130,18 +132,18 @@ def test_passes_of_other_data_or_another_program_are_not_gone_on_from_unless_ask
     for number in range(3):
         saved(folder, number, identity=OTHER)
     chooser = Chooser(folder)
-    assert chooser.begin() == resumption.Resumption()
+    assert chooser.begin() == Resumption()
     assert chooser.said == [
         "passes found: 3 of other data or another program, not used; set resume_from: any to continue from pass 2"
     ]
     asked = Chooser(folder, RESUME_FROM="any", PASSES="4")
-    assert asked.begin().folder == "attempts/run-1/pass-00002"
+    assert asked.begin().resume["folder"] == "attempts/run-1/pass-00002"
     assert "training goes on behind attempts/run-1/pass-00002" in asked.said[0]
     # Nothing would be left to train: that is no success.
     with pytest.raises(Failure, match="ask for at least 4"):
         Chooser(folder, RESUME_FROM="any", PASSES="3").begin()
     saved(folder, 0, attempt=2)
-    assert Chooser(folder).begin().folder == "attempts/run-2/pass-00000"
+    assert Chooser(folder).begin().resume["folder"] == "attempts/run-2/pass-00000"
 
 
 def test_keep_passes_neither_counts_nor_deletes_a_damaged_or_foreign_pass(folder):
@@ -183,7 +185,7 @@ def test_two_attempts_that_save_the_same_pass_keep_both_and_the_later_one_is_loa
     # The first one was frozen, and seals its own when it is back.
     saved(folder, 1, attempt=1)
     assert names(folder) == ["1/pass-00001", "2/pass-00001", "2/pass-00002"]
-    assert Chooser(folder).begin().folder == "attempts/run-2/pass-00002"
+    assert Chooser(folder).begin().resume["folder"] == "attempts/run-2/pass-00002"
     assert folder.pass_dir(1).readlink().as_posix() == "attempts/run-2/pass-00001"
 
 
@@ -192,11 +194,11 @@ def test_a_real_folder_at_the_name_of_a_link_is_left_alone(folder):
     old.mkdir(parents=True)
     (old / "weights").touch()
     chooser = Chooser(folder)
-    assert chooser.begin().number is None
+    assert chooser.begin().resume == {}
     assert chooser.said == [f"pass-00000 in {folder.output}: folders without a record of this version, they are left alone"]
     saved(folder, 0)
     assert (old / "weights").is_file() and not old.is_symlink()
-    assert Chooser(folder).begin().folder == "attempts/run-1/pass-00000"
+    assert Chooser(folder).begin().resume["folder"] == "attempts/run-1/pass-00000"
 
 
 def test_paddle_0x_marks_its_own_passes_with_an_empty_done(folder):
@@ -204,7 +206,7 @@ def test_paddle_0x_marks_its_own_passes_with_an_empty_done(folder):
         folder.pass_dir(number).mkdir(parents=True)
     folder.done(7).touch()
     chooser = Chooser(folder, RUNTIME="paddle-0.x")
-    assert chooser.begin().number == 7
+    assert chooser.begin().resume["pass"] == "7"
     assert chooser.said == ["pass 8 was not complete and is removed"] and not folder.pass_dir(8).exists()
     passes.verify(folder.pass_dir(7))
 
@@ -218,12 +220,17 @@ class TestInterruption:
         saved(folder, 1)
         directory = begun(folder, 1, "interrupted")
         positions = (Position(10, 9, 3.5, 0.5), Position(8, 8, 2.0, 0.5))
-        facts = interruption.facts(positions, interruption.order("data", 7, 2))
+        order, behind = interruption.order("data", 7, 2), "attempts/run-1/pass-00001"
+        facts = {"behind": behind, "order": order, "trainers": [asdict(each) for each in positions]}
         passes.seal(directory, {"pass": 2, "attempt": 1, "run": "run", **facts, **asdict(OURS)})
         return directory
 
     def test_it_comes_back_behind_the_same_pass(self, folder, half):
-        assert Chooser(folder).begin() == resumption.Resumption(1, "attempts/run-1/pass-00001", "attempts/run-1/interrupted")
+        assert Chooser(folder).begin().resume == {
+            "pass": "1",
+            "folder": "attempts/run-1/pass-00001",
+            "interrupted": "attempts/run-1/interrupted",
+        }
 
     @pytest.mark.parametrize("change", [{"SEED": "8"}, {"DATA": "other"}, {"pass": "0"}])
     def test_it_is_not_for_another_pass_seed_or_data(self, folder, half, change):
@@ -231,10 +238,14 @@ class TestInterruption:
             shutil.rmtree(folder.attempt("run", 1) / "pass-00001")
         identity = Identity(change.pop("DATA", "data"), "program")
         change.pop("pass", None)
-        assert Chooser(folder, **change).begin(identity=identity).interrupted == ""
+        assert "interrupted" not in Chooser(folder, **change).begin(identity=identity).resume
+
+    def test_it_is_not_for_that_pass_trained_anew(self, folder, half):
+        saved(folder, 1, attempt=2)
+        assert Chooser(folder).begin().resume == {"pass": "1", "folder": "attempts/run-2/pass-00001"}
 
     def test_damaged_or_half_saved_it_does_not_exist(self, folder, half):
         (half / "path.txt").write_text("program/train.pz\n")
-        assert Chooser(folder).begin().interrupted == ""
+        assert "interrupted" not in Chooser(folder).begin().resume
         (half / "done").unlink()
-        assert Chooser(folder).begin().interrupted == "" and not (half / "path.txt").exists()
+        assert "interrupted" not in Chooser(folder).begin().resume and not (half / "path.txt").exists()

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "k8s_charts": {
         "k8s_charts",
         "paddle_node.contract",
+        "paddle_node.command_line",
         "settings",
         "cdk8s",
         "cdk8s_plus_33",

@@ -17,6 +17,10 @@ KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 # Where each command of the README is really run: (file, what stands there).
 RUN_BY = {
     "make rehearse": ("tests/rehearsal/test_whole_rehearsal.py", "rehearsal"),
+    "make rehearse JOB=examples/launch/job.yaml": (
+        "tests/rehearsal/test_whole_rehearsal.py",
+        "make rehearse JOB=examples/launch",
+    ),
     "make setup": ("Makefile", "test: machine environments"),
     "make quick": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),

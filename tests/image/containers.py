@@ -154,6 +154,8 @@ class Cluster:
             path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
             if path == "status.podIP":
                 continue  # Known only when it runs: start.sh gets it from the shell below.
+            if path == "spec.nodeName":
+                value = "this-machine"
             arguments += ["--env", f"{variable['name']}={fields[path] if value is None else value}"]
         if index is not None:
             arguments += ["--env", f"JOB_COMPLETION_INDEX={index}"]

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (tables, one row a line)
 """`make image` and `make push`: what they say when something is missing, and what they write when all is there.
 
 Limits: the engine is a stand-in (a script that writes down how it was called, and "pushes" by putting a manifest into the
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +17,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from k8s_charts import image as chosen
+from k8s_charts.errors import JobError
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
 from operations import image
 
 PROJECT = Path(__file__).parents[2]
@@ -29,8 +35,10 @@ if arguments[0] == "info":
 if arguments[:2] == ["image", "inspect"]:
     if os.environ.get("NO_IMAGE"):
         sys.exit(1)
-    known = {{"{{{{.Id}}}}": "sha256:0123456789abcdef", "{{{{.Size}}}}": "839000000"}}
+    known = {{"{{{{.Id}}}}": "sha256:fedcba9876543210" if "-3.3-" in arguments[-1] else "sha256:0123456789abcdef", "{{{{.Size}}}}": "839000000"}}
     print(known.get(arguments[3] if len(arguments) > 3 else "", "[]"))
+if arguments[0] == "build" and os.environ.get("PIP_SAYS") and "REQUIREMENTS=six>=1.16" in arguments:
+    sys.exit(os.environ["PIP_SAYS"])
 if arguments[0] == "login":
     assert sys.stdin.read()
     if os.environ.get("REFUSED"):
@@ -121,6 +129,50 @@ def test_build(machine: Machine, engine: str) -> None:
     assert ("--ignorefile" in build) == (engine == "podman")
 
 
+JOB = """
+name: words
+trainers: 2
+mode: collective
+paddle: "3.3"
+data: {source: s3://corpus/words}
+program: {requirements: [six>=1.16], packages: [libgl1]}
+"""
+
+
+def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine: Machine) -> None:
+    machine.install("docker")
+    (machine.folder / "job.yaml").write_text(JOB)
+    done = machine.run("build", "--job", "job.yaml")
+    assert done.exit_code == 0, done.stderr
+    (layer,) = [call for call in machine.calls() if call[1] == "build"]
+    assert {"BASE=paddle-aws-trainer:0.1.0-paddle3.3", "REQUIREMENTS=six>=1.16", "PACKAGES=libgl1"} <= set(layer)
+    assert layer[layer.index("--file") + 1] == str(PROJECT / "trainer_image" / "Dockerfile.program")
+    assert re.search(r"^built paddle-aws-trainer:0.1.0-3.3-[0-9a-f]{12}-0123456789ab: ", done.stdout, re.M)
+
+    machine.environ["NO_IMAGE"] = "1"
+    assert machine.run("build", "--job", "job.yaml").exit_code == 0
+    image, _ = [call for call in machine.calls() if call[1] == "build"][1:]
+    assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in image, "the image with Paddle 3.3 comes first"
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "sentence"),
+    [
+        ("#7 ERROR: Cannot install six>=1.16 because these package versions have conflicting dependencies.", 2, "program.requirements has six>=1.16, which does not fit the image's own packages: their versions stay as they are"),
+        ("ERROR: No matching distribution found for six>=1.16", 2, "program.requirements has six>=1.16: pip finds no such package for the image's Python"),
+        ("error: subprocess-exited-with-error", 2, "program.requirements cannot be installed: pip says subprocess-exited-with-error"),
+        ("E: Unable to locate package libgl1", 2, "program.packages has libgl1: the image's Debian has no such package"),
+        ("WARNING: Retrying (Retry(total=4 ...\nERROR: No matching distribution found for six", 1, r"docker could not build paddle-aws-trainer:0.1.0-3.3-\w+-0123456789ab: its last lines say why"),
+    ],
+)  # fmt: skip
+def test_packages_that_do_not_fit(machine: Machine, said: str, code: int, sentence: str) -> None:
+    machine.install("docker")
+    (machine.folder / "job.yaml").write_text(JOB)
+    machine.environ["PIP_SAYS"] = said
+    done = machine.run("build", "--job", "job.yaml")
+    assert done.exit_code == code and re.fullmatch(sentence + "\n", done.stderr)
+
+
 def test_requirements_that_do_not_exist(machine: Machine) -> None:
     refused(
         machine.run("build", "--requirements", "none.lock"),
@@ -189,6 +241,23 @@ class TestAgainstAnEmulatedRegistry:
         again = deployed.run("push")
         assert again.exit_code == 0, again.stderr
         assert len([call for call in deployed.calls() if call[1] == "push"]) == 1, "its tag is immutable, and it is there"
+
+    def test_a_jobs_image_stands_beside_the_one_that_it_was_made_of(self, deployed: Machine) -> None:
+        file, outputs = deployed.folder / "job.yaml", ClusterOutputs("fs-1", "fsap-1", "bucket", "dns")
+        file.write_text(JOB)
+        with pytest.raises(JobError, match=r"in no image that was pushed .*: run `make image push JOB=<this job file>`"):
+            chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
+        assert deployed.run("push").exit_code == 0
+        with pytest.raises(JobError, match=r"in no image that was pushed"):
+            chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
+        done = deployed.run("push", "--job", "job.yaml")
+        assert done.exit_code == 0, done.stderr
+        written = json.loads((deployed.folder / "image.json").read_text())
+        (pushed,) = written["variants"].values()
+        assert chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json") == pushed != written["image"]
+        file.write_text(JOB.replace("1.16", "1.17"))
+        with pytest.raises(JobError, match="in no image that was pushed"):
+            chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
 
     def test_a_login_that_is_refused(self, deployed: Machine) -> None:
         deployed.environ["REFUSED"] = "1"

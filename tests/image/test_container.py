@@ -73,6 +73,31 @@ def test_no_leftovers(podman: Podman) -> None:
     assert found.stdout == ""
 
 
+def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podman: Podman, tmp_path: Path) -> None:
+    def build(requirements: list[str], packages: list[str]) -> subprocess.CompletedProcess[str]:
+        job = {"name": "words", "trainers": 2, "data": {"source": "s3://corpus/words"}}
+        file = tmp_path / "job.yaml"
+        file.write_text(yaml.safe_dump(job | {"program": {"requirements": requirements, "packages": packages}}))
+        command = [sys.executable, "-m", "operations.image", "build", "--tag", IMAGE, "--job", str(file)]
+        return subprocess.run(command, cwd=PROJECT, env=podman.environ, capture_output=True, text=True, check=False)
+
+    done = build(["tabulate>=0.9", "numpy>=1.20"], ["tree"])
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    image = done.stdout.splitlines()[-1].removeprefix("built ").partition(": ")[0]
+    try:
+        program = "import tabulate, paddle, numpy; print(paddle.__version__, numpy.__version__)"
+        assert inside(podman, "python3", "-c", program, image=image).stdout.split() == ["2.6.2", "1.26.4"]
+        assert inside(podman, "tree", "--version", image=image).stdout
+        assert inside(podman, "id", "-u", image=image).stdout.strip() == "1000"
+        layers = [json.loads(podman.run("image", "inspect", one).stdout)[0]["RootFS"]["Layers"] for one in (IMAGE, image)]
+        assert layers[1][: len(layers[0])] == layers[0]
+    finally:
+        podman.run("rmi", image, check=False)
+    refused = build(["protobuf>=7"], [])
+    assert refused.returncode == 2, refused.stdout[-3000:]
+    assert refused.stderr.splitlines()[-1].startswith("program.requirements has protobuf>=7, which does not fit the image's own")
+
+
 def test_byte_code_is_baked(podman: Podman) -> None:
     """A read-only root cannot keep any: without it each process of each pod would compile Paddle anew."""
     for folder in ("/opt/paddle/paddle_node", "/opt/venv/lib"):

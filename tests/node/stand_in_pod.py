@@ -1,5 +1,6 @@
 """A pod's real entry with the stand-in runtime (stand_in_process.py says what is not real)."""
 
+import contextlib
 import errno
 import json
 import os
@@ -8,33 +9,31 @@ import time
 from pathlib import Path
 
 from paddle_node.__main__ import main
-from paddle_node.runtimes import Process
+from paddle_node.runtimes import Process, Runtime, python_program
 
 
-class StandIn:
-    name = "stand-in"
-
-    def processes(self, node, peers, attempt):
-        program = str(Path(__file__).with_name("stand_in_process.py"))
-        servers = [peer.endpoint(node.port) for peer in peers]
-        server = {"address": node.pod_ip, "port": node.port}
-        trainer = {"folder": str(node.folder.root), "index": node.trainer_id, "servers": servers}
-        return (
-            Process(
-                "server",
-                (sys.executable, program, "server", json.dumps(server)),
-                node.environ,
-                node.folder.server_log(node.trainer_id),
-                ports=(node.port,),
-            ),
-            Process(
-                "trainer",
-                (sys.executable, program, "trainer", json.dumps(trainer)),
-                node.environ,
-                node.folder.train_log(node.trainer_id),
-                waits_for_servers=json.loads(os.environ["STAND_IN"]).get("waits", False),
-            ),
-        )
+def processes(node, peers, attempt):
+    program = str(Path(__file__).with_name("stand_in_process.py"))
+    servers = [peer.endpoint(node.port) for peer in peers]
+    environ = python_program.environ(node)
+    server = {"address": node.pod_ip, "port": node.port}
+    trainer = {"folder": str(node.folder.root), "index": node.trainer_id, "servers": servers}
+    return (
+        Process(
+            "server",
+            (sys.executable, program, "server", json.dumps(server)),
+            environ,
+            node.folder.server_log(node.trainer_id),
+            ports=(node.port,),
+        ),
+        Process(
+            "trainer",
+            (sys.executable, program, "trainer", json.dumps(trainer)),
+            environ,
+            node.folder.train_log(node.trainer_id),
+            waits_for_servers=json.loads(os.environ["STAND_IN"]).get("waits", False),
+        ),
+    )
 
 
 def blind(flag):
@@ -55,11 +54,10 @@ def late(seconds):
     """What the API server has to say reaches this pod late, but for its first answer."""
     from paddle_node import pod_list
 
-    class LateWatch(pod_list.Watch):
-        def stream(self, *question, **more):
-            for event in super().stream(*question, **more):
-                time.sleep(seconds)
-                yield event
+    def slowly(events):
+        for event in events:
+            time.sleep(seconds)
+            yield event
 
     class LateWatching(pod_list._Watching):
         first = True
@@ -69,7 +67,11 @@ def late(seconds):
             self.first = False
             return super()._list()
 
-    pod_list.Watch, pod_list._Watching = LateWatch, LateWatching
+        def _ask(self, silence, **more):
+            answer = super()._ask(silence, **more)
+            return contextlib.nullcontext(slowly(answer)) if "watch" in more else answer
+
+    pod_list._Watching = LateWatching
 
 
 if __name__ == "__main__":
@@ -77,6 +79,6 @@ if __name__ == "__main__":
         late(seconds)
     if flag := json.loads(os.environ["STAND_IN"]).get("blind"):
         blind(Path(flag))
-    code = main(runtime_by_name=lambda name: StandIn())
+    code = main(runtime_by_name=lambda name: Runtime("stand-in", processes, python_program.progress))
     sys.stdout.flush()
     os._exit(code)

@@ -57,12 +57,22 @@ def wait(folder: JobFolder, where: str, stop: list[int]) -> None:
 def train(folder: JobFolder, index: int, servers: list[str], settings: dict) -> None:
     if settings.get("absent"):
         return
+    if settings.get("raises") == index:
+        raise RuntimeError("boom")
+    if settings.get("floods"):
+        for _ in range(settings["floods"]):
+            print("x" * 1000)
+    if settings.get("daemons"):
+        # Neither its parent nor its session is this pod's any more.
+        code = f"setsid sh -c 'echo $$ >> {folder.root}/daemons; exec sleep 3600' & exit 0"
+        subprocess.run(["sh", "-c", code], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     session = coordination.join(os.environ)
     session.servers()
-    resume = os.environ["PADDLE_NODE_RESUME_PASS"]
-    saved = folder.output / os.environ["PADDLE_NODE_RESUME_FOLDER"]
+    resumed = json.loads(os.environ["PADDLE_NODE_RESUMED"])
+    resume = resumed.get("pass", "")
+    saved = folder.output / resumed.get("folder", "")
     own = folder.attempt(os.environ["PADDLE_NODE_RUN_ID"], session.attempt)
     identity = {"data": os.environ["PADDLE_NODE_DATA_DIGEST"], "program": os.environ["PADDLE_NODE_PROGRAM_DIGEST"]}
     first = int(resume) + 1 if resume else 0

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 from paddle_node import attempts
-from paddle_node.attempts import Outcome, Record, outcome
+from paddle_node.attempts import CLUSTER, CLUSTER_FAULTS, POD, PROGRAM, STOPPED, Loss, Outcome, Record, outcome
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.passes import Identity
-from paddle_node.resumption import Resumption
+from paddle_node.runtimes import Resumption
 
 IDENTITY = Identity("data", "program")
 BEGINNING = Resumption()
 
 
 def behind(number: int) -> Resumption:
-    return Resumption(number, f"attempts/run-1/pass-{number:05d}")
+    return Resumption({"pass": str(number)})
 
 
 def folder(place: Path) -> JobFolder:
@@ -25,7 +25,7 @@ def folder(place: Path) -> JobFolder:
 def test_numbers_go_on_over_pods_and_runs(tmp_path):
     first = Record(folder(tmp_path), "one")
     assert first.begin(BEGINNING, IDENTITY) == 1
-    first.end(cause="trainer 1 ended with 7", code=7, newest_pass=0)
+    first.end(Loss("trainer 1 ended with 7", PROGRAM, 7), "pass 0")
     # Another pod of the same run, then another run.
     second = Record(folder(tmp_path), "one")
     assert not second.unfinished()
@@ -45,22 +45,22 @@ def test_what_died_without_a_word_is_unfinished(tmp_path):
     Record(folder(tmp_path), "one").begin(BEGINNING, IDENTITY)
     again = Record(folder(tmp_path), "one")
     assert again.unfinished()
-    again.end(cause="the pod of trainer 0 was lost")
-    assert [attempt.number for attempt in Record(folder(tmp_path), "one").fruitless()] == [1]
+    again.end(Loss("the pod of trainer 0 was lost", POD))
+    assert [attempt.number for attempt in Record(folder(tmp_path), "one").fruitless(POD)] == [1]
 
 
 def test_only_attempts_behind_the_last_new_pass_count(tmp_path):
     record = Record(folder(tmp_path), "two")
     begins = (
-        (BEGINNING, None, True),
-        (BEGINNING, 3, True),
-        (behind(3), None, True),
-        (behind(3), None, False),
-        (behind(3), 3, True),
+        (BEGINNING, "", PROGRAM),
+        (BEGINNING, "pass 3", PROGRAM),
+        (behind(3), "", PROGRAM),
+        (behind(3), "", POD),
+        (behind(3), "", PROGRAM),
     )
-    for begin, newest, counts in begins:
+    for begin, made, kind in begins:
         record.begin(begin, IDENTITY)
-        record.end(cause="a cause", newest_pass=newest, counts=counts)
+        record.end(Loss("a cause", kind), made)
     assert [attempt.number for attempt in record.fruitless()] == [3, 5]
     assert Record(folder(tmp_path), "three").fruitless() == []
 
@@ -82,9 +82,62 @@ def test_a_pass_is_unloadable_after_two_attempts_that_failed_before_their_first_
     record = Record(folder(tmp_path), "one")
     for failed, stepped, unloadable in ((True, False, False), (False, False, False), (True, False, True), (True, True, False)):
         record.begin(behind(9), IDENTITY)
-        record.end(cause="a cause", failed=failed, stepped=stepped)
-        assert Record(folder(tmp_path), "one").unloadable() == ({behind(9).folder} if unloadable else set())
-        assert Record(folder(tmp_path), "another run").unloadable() == set()
+        record.end(Loss("a cause", PROGRAM, failed=failed, stepped=stepped))
+        assert Record(folder(tmp_path), "one").history.unloadable == ([behind(9).resume] * 2 if unloadable else [])
+        assert Record(folder(tmp_path), "another run").history.unloadable == []
+
+
+def ended(record: Record, begin: Resumption, loss: Loss, made: str = "", join: bool = True) -> Outcome | None:
+    record.begin(begin, IDENTITY)
+    record.end(loss, made, join)
+    return record.exhausted(3, join)
+
+
+def test_only_failures_of_the_program_count_against_the_attempts_and_faults_of_the_cluster_apart(tmp_path):
+    record = Record(folder(tmp_path), "one")
+    for kind in (POD, STOPPED, CLUSTER, PROGRAM, PROGRAM):
+        assert ended(record, BEGINNING, Loss(f"a {kind}", kind, 1, failed=kind == PROGRAM, stepped=True)) is None
+    assert ended(record, BEGINNING, Loss("a third one", PROGRAM, 137)) == Outcome(
+        70, "3 attempts ended without progress: attempt 4: a program; attempt 5: a program; attempt 6: a third one"
+    )
+    assert ended(record, BEGINNING, Loss("", PROGRAM), "pass 0") is None
+    found = [ended(record, BEGINNING, Loss("silence", CLUSTER)) for _ in range(CLUSTER_FAULTS)]
+    assert [outcome is not None for outcome in found] == [False] * (CLUSTER_FAULTS - 1) + [True]
+
+
+def test_a_failure_before_the_first_step_is_not_tried_again(tmp_path):
+    loss = Loss("trainer 1 ended with 1: KeyError: 'x' (train.py:3)", PROGRAM, 1, failed=True, error="KeyError: 'x' (train.py:3)")
+    first = Record(folder(tmp_path), "one")
+    sentence = f"attempt 1 failed before its first step and is not tried again: {loss.cause}"
+    assert ended(first, BEGINNING, loss) == Outcome(70, sentence)
+    # It may be the pass: once more, and then the one before, where there is one.
+    resumed = Record(folder(tmp_path), "two")
+    assert ended(resumed, behind(0), loss) is None and resumed.hopeless(behind(0)) is None
+    assert ended(resumed, behind(0), loss) is None and resumed.hopeless(behind(1)) is None
+    assert "failed before their first step" in resumed.hopeless(behind(0)).sentence
+    # A program that tells no steps: the same exception twice says so.
+    unknown = Record(folder(tmp_path), "three")
+    assert ended(unknown, behind(0), loss, join=False) is None
+    assert ended(unknown, behind(1), loss, join=False) is None
+    assert "not tried again" in ended(unknown, behind(1), loss, join=False).sentence
+    assert (
+        "not tried again" in ended(Record(folder(tmp_path), "four"), BEGINNING, Loss("", PROGRAM, 127, True), join=False).sentence
+    )
+
+
+def test_a_program_that_rewrites_its_checkpoint_and_fails_alike_ends(tmp_path):
+    """Each attempt seems to make progress, and none does."""
+    record = Record(folder(tmp_path), "one")
+    for number in range(attempts.ALIKE):
+        assert number == 0 or record.exhausted(3, trainers_join=False) is None
+        record.begin(Resumption({"newest": "output/latest"}), IDENTITY)
+        record.end(Loss("trainer 0 ended with 1", PROGRAM, 1, failed=True, error="SameFileError"), "output/latest", False)
+    assert record.exhausted(3, trainers_join=False).sentence == (
+        "10 attempts resumed from the same files and failed alike: trainer 0 ended with 1"
+    )
+    record.begin(Resumption({"newest": "output/latest"}), IDENTITY)
+    record.end(Loss("trainer 0 ended with 1", PROGRAM, 1, failed=True, error="another"), "output/latest", False)
+    assert record.exhausted(3, trainers_join=False) is None
 
 
 def test_the_outcome_is_for_its_run_alone(tmp_path):

@@ -23,7 +23,7 @@ def processes(runtime: str, trainers: int) -> tuple[runtimes.Process, ...]:
         }
     )
     peers = [Peer(i, f"words-{i}", f"10.100.{i // 250}.{i % 250}") for i in range(trainers)]
-    return runtimes.by_name(runtime).processes(node, peers, Attempt(1, None))
+    return runtimes.by_name(runtime).processes(node, peers, Attempt(1))
 
 
 @pytest.mark.parametrize("runtime", ["fleet-ps", "collective", "paddle-0.x"])

@@ -1,8 +1,10 @@
 """The probe looks at progress: it fails only in the pod that holds the others up, and names who is waited for."""
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,23 @@ def probe(pods, index, stall):
         (root / "opt/paddle").symlink_to(IMAGE)
     environ = {"PATH": os.environ["PATH"], "PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_STALL": stall}
     return subprocess.run(["sh", IMAGE / "healthy.sh"], env=environ, capture_output=True, text=True)
+
+
+def test_a_frozen_supervisor_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
+    """After a minute of silence: what is killed starts again at once, what the kubelet ends takes the pod's grace period."""
+    script = "import os, sys; from pathlib import Path; from paddle_node import health; health.write(Path(sys.argv[1]), {});"
+    frozen = subprocess.Popen([sys.executable, "-c", f"{script} os.kill(os.getpid(), 19)", tmp_path], cwd=IMAGE)
+    os.waitid(os.P_PID, frozen.pid, os.WSTOPPED)
+    status = json.loads(health.status_file(tmp_path).read_text())
+    late = status["clock"] + health.FROZEN
+    assert not health.kill_frozen(status, late - 1)
+    # The status of an earlier container of the pod, whose number another process has by now; and PID 1, which nobody kills.
+    assert not health.kill_frozen({**status, "started": "1"}, late + 1)
+    assert not health.kill_frozen({**status, "process": 2**22 + 1, "started": None}, late + 1)
+    assert not health.kill_frozen({**status, "process": 1}, late + 1) and not health.kill_frozen(None, late)
+    assert frozen.poll() is None and health.kill_frozen(status, late + 1)
+    assert frozen.wait(20) == -9
+    assert not health.kill_frozen(status, late + 2)
 
 
 @pytest.mark.slow

@@ -1,14 +1,17 @@
 """What PID 1 owes its pod: stubborn children, orphans, a supervisor that was suspended, a volume that is full."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from node_pods import runs
 
 
 @pytest.mark.slow
@@ -41,6 +44,27 @@ def test_orphans_are_reaped(job):
     pods.wait_until(lambda: zombies_of(pods.pods[0].pid) <= 1)
     pods.terminate()
     assert pods.codes() == [143]
+
+
+@pytest.mark.slow
+def test_what_left_its_session_does_not_outlive_its_attempt(job):
+    pods = job(count=1, stand_in={"daemons": True, "fails": [[0, 1, 0, 1]], "holds": [2, 0, 0]})
+    pods.start()
+    pods.wait_until_held()
+    first, second = map(int, (pods.folder.root / "daemons").read_text().split())
+    assert not runs(first) and runs(second)
+    pods.release()
+    assert pods.codes() == [0], pods.logs()
+    assert not runs(second)
+
+
+@pytest.mark.slow
+def test_output_that_nobody_reads_holds_nobody_up(job):
+    pods = job(count=2, stand_in={"floods": 12_000})
+    pods.start(0)
+    pods.start(1, unread=True)
+    assert pods.codes() == [0, 0], pods.logs()
+    assert pods.folder.train_log(1).read_text().count("x" * 1000) == 12_000
 
 
 @pytest.mark.slow
@@ -163,3 +187,31 @@ def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
         pods.release()
         assert pods.codes() == [75, 75], pods.logs()
     assert "output/run takes no outcome" in pods.log(1)
+
+
+SAVES_AND_ENDS = """
+import signal, sys, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("trains", flush=True)
+while not Path(sys.argv[1], "goes-on").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.slow
+def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
+    """† A node was drained: both processes answered SIGTERM with 0, and the job was complete in the middle of its work."""
+    agent = Path(__file__).parents[2] / "trainer_image/paddle_node/__main__.py"
+    pods = job(count=2, program=agent, RUNTIME="launch")
+    pods.variables["COMMAND"] = json.dumps([sys.executable, "train.py", str(pods.folder.root)])
+    (pods.folder.program("quick_start") / "train.py").write_text(SAVES_AND_ENDS)
+    pods.start()
+    for index in (0, 1):
+        pods.wait_for(index, r"\] trains")
+    pods.terminate(1)
+    assert pods.pods[1].wait(90) == 143, pods.logs()
+    pods.start(1)
+    pods.release()
+    assert pods.codes() == [0, 0], pods.logs()
+    assert [one["kind"] for one in pods.attempts()] == ["stopped", "stopped"] and pods.attempts()[0]["cause"] != "done"

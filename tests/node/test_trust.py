@@ -122,7 +122,7 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     assert (
         "passes found: 2 of other data or another program, not used; set resume_from: any to continue from pass 1" in again.log(0)
     )
-    assert [attempt["resume_pass"] for attempt in again.attempts()] == [None, None]
+    assert [attempt["resume"].get("pass") for attempt in again.attempts()] == [None, None]
     # The other program's passes stay, and people's links lead to the new ones.
     assert len(passes.find(pods.folder)) == 4
     assert again.folder.pass_dir(1).readlink().as_posix() == "attempts/run-2-2/pass-00001"
@@ -130,7 +130,7 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     program(pods, "a third one")
     asked.start()
     assert asked.codes() == [0, 0], asked.logs()
-    assert asked.attempts()[-1]["resume_folder"] == "attempts/run-2-2/pass-00001"
+    assert asked.attempts()[-1]["resume"]["folder"] == "attempts/run-2-2/pass-00001"
 
 
 def test_a_program_exchanged_under_waiting_pods_is_read_again_by_those_that_have_the_old_one(job):
@@ -192,7 +192,7 @@ def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
     assert pods.codes() == [0, 0], pods.logs()
     bad = "attempts/run-1-1/pass-00001"
     assert f"{bad} is passed over: two attempts that began with it ended before their first step" in pods.log(0)
-    assert [attempt["resume_pass"] for attempt in pods.attempts()] == [None, 1, 1, 0]
+    assert [attempt["resume"].get("pass") for attempt in pods.attempts()] == [None, "1", "1", "0"]
     assert pods.attempts()[-1]["passed_over"] == [bad]
     assert pods.values(2) == pods.undisturbed
     # The bad one stays where it is; the next run does not try it again.
@@ -200,7 +200,7 @@ def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
     again = job(count=2, run="run-2", stand_in={"passes": 4})
     again.start()
     assert again.codes() == [0, 0], again.logs()
-    assert again.attempts()[-1]["resume_folder"] == "attempts/run-1-4/pass-00002"
+    assert again.attempts()[-1]["resume"]["folder"] == "attempts/run-1-4/pass-00002"
 
 
 def test_a_fault_that_was_no_pass_s_own_loses_none(job):
@@ -208,12 +208,14 @@ def test_a_fault_that_was_no_pass_s_own_loses_none(job):
     first = job(count=2, stand_in={"passes": 1})
     first.start()
     assert first.codes() == [0, 0], first.logs()
-    broken = job(count=2, run="run-2", stand_in={"fails": [[i, attempt, 1, 0] for i in (0, 1) for attempt in (2, 3, 4)]})
+    broken = job(
+        count=2, run="run-2", stand_in={"fails": [[i, attempt, 1, 0] for i in (0, 1) for attempt in (2, 3)]}, ATTEMPTS="9"
+    )
     broken.start()
     assert 70 in broken.codes(), broken.logs()
-    assert [attempt["resume_pass"] for attempt in broken.attempts()] == [None, 0, 0, 0]
+    assert [attempt["resume"].get("pass") for attempt in broken.attempts()] == [None, "0", "0"]
     mended = job(count=2, run="run-3", stand_in={"keep": 1})
     mended.start()
     assert mended.codes() == [0, 0], mended.logs()
-    assert mended.attempts()[-1]["resume_folder"] == "attempts/run-1-1/pass-00000"
+    assert mended.attempts()[-1]["resume"]["folder"] == "attempts/run-1-1/pass-00000"
     assert mended.values(1) == mended.undisturbed

@@ -554,19 +554,20 @@ class _Handler(BaseHTTPRequestHandler):
         api = self.api
         since = int(self.query.get("resourceVersion") or 0)
         self._chunks()
-        if since < api.forgotten:
-            gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
-            self._chunk(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
-            self.wfile.write(b"0\r\n\r\n")
-            return
         deadline = time.monotonic() + float(self.query.get("timeoutSeconds") or 3600)
         seen = since
         while time.monotonic() < deadline and not api._closing:
             with api.changed:
+                gone = seen < api.forgotten
                 new = [entry for entry in api.history if entry[0] > seen]
-                if not new:
+                if not new and not gone:
                     api.changed.wait(min(0.2, max(0.0, deadline - time.monotonic())))
                     continue
+            if gone:
+                # Also in the middle of a watch: what was forgotten before it was sent would be missed.
+                status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
+                self._chunk(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+                break
             for version, event, other, document in new:
                 seen = version
                 if self._selected(key, other, document) and not self._chunk(

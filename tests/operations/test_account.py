@@ -19,7 +19,7 @@ from kubernetes_api import KubernetesApi
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from operations import bucket_upload, side_by_side
+from operations import bucket_upload
 from operations.bucket_upload import CHECKSUM, Address, put
 from rehearsal.cloud import Cloud
 
@@ -43,10 +43,10 @@ def test_a_file_is_sent_once(run: Run, bucket: Any, folder: Path) -> None:
     done = run("upload", "corpus.tsv")
     assert (done.code, done.out) == (0, f"s3://{BUCKET}/sources/words/corpus.tsv\n")
     assert bucket.get_object(Bucket=BUCKET, Key="sources/words/corpus.tsv")["Body"].read() == b"a\tb\n"
-    assert "1 of 1 files sent" in done.err
-    assert "0 of 1 files sent (4 bytes in all), 1 were there already" in run("upload", "corpus.tsv").err
+    assert "corpus.tsv is uploaded to s3://" in done.err
+    assert "corpus.tsv lies already at s3://" in run("upload", "corpus.tsv").err
     (folder / "corpus.tsv").write_text("a\tc\n")
-    assert "1 of 1 files sent" in run("upload", "corpus.tsv").err
+    assert "is uploaded to" in run("upload", "corpus.tsv").err
 
 
 def test_a_folder_goes_below_a_prefix(run: Run, bucket: Any, folder: Path) -> None:
@@ -75,7 +75,7 @@ def test_an_interrupted_upload_goes_on(bucket: Any, tmp_path: Path, monkeypatch:
         return original(**arguments)
 
     monkeypatch.setattr(bucket, "upload_part", broken)
-    monkeypatch.setattr(side_by_side, "AT_ONCE", 1)
+    monkeypatch.setattr(bucket_upload, "AT_ONCE", 1)
     with pytest.raises(ConnectionError):
         put(bucket, file, address)
     through: list[int] = []

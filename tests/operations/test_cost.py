@@ -12,7 +12,7 @@ from commands import Run
 
 from operations import aws
 from operations.cost import ENDPOINTS, items
-from operations.lock_prices import FIXED, HOUR, Query, ask
+from operations.lock import FIXED, HOUR, Query, ask
 from stacks.cluster_spec import ClusterSpec
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
@@ -210,7 +210,7 @@ def test_a_self_managed_cluster_has_a_machine_instead_of_the_eks_fee(run: Run, t
 
 @pytest.mark.slow
 def test_a_private_cluster_pays_for_its_endpoints(run: Run) -> None:
-    from constructs_lib.service_endpoints import SELF_MANAGED_SERVICES, SERVICES
+    from constructs_lib.network import SELF_MANAGED_SERVICES, SERVICES
 
     assert {"eks": len(SERVICES), "self-managed": len(SELF_MANAGED_SERVICES)} == ENDPOINTS
     private = str(Path(__file__).parents[1] / "aws" / "variants" / "private.yaml")

@@ -48,6 +48,11 @@ def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["foregroundDeletion"]}})
     done = run("cancel")
     assert done.code == 1 and "is not gone after 0 s: a pod of it does not end" in done.err
+    # An operator that is gone takes its finalizer off nothing: that is said at once, and at the end.
+    monkeypatch.setattr(submission, "NOTICED", 0.0)
+    api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["operator.example/hold"]}})
+    done = run("cancel")
+    assert done.code == 1 and done.err.count("operator.example/hold holds it: does its controller run?") == 2
 
 
 def test_delete_is_refused_while_it_runs(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from commands import Run
 
-from stacks.add_on_lock import locked_versions
+from stacks.build import locked_versions
 from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS
 from stacks.settings import SettingError
 

@@ -12,7 +12,9 @@ import pytest
 import yaml
 from commands import Done, Run
 from job_controller import JobController, Script
-from kubernetes_api import Fault, KubernetesApi
+from kubernetes_api import Fault, KubernetesApi, now
+
+from operations.job_objects import paddle_job_state
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +98,13 @@ def test_list(run: Run, api: KubernetesApi, controller: JobController, folder: P
     }
 
 
+def test_a_paddle_job_that_no_operator_has_seen_says_so() -> None:
+    job: dict[str, Any] = {"metadata": {"name": "words", "creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"worker": {}}}
+    assert "the PaddleJob operator has not taken it up" in paddle_job_state(job).reason
+    assert paddle_job_state(job | {"status": {"phase": "Pending"}}).reason == ""
+    assert paddle_job_state(job | {"metadata": {"name": "words", "creationTimestamp": now()}}).reason == ""
+
+
 # logs.
 
 
@@ -138,6 +147,8 @@ def test_a_follow_that_is_cut_goes_on_and_shows_each_line_once(
     for number in range(5):
         for pod in pods(api):
             api.say(pod, f"step {number}")
+    controller.end(api.get("pods", pods(api)[0]), 0)
+    soon(lambda: all(fault.times == 0 for fault in api.faults))
     controller.finish(training)
     thread.join(20)
     lines = results[0].out.splitlines()
@@ -147,7 +158,28 @@ def test_a_follow_that_is_cut_goes_on_and_shows_each_line_once(
         for rank in range(3)
         for text in (f"trainer {rank} begins", *(f"step {number}" for number in range(5)))
     )
-    assert all(fault.times == 0 for fault in api.faults)
+
+
+def test_a_server_that_is_away_for_a_while_ends_no_follow(
+    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than the tries of one request take."""
+    monkeypatch.setattr("operations.cluster.NOTICED", 0.0)
+    thread, results = in_background(run, "logs", "--follow")
+    soon(lambda: sum("follow" in path for _, path in api.requests) >= 3)
+    away = Fault("", status=503, times=200)
+    api.faults = [away]
+    for pod in pods(api):
+        api.end_log(pod)
+    soon(lambda: away.times < 100)
+    api.faults = []
+    for pod in pods(api):
+        api.logs[("paddle", pod)].ended = False
+        api.say(pod, "later")
+    controller.finish(training)
+    thread.join(20)
+    assert results[0].code == 0, results[0].err
+    assert results[0].out.count("later") == 3 and "waiting for it, up to 10 minutes" in results[0].err
 
 
 @pytest.mark.parametrize("command", [("logs",), ("logs", "--follow")], ids=lambda command: command[-1])
@@ -176,9 +208,12 @@ def test_a_follow_takes_in_replaced_pods(
     controller.end(dead, 137)
     controller.run(controller.pod(training, 1), Script(code=None, lines=("back again",)))
     soon(lambda: sum("follow=true" in path for _, path in api.requests) >= 2)
-    controller.finish(training)
+    controller.finish(training, code=1, message="trainer 1 ended with 1: RuntimeError: boom (train.py:12)")
     thread.join(20)
     assert results[0].out.splitlines() == ["trainer 1 | trainer 1 begins", "trainer 1 | back again"]
+    assert (
+        results[0].err.splitlines()[-1].endswith(" on node-1: code 1: trainer 1 ended with 1: RuntimeError: boom (train.py:12)")
+    )
 
 
 # wait.

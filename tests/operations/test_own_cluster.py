@@ -21,9 +21,9 @@ import yaml
 from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 
-from operations import account_search, findings
+from operations import account_checks, account_search
 from operations.account_checks import AccountChecks
-from operations.own_cluster_checks import OwnClusterChecks
+from operations.deployed_checks import DeployedChecks
 from stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow
@@ -231,10 +231,13 @@ def test_what_a_tunnel_needs(
 # Ready, and gone.
 
 
-def ready(spec: ClusterSpec) -> dict[str, tuple[str, str]]:
-    outputs = {"ControlPlaneAddress": "172.20.0.9", "BucketName": "b"}
-    checks = [check for check in OwnClusterChecks(spec, AccountChecks(spec), outputs).all() if check[0] != "etcd snapshots"]
-    return {one.check: (one.state, one.text) for one in findings.run(checks)}
+def ready(aws_api: AwsApi, spec: ClusterSpec) -> dict[str, tuple[str, str]]:
+    outputs = [{"OutputKey": "ControlPlaneAddress", "OutputValue": "172.20.0.9"}]
+    stack = {"StackName": "tutorial-cluster", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime.now(UTC)}
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack | {"Outputs": outputs}]})
+    wanted = ("control plane", "kubeconfig", "groups")
+    checks = [check for check in DeployedChecks(spec, AccountChecks(spec)).ready() if check[0] in wanted]
+    return {one.check: (one.state, one.text) for one in account_checks.run(checks)}
 
 
 def test_a_cluster_that_is_ready_and_one_that_is_not(aws_api: AwsApi, spec: ClusterSpec) -> None:
@@ -261,14 +264,14 @@ def test_a_cluster_that_is_ready_and_one_that_is_not(aws_api: AwsApi, spec: Clus
         ],
     }
     aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
-    found = ready(spec)
+    found = ready(aws_api, spec)
     assert {state for state, _ in found.values()} == {"ok"}, found
     assert found["groups"][1] == "tutorial-nodes-workers has 1 of 1 machines in service"
 
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
     aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s"})
     aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group | {"Instances": []}]})
-    found = ready(spec)
+    found = ready(aws_api, spec)
     assert {state for state, _ in found.values()} == {"problem"}, found
 
 

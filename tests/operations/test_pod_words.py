@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from operations import refused_pods
-from operations.narrator import lines, spans
-from operations.pod_words import image_trouble, mount_trouble, pod_state, unschedulable
+from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, unschedulable
+from operations.waiting import lines, spans
 
 
 @pytest.mark.parametrize(
@@ -115,12 +116,42 @@ def pod(status: dict[str, Any], **more: Any) -> dict[str, Any]:
         ),
         ({"phase": "Pending"}, "starting", "image is being pulled"),
         ({"phase": "Running"}, "running", ""),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [{"restartCount": 2, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}],
+            },
+            "running",
+            "restarted in place 2 times, last after out of memory: raise resources.memory",
+        ),
         ({"phase": "Succeeded"}, "done", ""),
     ],
 )
 def test_a_pods_phase(status: dict[str, Any], phase: str, words: str) -> None:
     found = pod_state(pod(status))
     assert found.phase == phase and words in found.reason
+
+
+def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
+    """Rank and node of the pod, and its last words without what would move the cursor."""
+    others = "1 attempts failed: attempt 1: trainer 2 ended with 1"
+
+    def failed(rank: int, code: int, message: str, second: int, **more: Any) -> PodState:
+        ended = {"exitCode": code, "message": message, "finishedAt": f"2026-01-01T00:00:0{second}Z"}
+        found = pod({"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}], **more})
+        return replace(pod_state(found), component="trainer", rank=rank, node=f"node-{rank}")
+
+    crashed = failed(2, 1, "log\n\x1b[31mtrainer 2 ended with 1: RuntimeError: boom (train.py:12)\n", 2)
+    drained = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
+    rest = [failed(0, 70, others, 3), failed(1, 143, "told to stop", 5), failed(3, 1, "", 6), failed(4, 137, "x", 7, **drained)]
+    found = culprit([*rest, crashed])
+    assert found is not None and found.failure == (
+        "trainer 2 on node-2: code 1: [31mtrainer 2 ended with 1: RuntimeError: boom (train.py:12)"
+    )
+    assert (
+        found := culprit(rest)
+    ) is not None and found.failure == f"trainer 0 on node-0: code 70 (attempts exhausted): {others}"
+    assert culprit([pod_state(pod({"phase": "Running"}))]) is None
 
 
 def test_the_newest_event_counts() -> None:

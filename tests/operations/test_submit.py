@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -50,7 +51,7 @@ def test_the_training_waits_for_the_split(run: Run, api: KubernetesApi, controll
     controller.scripts["data"] = Script(code=65, message="split: reading\nline 7 is no record")
     done = run("submit")
     assert done.code == 1
-    assert "the data split failed: code 65 (bad data): line 7 is no record" in done.err
+    assert "the data split failed: data 0 on node-1: code 65 (bad data): line 7 is no record" in done.err
     assert [job["metadata"]["labels"]["app.kubernetes.io/component"] for job in api.all("jobs")] == ["data"]
     # The next submission tries the split again.
     controller.scripts.clear()
@@ -122,11 +123,15 @@ def test_a_failed_job_is_exit_code_1_with_the_trainers_words(
     assert "code 70 (attempts exhausted): attempt 3 failed: trainer 1 was killed" in done.err
 
 
-@pytest.mark.parametrize(("code", "end"), [(0, "job words is done: 3 of 3 pods succeeded"), (1, "training failed")])
+BOOM = "on node-1: code 1: trainer 2 ended with 1: RuntimeError: boom (train.py:12)"
+
+
+@pytest.mark.parametrize(("code", "end"), [(0, "job words is done: 3 of 3 pods succeeded"), (1, BOOM)])
 def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
     run: Run, api: KubernetesApi, controller: JobController, folder: Path, code: int, end: str
 ) -> None:
-    controller.scripts["trainer"] = Script(code=code, lines=("trainer RANK begins", "loss 0.5"))
+    message = BOOM.removeprefix("on node-1: code 1: ") if code else ""
+    controller.scripts["trainer"] = Script(code=code, lines=("trainer RANK begins", "loss 0.5"), message=message)
     done = run("submit", "--follow")
     assert done.code == code and end in done.err.splitlines()[-1]
     assert sorted(done.out.splitlines()) == sorted(
@@ -395,3 +400,38 @@ def test_a_job_that_somebody_has_made_otherwise_is_not_changed(
     assert "the cluster refuses Job words-data-" in done.stderr and "field is immutable" in done.stderr
     controller.finish(api.objects[key])
     first.join(60)
+
+
+def test_the_program_goes_up_once_and_before_either_job(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.volume = folder / "volume"
+    (folder / "mine" / "tools").mkdir(parents=True)
+    (folder / "mine" / "tools" / "train.py").write_text("print('mine')\n")
+    job = (folder / "job.yaml").read_text()
+    (folder / "job.yaml").write_text(job + "program: {from: folder, path: mine}\n")
+    dry = run("submit", "--dry-run")
+    assert "mine would be uploaded: 1 files, 14 bytes" in dry.err and not (folder / "volume").exists()
+
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    (archive,) = (folder / "volume" / "words" / "programs").iterdir()
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
+    (trainer,) = [found for found in api.all("jobs") if "-data-" not in found["metadata"]["name"]]
+    told = {entry["name"]: entry.get("value") for entry in trainer["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert told["PADDLE_NODE_PROGRAM_ARCHIVE"] == archive.stem
+    sent = [path for method, path in api.requests if method == "PUT" and "programs" in path]
+    first_job = next(n for n, (method, path) in enumerate(api.requests) if method == "PATCH" and "/jobs/" in path)
+    assert len(sent) == 1 and api.requests.index(("PUT", sent[0])) < first_job
+
+    (folder / "job.yaml").write_text(job + "passes: 3\nprogram: {from: folder, path: mine}\n")
+    again = run("submit", "--wait")
+    assert again.code == 0 and "mine lies already on the volume: words/programs/" in again.err
+    # For manifests that somebody reads and applies by hand; what a stranger changed there is put right.
+    archive.write_bytes(archive.read_bytes().replace(b"mine", b"evil"))
+    assert run("upload", "--program").code == 0
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
+    (folder / "job.yaml").write_text(job)
+    refused = run("upload", "--program")
+    assert refused.code == 2
+    assert refused.err.splitlines()[-1] == "program.from is image: --program uploads one `from: folder` or `from: git`"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operations.terminal_plot import chart
+from operations.loss_plot import chart
 
 
 def test_a_falling_curve() -> None:
-    drawn = chart([(0, 4.0), (1, 3.0), (2, 2.0), (3, 1.0)], "loss", width=22, height=4, braille=False)
+    drawn = chart([(0, 4.0), (1, 3.0), (2, 2.0), (3, 1.0)], "loss", width=22, height=4)
     assert drawn == [
         "loss",
         "4 |****",
@@ -17,21 +17,9 @@ def test_a_falling_curve() -> None:
     ]
 
 
-def test_braille_has_eight_dots_a_cell() -> None:
-    drawn = chart([(0, 1.0), (1, 0.0)], "loss", width=19, height=2)
-    assert drawn[1:3] == ["1 │⠉⠑⠒⠢⠤⠤⣀⣀", "0 │        ⠉⠉⠒⠒⠢⠤⢄⣀"]
-    assert max(map(len, drawn)) <= 19
-
-
 def test_a_loss_that_is_no_number_leaves_a_gap() -> None:
-    drawn = chart([(0, 1.0), (1, float("nan")), (2, 1.0)], "loss", width=19, height=3, braille=False)
+    drawn = chart([(0, 1.0), (1, float("nan")), (2, 1.0)], "loss", width=19, height=3)
     assert drawn[2] == "1 |*" + " " * 14 + "*"
-
-
-def test_a_pass_that_was_trained_again_ended_later_than_the_next() -> None:
-    drawn = chart([(0, 3.0), (2, 1.0), (1, 2.0)], "loss", width=22, height=3, braille=False)
-    assert drawn[-1] == "   0" + "2".rjust(18)
-    assert max(map(len, drawn)) <= 22
 
 
 def test_one_point_is_no_curve() -> None:

@@ -22,7 +22,10 @@ from paddle_node import passes
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from operations import volume_server
+from k8s_charts.documents import documents
+from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from operations import volume_access, volume_server
 
 pytestmark = pytest.mark.slow
 
@@ -85,9 +88,9 @@ def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_pa
         ["2", "complete", "100.4", "kB", "1.0000", "200"],
         ["3", "incomplete", "1", "byte"],
     ]
-    # Below the table the loss, by pass and by minute.
-    assert rows[6] == ["loss", "by", "pass"] and "loss by minute since the first pass began" in done.out
-    assert rows[7][0] == "3" and rows[7][1].startswith("│⠉⠑")
+    # Below the table the loss by pass.
+    assert rows[6] == ["loss", "by", "pass"]
+    assert rows[7][0] == "3" and rows[7][1].startswith("|*")
     assert max(map(len, done.out.splitlines())) <= 70
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert helpers(api) == []
@@ -97,6 +100,18 @@ def test_results_for_programs(run: Run, job: JobFolder) -> None:
     found = json.loads(run("results", "--json").out)
     assert [(row["pass"], row["complete"]) for row in found["passes"]] == [(0, True), (1, True), (2, True), (3, False)]
     assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("record", [b"", b"[]", b'{"attempts": [], "outcomes": {}}'])
+def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder, record: bytes) -> None:
+    """And a record that nobody can read hides nothing else."""
+    told = {"attempts": [{"run": "r1"}], "outcomes": {"r1": {"code": 70, "sentence": "trainer 2 ended with 1: boom\x1b"}}}
+    job.run_state.mkdir(parents=True, exist_ok=True)
+    (job.run_state / "attempts.json").write_bytes(record or json.dumps(told).encode())
+    done = run("results")
+    assert done.code == 0 and "complete" in done.out
+    assert ("its last run failed: trainer 2 ended with 1: boom\n" in done.err) == (not record)
+    assert json.loads(run("results", "--json").out)["failure"] == ("" if record else "trainer 2 ended with 1: boom")
 
 
 def test_the_helper_pod_is_as_harmless_as_it_can_be(run: Run, api: KubernetesApi, job: JobFolder) -> None:
@@ -127,9 +142,9 @@ def test_the_helper_pod_is_as_harmless_as_it_can_be(run: Run, api: KubernetesApi
 def test_a_download_is_verified_and_taken_up_where_it_broke(
     run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations import pass_download
+    from operations import volume_transfer
 
-    monkeypatch.setattr(pass_download, "BLOCK", 30_000)
+    monkeypatch.setattr(volume_transfer, "BLOCK", 30_000)
     target = tmp_path / "home" / "pass-00002"
     (target / "000").mkdir(parents=True)
     (target / "000" / ".part-0.part").write_bytes(bytes([2]) * 50_000)
@@ -180,7 +195,7 @@ def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_high
     ]
 
 
-def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in_circles(tmp_path: Path) -> None:
+def test_no_link_leads_out_of_the_job_or_in_circles(tmp_path: Path) -> None:
     job = JobFolder(tmp_path / "job")
     save_pass(job, 0, {"part": b"x"})
     (job.root / "circle").symlink_to(".")
@@ -191,8 +206,6 @@ def test_links_to_folders_are_listed_and_followed_and_never_out_of_the_job_or_in
         assert names == [
             "output/attempts/run-1/pass-00000/done",
             "output/attempts/run-1/pass-00000/part",
-            "output/pass-00000/done",
-            "output/pass-00000/part",
         ]
         assert ask("file?path=output/pass-00000/part") == b"x"
         with pytest.raises(HTTPError, match="409"):
@@ -316,10 +329,10 @@ def written(api: KubernetesApi) -> list[str]:
 def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations import volume_upload
+    from operations import volume_transfer
 
-    monkeypatch.setattr(volume_upload, "BLOCK", 1000)
-    monkeypatch.setattr(volume_upload, "SUMMED", 2000)
+    monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
+    monkeypatch.setattr(volume_transfer, "SUMMED", 2000)
     program = tmp_path / "my_program"
     program.mkdir()
     (program / "train.py").write_text("print(1)\n")
@@ -351,7 +364,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
 def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path, order: tuple[str, str]) -> None:
     """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
     from operations.errors import Failed
-    from operations.volume_upload import upload
+    from operations.volume_transfer import upload
 
     for name, size in (("bad", 1), ("large", 1000 << 20)):
         with (tmp_path / name).open("wb") as stream:
@@ -387,15 +400,14 @@ def test_nothing_outside_of_the_jobs_folder_can_be_named(
     run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, tmp_path: Path
 ) -> None:
     from operations.cluster import Cluster
-    from operations.volume_access import Missing, VolumeAccess
 
     (tmp_path / "volume" / "secret").write_text("x")
-    with VolumeAccess(Cluster.connect(), "words", "paddle", write=False, say=print) as volume:
+    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False, say=print) as volume:
         for path in ("../secret", "/etc/passwd", "../../volume/secret"):
-            with pytest.raises(Missing, match="outside of the job's folder"):
+            with pytest.raises(volume_access.Missing, match="outside of the job's folder"):
                 volume.read(path)
         volume._token = "wrong"
-        with pytest.raises(Missing, match="no such thing"):
+        with pytest.raises(volume_access.Missing, match="no such thing"):
             volume.read("data-manifest.json")
     assert helpers(api) == []
 
@@ -403,8 +415,6 @@ def test_nothing_outside_of_the_jobs_folder_can_be_named(
 def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
     run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations import volume_access
-
     monkeypatch.setattr(volume_access, "READY", 0.5)
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     container = {"name": "volume", "image": "x:1", "imageID": "", "ready": False, "restartCount": 0, "state": waiting}
@@ -436,7 +446,28 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
     assert run("logs", "--volume", "train", "--rank", "1", "--tail", "1").out == "trainer 1 | line 2 of 1\n"
     assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
     assert helpers(api) == []
+    # A claim on its way out lets no pod start: what was made goes one after the other, the pod first.
+    gone = [key[1] for _, event, key, _ in api.history if event == "DELETED"]
+    assert gone[-3:] == ["pods", "persistentvolumeclaims", "persistentvolumes"]
     (folder / "job.yaml").unlink()
     done = run("results", "words")
     assert done.code == 2
     assert done.err.startswith("job words has no Job or PaddleJob") and "name its job file instead" in done.err
+
+
+def test_the_inspection_pod_sees_the_jobs_own_folder_and_can_make_it() -> None:
+    """Not what the data job reads beside it: its source may be gone by then."""
+    settings = {
+        "name": "words",
+        "trainers": 1,
+        "data": {"source": "/home/jobpath/raw"},
+        "volume": {"kind": "nfs", "folder": "team"},
+    }
+    made = documents(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "image")
+    for job in (document for document in made if document["kind"] == "Job"):
+        spec = volume_access.reader(job["spec"]["template"], "words", "helper", "token", write=True)["spec"]
+        (maker,), (container,) = spec["initContainers"], spec["containers"]
+        assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
+        own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": False}
+        assert container["volumeMounts"] == [own] and container["args"][0] == own["mountPath"]
+        assert [volume["name"] for volume in spec["volumes"]] == ["job"]

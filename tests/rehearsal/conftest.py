@@ -40,9 +40,9 @@ class Clone:
         for path in [*folder.rglob("*.lock"), folder / "pyproject.toml", folder / "package-lock.json"]:
             os.utime(path, (0, 0))
         self.folder = folder
-        sample = folder / "examples" / "quick_start" / "sample.tsv"
-        sample.unlink(missing_ok=True)
-        subprocess.run([sys.executable, sample.with_name("make_sample.py"), sample], check=True)
+        for sample in (folder / "examples" / "quick_start" / "sample.tsv", folder / "examples" / "launch" / "sample.csv"):
+            sample.unlink(missing_ok=True)
+            subprocess.run([sys.executable, sample.with_name("make_sample.py"), sample], check=True)
 
     def start(self, *arguments: str, command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """A rehearsal as the leader of a process group of its own, as a shell starts it."""
@@ -67,6 +67,13 @@ class Clone:
         while len(self.left_running) < processes:
             assert time.monotonic() < deadline, f"no {processes} processes run: {self.left_running}"
             time.sleep(0.05)
+
+    def wait_until_none_runs(self) -> None:
+        """What was killed needs a moment to be gone."""
+        deadline = time.monotonic() + 90
+        while self.left_running and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert self.left_running == []
 
     @property
     def left_running(self) -> list[int]:

@@ -118,6 +118,11 @@ def losses(trained: Trained) -> list[float]:
 @pytest.mark.parametrize("role", ["trainer", "pserver", "supervisor"])
 def test_a_killed_process_ends_in_recovery_or_failure(tmp_path, undisturbed, role):
     trained = train(tmp_path, kill=role)
+    # Not even the agent's end costs a pod: its container starts again in place.
+    assert {end.name.rpartition("-")[0][-1] for end in trained.result.ended} == {"0", "1", "2"} and len(trained.result.ended) == 3
+    assert trained.result.retries == 0
+    restarts = [log for log in trained.host.logs.glob("*.trainer.log") if "started again in its pod" in log.read_text()]
+    assert len(restarts) == (role == "supervisor")
     if not trained.result.succeeded:
         return
     assert trained.evaluation is not None and undisturbed.evaluation is not None

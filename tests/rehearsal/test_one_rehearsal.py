@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from rehearsal import interruption, machine
-from rehearsal.errors import Unfit
+from rehearsal.errors import Refused
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.state import State
 
@@ -28,9 +28,9 @@ def test_a_machine_that_cannot_rehearse(monkeypatch, tmp_path, system, processor
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
     monkeypatch.setattr("sys.version_info", (*python, 0, "final", 0))
-    with pytest.raises(Unfit, match=sentence) as unfit:
+    with pytest.raises(Refused, match=sentence) as unfit:
         machine.check(tmp_path)
-    assert unfit.value.exit_code == 2 and "\n" not in str(unfit.value)
+    assert unfit.value.code == 2 and "\n" not in str(unfit.value)
 
 
 def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path):
@@ -38,14 +38,14 @@ def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path):
     for environment in (".venv-image", ".venv-emulator"):
         (clone / environment / "bin").mkdir(parents=True)
         (clone / environment / "bin/python").touch()
-    with pytest.raises(Unfit, match=f"this clone lies in {clone}: parameter servers save through a shell"):
+    with pytest.raises(Refused, match=f"this clone lies in {clone}: parameter servers save through a shell"):
         machine.check(clone)
 
 
 def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
     with State(tmp_path / ".rehearsal") as state:
         (state.volume / "old").touch()
-        with pytest.raises(Unfit, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
+        with pytest.raises(Refused, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
             pass
         assert (state.volume / "old").exists()
     with State(tmp_path / ".rehearsal") as state:
@@ -54,7 +54,7 @@ def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Unfit, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):
+    with pytest.raises(Refused, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):
         pass
 
 
@@ -73,9 +73,9 @@ def test_the_folder_is_free_when_its_holder_was_killed(tmp_path):
 def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_anything_begins():
     with AddressBlock() as addresses, socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Unfit, match=f"port {port} is taken on all addresses of this machine") as unfit:
+        with pytest.raises(Refused, match=f"port {port} is taken on all addresses of this machine") as unfit:
             addresses.check([port])
-        assert unfit.value.exit_code == 2 and "\n" not in str(unfit.value)
+        assert unfit.value.code == 2 and "\n" not in str(unfit.value)
         taken.close()
         addresses.check([port])
 

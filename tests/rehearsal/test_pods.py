@@ -256,6 +256,51 @@ def test_restart_policy_on_failure_restarts_in_the_same_pod(machine):
     assert result.succeeded and result.retries == 2 and len(list(machine.logs.glob("*.log"))) == 1
 
 
+IN_PLACE = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [137]}}],
+    "env": [{"name": "UID_OF_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+}
+
+
+def test_a_container_that_is_killed_starts_again_in_its_pod_and_one_that_fails_does_not(machine):
+    """And no limit counts the first: the second fails the index at once."""
+    script = """
+        echo $UID_OF_POD >> $PADDLE_NODE_ROOT/home/jobpath/pods
+        [ -e "$TMPDIR/killed" ] && exit 7
+        touch "$TMPDIR/killed"
+        kill -9 $$$$
+    """
+    limits = {"completionMode": "Indexed", "backoffLimitPerIndex": 0, "maxFailedIndexes": 0}
+    result = machine.run(documents(script, job_spec=limits, container=IN_PLACE))
+    assert result.reason == "MaxFailedIndexesExceeded" and result.culprit.codes == {"main": 7} and len(result.ended) == 1
+    first, again = (machine.volume / "pods").read_text().split()
+    assert first == again and "the container ended with 137: it is started again in its pod" in machine.log()
+
+
+def test_what_a_probe_ends_does_not_start_again_in_its_pod(machine):
+    """Kubernetes would leave such a pod Running for ever: its sandbox is gone."""
+    probe = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}, "periodSeconds": 0.05, "failureThreshold": 1}
+    result = machine.run(documents("trap '' TERM; while :; do sleep 0.1; done", container={**IN_PLACE, "livenessProbe": probe}))
+    assert result.culprit.codes == {"main": 137} and len(result.ended) == 1
+
+
+def test_each_index_counts_its_own_failures(machine):
+    """Two of each index are allowed: four in all do not end the Job, a third of one does."""
+    script = """
+        cd $PADDLE_NODE_ROOT/home/jobpath
+        echo x >> $JOB_COMPLETION_INDEX
+        [ $(wc -l < $JOB_COMPLETION_INDEX) -gt $ENOUGH ]
+    """
+    limits = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 2, "maxFailedIndexes": 0}
+    limits["backoffLimit"] = 2**31 - 1
+    for enough, reason in (("2", "CompletionsReached"), ("3", "MaxFailedIndexesExceeded")):
+        result = machine.run(documents(script, job_spec=limits, container={"env": [{"name": "ENOUGH", "value": enough}]}))
+        assert result.reason == reason
+        for tried in machine.volume.iterdir():
+            tried.unlink()
+
+
 def test_a_deadline_ends_everything(machine):
     result = machine.run(documents("trap '' TERM; while :; do sleep 0.1; done", job_spec={"activeDeadlineSeconds": 0.3}))
     assert result.reason == "DeadlineExceeded"
@@ -360,9 +405,12 @@ def written(script, name="words", data=None, **volume):
     """The documents of a job whose one trainer runs `script`."""
     settings = {
         "name": name, "mode": "single", "trainers": 1, "volume": volume, "data": data or {"prepared": True},
-        "program": {"from": "image" if data else "volume"}, "image": "any", "command": ["/bin/sh", "-c", script],
+        "program": {"from": "image" if data else "volume"}, "image": "any",
     }  # fmt: skip
-    return charts(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "any")
+    documents = charts(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "any")
+    (container,) = documents[-1]["spec"]["template"]["spec"]["containers"]
+    container["command"] = ["/bin/sh", "-c", script.replace("$", "$$")]
+    return documents
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,10 +7,9 @@ import pytest
 from paddle_node.contract import JobFolder
 from rich.console import Console
 
-from rehearsal.output_tree import output_tree
 from rehearsal.screen import Screen
-from rehearsal.training_progress import TrainingProgress
-from rehearsal.training_screen import TrainingScreen, outcome
+from rehearsal.summary import output_tree
+from rehearsal.training_screen import TrainingProgress, TrainingScreen, outcome
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
             break  # With 0 it had ended before the signal came: a destroy takes a second.
     assert rehearsal.returncode == 130, said
     assert "Traceback" not in said and "interrupted: no process is left" in said
-    assert clone.left_running == []
+    clone.wait_until_none_runs()
     assert [entry.name for entry in clone.state.iterdir()] == ["lock"]
 
 
@@ -68,10 +68,7 @@ def test_a_killed_rehearsal_leaves_no_process(clone):
     clone.wait_until_running(7)
     os.kill(rehearsal.pid, signal.SIGKILL)
     rehearsal.communicate(timeout=180)
-    deadline = time.monotonic() + 90
-    while clone.left_running and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert clone.left_running == []
+    clone.wait_until_none_runs()
 
 
 def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
@@ -122,6 +119,19 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
     assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
     assert re.search(r"kept +ec2 snapshot ", said), "of the control plane's state"
     assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
+
+
+def test_a_program_that_knows_nothing_of_us_by_its_own_line(second_clone):
+    """`make rehearse JOB=examples/launch/job.yaml`."""
+    rehearsal = second_clone.start("--job", "examples/launch/job.yaml")
+    said, _ = rehearsal.communicate(timeout=600)
+    assert rehearsal.returncode == 0, said
+    assert "one copy that all pods read" in said and "2 pods with 2 processes each ran to their end" in said
+    assert float(re.search(r"accuracy ([\d.]+) \(baseline: 0.500\)", said)[1]) > 0.9
+    epochs = second_clone.folder / ".rehearsal/volume/launch/output/epochs.jsonl"
+    counted = [json.loads(line) for line in epochs.read_text().splitlines()]
+    assert [(one["records"], one["least"], one["most"], one["ranks"]) for one in counted] == [(1600, 1, 1, 4)] * 40
+    assert second_clone.left_running == []
 
 
 def test_a_paddle_job_of_the_operators_guide(second_clone):

@@ -1,0 +1,155 @@
+"""One copy of a source for all jobs: unpacked, complete and exact or none at all, whoever is killed, late or second."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from job_folder import IMAGE, Job
+from paddle_node import data_manifest, preparation, runtimes
+from paddle_node.environment import Attempt, Peer
+from paddle_node.failure import Failure
+
+SHARED = "shared/0123456789abcdef"
+CONTENT = {"plain.txt": b"a\nb\n", "deep/table.csv": b"1,2\n", "images/one.png": b"\x89PNG", "images/more/two.png": b"2" * 5000}
+
+# The data job, which stops itself where AT says: N files are written, or before a manifest is created for the N-th time.
+STOPS = """
+import os, signal, sys
+from paddle_node.data import commit, job, whole_files
+name, _, left = os.environ.get("AT", "").partition(" ")
+left = int(left or 0)
+def stops(work):
+    def stopped(*more):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return work(*more)
+    return stopped
+if name == "file":
+    whole_files.PartFile.done = stops(whole_files.PartFile.done)
+if name == "create":
+    commit.create = stops(commit.create)
+sys.exit(job.main())
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A plain file, a compressed one in a folder, and an archive."""
+    place = tmp_path / "source"
+    (place / "deep").mkdir(parents=True)
+    (place / "plain.txt").write_bytes(CONTENT["plain.txt"])
+    (place / "deep/table.csv.gz").write_bytes(gzip.compress(CONTENT["deep/table.csv"]))
+    for name in ("images/one.png", "images/more/two.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(CONTENT[name])
+    with tarfile.open(place / "images.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "images", "images")
+    return place
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> tuple[Job, Job]:
+    return Job(tmp_path / "volume/first"), Job(tmp_path / "volume/second")
+
+
+def settings(job: Job, **more: str) -> dict[str, str]:
+    """As the charts give them, each pod with an identity of its own."""
+    run = {"PADDLE_NODE_RUN_ID": f"run-of-{job.folder.root.name}", "POD_UID": os.urandom(4).hex()}
+    return {"DATA_FORMAT": "files", "PADDLE_NODE_SHARED": SHARED, "PADDLE_NODE_DATA_JOB": job.folder.root.name, **run, **more}
+
+
+def start(job: Job, source: Path, **more: str) -> subprocess.Popen[str]:
+    environ = os.environ | {"PYTHONPATH": str(IMAGE)} | job.environment(source, 1, **settings(job, **more))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen([sys.executable, "-c", STOPS], env=environ, text=True, **pipes)
+
+
+def stopped(process: subprocess.Popen[str]) -> bool:
+    """Waits until it has stopped itself; False: it has ended."""
+    return os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+
+
+def assert_read(job: Job) -> Path:
+    """What a trainer of the job is given: all of the content and nothing else."""
+    node = job.trainer(PADDLE_NODE_DATA_JOB=job.folder.root.name, PADDLE_NODE_RUNTIME="collective")
+    reading = preparation.prepare(node, print)
+    place = reading.folder.data
+    assert place is not None and place.is_relative_to(job.folder.root.parent / SHARED)
+    assert {file.relative_to(place).as_posix(): file.read_bytes() for file in place.rglob("*") if file.is_file()} == CONTENT
+    peers = [Peer(index, "", f"127.0.0.{index + 1}") for index in range(3)]
+    runtime, node = runtimes.by_name("collective"), job.trainer(PADDLE_NODE_RUNTIME="collective")
+    (process,) = runtime.processes(preparation.replace(node, folder=reading.folder), peers, Attempt(1))
+    assert process.environ["PADDLE_NODE_DATA"] == str(place)
+    return place
+
+
+def test_the_second_job_of_a_source_reads_the_first_ones_copy_and_other_content_is_another(
+    jobs: tuple[Job, Job], source: Path
+) -> None:
+    first, second = jobs
+    assert first.run(source, 1, **settings(first)).returncode == 0
+    place = assert_read(first)
+    done = second.run(source, 1, **settings(second))
+    assert done.returncode == 0 and "is complete already: nothing to do (4 files" in done.stdout, done.stdout + done.stderr
+    assert assert_read(second) == place
+    (source / "plain.txt").write_text("another\n")
+    assert second.run(source, 1, **settings(second)).returncode == 0
+    assert assert_read(first) == place
+    manifest = data_manifest.read(second.folder.data_manifest)
+    assert manifest and not place.is_relative_to(second.folder.root.parent / manifest.shared)
+
+
+@pytest.mark.parametrize("at", ["file 1", "file 3", "create 1", "create 2", "create 3"])
+def test_a_data_job_that_is_killed_anywhere_leaves_all_or_nothing_and_the_repeat_is_exact(
+    jobs: tuple[Job, Job], source: Path, at: str
+) -> None:
+    job, _ = jobs
+    process = start(job, source, AT=at)
+    assert stopped(process)
+    assert not job.folder.data_manifest.exists() and not list((job.folder.root.parent / SHARED).glob("*/data-manifest.json"))
+    process.kill()
+    process.communicate()
+    assert job.run(source, 1, **settings(job)).returncode == 0
+    place = assert_read(job)
+    assert [other.name for other in place.parents[1].glob("0.*/")] == [place.parent.name], "the dead pod's files are gone"
+
+
+def test_of_two_jobs_at_once_the_first_complete_copy_is_both_jobs(jobs: tuple[Job, Job], source: Path) -> None:
+    late, early = jobs
+    process = start(late, source, AT="create 3")
+    assert stopped(process)
+    assert early.run(source, 1, **settings(early)).returncode == 0
+    place = assert_read(early)
+    os.kill(process.pid, signal.SIGCONT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert assert_read(late) == place
+    assert [each.name for each in place.parents[2].glob("[!.]*/")] == [place.parents[1].name], "the late one's is gone"
+
+
+def test_what_was_damaged_is_nobodys_data_until_a_person_removes_it(jobs: tuple[Job, Job], source: Path) -> None:
+    first, second = jobs
+    assert first.run(source, 1, **settings(first)).returncode == 0
+    place = assert_read(first)
+    (place / "images/more/two.png").write_bytes(b"3" * 5000)
+    done = second.run(source, 1, **settings(second))
+    assert done.returncode == 65 and "two.png is damaged" in done.stderr and "once no job reads" in done.stderr, done.stderr
+    assert not second.folder.data_manifest.exists()
+    (place / "images/more/two.png").write_bytes(b"2" * 4999)
+    with pytest.raises(Failure, match=r"two\.png is not there with the 5000 bytes that the manifest says"):
+        assert_read(first)
+
+
+@pytest.mark.parametrize("shared", ["/etc", "shared/../words", "shared/0123"])
+def test_a_copy_lies_nowhere_else(jobs: tuple[Job, Job], source: Path, shared: str) -> None:
+    done = jobs[0].run(source, 1, **settings(jobs[0], PADDLE_NODE_SHARED=shared))
+    assert done.returncode == 2 and "shared/ and 16 hexadecimal digits are needed" in done.stderr

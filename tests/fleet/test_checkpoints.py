@@ -1,0 +1,106 @@
+"""Kills at random moments, and how much work each costs. Real Paddle: about half a minute a runtime.
+
+As docs/faults.md tells it: KILLS=10 CHECKPOINT_MINUTES=0.2 pytest -s tests/fleet/test_checkpoints.py -k fleet-ps
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from paddle_node import passes, shard
+
+pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("KILLS", "5"))
+MINUTES = float(os.environ.get("CHECKPOINT_MINUTES", "0.02"))
+PASSES, BATCH = 3, 4
+EACH_RECORD = """
+with open(f'{PLACE}/trained-{index}', 'a') as file:
+    print(os.environ.get('PADDLE_NODE_ATTEMPT'), time.time(), labelled[0], *labelled[1], sep='\\t', file=file)
+if not os.path.exists(f'{PLACE}/released'):
+    time.sleep(SECONDS / (1 if index == '1' else 10))
+"""
+"""Until the last kill, the first pass takes trainer 1 longer than all attempts, and trainer 0 waits for it at its end."""
+
+
+class Trained(NamedTuple):
+    attempt: int
+    when: float
+    record: tuple[str, ...]
+
+
+def trained(job, trainer: int) -> list[Trained]:
+    """What a trainer was given, record by record, in all attempts."""
+    file = job.place / f"trained-{trainer}"
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+    return [Trained(int(attempt), float(when), tuple(record)) for attempt, when, *record in (line.split("\t") for line in lines)]
+
+
+def expected(job, trainer: int) -> list[tuple[str, ...]]:
+    """What it should be given in all passes."""
+    own = shard.of_trainer(job.folder, trainer)
+    orders = itertools.chain.from_iterable(own.shuffled(1, number, trainer) for number in range(PASSES))
+    return [(label, *text.split()) for label, text in (record.text.split("\t") for record in orders)]
+
+
+def stretches(job, trainer: int) -> dict[int, tuple[int, list[float]]]:
+    """By attempt: where it began in all that should be trained, and when it had each record from there on."""
+    order, found, reached = expected(job, trainer), {}, 0
+    for attempt, group in itertools.groupby(trained(job, trainer), key=lambda each: each.attempt):
+        had = list(group)
+        records = [each.record for each in had]
+        begin = next(at for at in range(reached, -1, -1) if order[at : at + len(had)] == records)
+        found[attempt] = (begin, [each.when for each in had])
+        reached = begin + len(had)
+    assert reached == len(order)
+    return found
+
+
+@pytest.mark.parametrize(("runtime", "kills_wanted"), [("fleet-ps", KILLS), ("collective", min(KILLS, 3))])
+def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_trained_once(training_job, runtime, kills_wanted):
+    job = training_job(pods=2, PASSES=str(PASSES), RUNTIME=runtime, CHECKPOINT=str(60 * MINUTES), ATTEMPTS="100")
+    source = job.make_sample("--lines", "2000")
+    if runtime == "collective":
+        job.program = Path(__file__).parent / "collective_program"
+    seconds = kills_wanted * 3 * 60 * MINUTES / 900
+    job.at_each_record(f"PLACE, SECONDS = {str(job.place)!r}, {seconds}{EACH_RECORD}")
+    program = job.program / "train.py"
+    program.write_text(program.read_text().replace("batch=32", f"batch={BATCH}"))
+    job.split(source)
+    job.start()
+    draw = random.Random(runtime)
+    kills: dict[int, float] = {}
+    while len(kills) < kills_wanted:
+        job.wait_until(lambda: (had := trained(job, 1)) and had[-1].attempt not in kills)
+        time.sleep(draw.uniform(0, 2.5 * 60 * MINUTES))
+        victim = job.child(draw.randrange(2), draw.choice(["trainer", "pserver"] if runtime == "fleet-ps" else ["trainer"]))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+            kills[trained(job, 1)[-1].attempt] = time.time()
+    job.release()
+    assert job.wait() == [0, 0], job.said()
+
+    # Each attempt began where an earlier one had come, the last one came to the end: every record once.
+    _, own = stretches(job, 0), stretches(job, 1)
+    for attempt, killed in kills.items():
+        (begin, when), (resumed, _) = own[attempt], own[min(each for each in own if each > attempt)]
+        lost = killed - [*when, killed][max(0, resumed - begin)]
+        # All meet at the end of a step, and one saves: each of the two takes no longer than the longest it took a step's records.
+        ends = [*when, killed]
+        longest = max(late - early for early, late in zip(ends, ends[BATCH + 1 :] or ends[-1:], strict=False))
+        print(f"attempt {attempt}: {lost:.1f} s of work lost; a step, or a save, took {longest:.1f} s at most")
+        assert lost <= 60 * MINUTES + 2 * longest
+    said = job.folder.train_log(0).read_text(errors="replace")
+    print(*re.findall("checkpoint in .*", said), sep="\n")
+    assert len(re.findall(r"checkpoint in pass 0 at step \d+: \d+\.\d\d s, \d+\.\d MB", said)) >= kills_wanted // 2
+    assert "no checkpoint" not in said and not passes.find(job.folder, passes.INTERRUPTED)
+    assert [(m["pass"], m["records"]) for m in job.metrics(1)] == [(number, 900) for number in range(PASSES)]
+    result = job.evaluate()
+    assert json.loads(result.stdout)["value"] > 0.7, result.stderr

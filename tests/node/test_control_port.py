@@ -1,0 +1,117 @@
+"""The control port asks who one is: strangers on real sockets, before a real job's pods and in their place."""
+
+import json
+import random
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from paddle_node.agent import messages as m
+
+pytestmark = pytest.mark.slow
+PORT = 7163
+
+
+def memory(pid: int) -> int:
+    """Bytes of a process that are in the machine's memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def random_lines(count: int) -> list[bytes]:
+    draw = random.Random(1)
+    hello = {"rank": 1, "world_size": 2, "boot": "new", "membership": "index", "name": "n", "node": "", "address": "10.0.0.9"}
+    texts = [
+        {"kind": "Hello", **hello},
+        {"kind": "Join", "rank": 0, "attempt": 1},
+        {"kind": "Proof", "nonce": "0", "mac": "0" * 64},
+        {"kind": "Proof", "nonce": "\ud800", "mac": "\u00e9"},
+        {"kind": "Fatal", "code": 2, "sentence": "no"},
+        {"kind": "Finish", "code": 0, "sentence": "done", "crashed": None},
+        {"hello": "supervisor", "run": "run-1", "index": 1, "born": 1e12},
+    ]
+    lines = [json.dumps(draw.choice(texts)).encode() + b"\n" for _ in range(count // 2)]
+    return lines + [draw.randbytes(draw.randrange(1, 6000)) for _ in range(count - len(lines))]
+
+
+def test_a_thousand_messages_of_a_stranger_change_nothing(job):
+    pods = job(count=2, stand_in={"holds": [1, 1, 1]})
+    pods.start()
+    pods.wait_until_held()
+    address, before = (pods.address(0), PORT), memory(pods.pods[0].pid)
+    idle = [socket.create_connection(address, timeout=60) for _ in range(100)]
+    lines = random_lines(1000)
+    for lot in (lines[number : number + 4] for number in range(0, 1000, 4)):
+        with socket.create_connection(address, timeout=60) as stranger:
+            try:
+                stranger.sendall(b"".join(lot))
+                stranger.shutdown(socket.SHUT_WR)
+                said = b"".join(iter(lambda: stranger.recv(4096), b""))
+            except ConnectionError:
+                continue
+        assert isinstance(m.parse(said, m.Challenge), m.Challenge), said
+    for each in idle:
+        each.sendall(b"x" * 100_000)
+    grown = memory(pods.pods[0].pid) - before
+    for each in idle:
+        each.close()
+    assert grown < 64 << 20, f"{grown >> 20} MB"
+    pods.release()
+    assert pods.codes() == [0, 0], pods.logs()
+    assert pods.values(1) == pods.undisturbed and len(pods.attempts()) == 1
+    (secret,) = pods.folder.run_state.glob("secret-*")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.read_text() not in pods.logs() and "Error" not in pods.logs()
+
+
+@pytest.mark.parametrize("planted", ["empty", "link"])
+def test_a_secret_that_no_pod_of_the_run_made_opens_no_door(job, planted):
+    pods = job(count=1)
+    secret = pods.folder.run_state / f"secret-{pods.run}"
+    secret.parent.mkdir(parents=True)
+    if planted == "empty":
+        secret.touch()
+    else:
+        (pods.folder.root / "known").write_text("0" * 64)
+        secret.symlink_to("../../known")
+    pods.start()
+    assert pods.codes() == [65], pods.logs()
+    assert "is not the secret of this run" in pods.log(0) and "Traceback" not in pods.log(0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        *(
+            m.encode(m.Challenge(n)) + m.encode(m.Proof("", mac)) + m.encode(m.Welcome()) * 2
+            for n, mac in (("0", "0" * 64), ("0", "\u00e9"))
+        ),
+    ],
+)
+def test_what_only_accepts_connections_is_not_the_pod_that_is_waited_for(job, said):
+    """A mesh's proxy, or a listener of somebody else: the deadline of the peers comes all the same."""
+    pods = job(count=2, PEER_DEADLINE="2")
+    stop = threading.Event()
+    with socket.create_server((pods.address(0), PORT)) as listener:
+        listener.settimeout(0.1)
+
+        def accept() -> None:
+            while not stop.is_set():
+                try:
+                    connection, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                with connection:
+                    connection.sendall(said)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            pods.name(0)
+            pods.start(1)
+            assert pods.codes() == [69], pods.logs()
+        finally:
+            stop.set()
+            thread.join()
+    assert "1 of 2 pods is missing: job-0.job, which the others wait for" in pods.log(1)

@@ -1,0 +1,39 @@
+"""The exception behind a worker's end, as its output tells it."""
+
+from paddle_node.agent.workers import Exceptions
+
+
+def last(text: str) -> str:
+    exceptions = Exceptions()
+    for line in text.splitlines():
+        exceptions.read(line)
+    return exceptions.last
+
+
+def test_the_last_traceback_is_named_with_the_programs_own_line():
+    text = """epoch 1
+Traceback (most recent call last):
+  File "/home/jobpath/job/quick_start/train.py", line 12, in <module>
+    main()
+  File "/opt/venv/lib/python3.11/site-packages/paddle/nn/layer.py", line 99, in forward
+    raise ValueError("(InvalidArgument) shapes differ")
+ValueError: (InvalidArgument) shapes differ
+  [Hint: expected 2]
+during handling
+"""
+    assert last(text) == "ValueError: (InvalidArgument) shapes differ (train.py:12)"
+    later = 'Traceback (most recent call last):\n  File "/a/b.py", line 3, in f\n    x\nlib.errors.Lost: ' + "x" * 1000
+    found = last(text + later)
+    assert found.startswith("lib.errors.Lost: xxx") and found.endswith("xx (b.py:3)") and len(found) == 300
+    assert last("Traceback (most recent call last):\nKeyboardInterrupt") == "KeyboardInterrupt"
+    assert last("RuntimeError: said without a traceback") == ""
+
+
+def test_it_is_told_with_the_pods_end(job):
+    pods = job(count=2, stand_in={"raises": 1}, NODE="ip-10-0-3-4")
+    pods.start()
+    assert pods.codes() == [70, 1], pods.logs()
+    assert "trainer 1 ended with 1: RuntimeError: boom (stand_in_process.py:" in pods.log(0)
+    assert "), in job-1.job on ip-10-0-3-4" in pods.log(0)
+    assert "attempt 1 failed before its first step and is not tried again" in pods.log(0)
+    assert [attempt["error"][:18] for attempt in pods.attempts()] == ["RuntimeError: boom"]

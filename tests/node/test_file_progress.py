@@ -1,0 +1,121 @@
+"""What a command's attempts resume from and what counts as their progress, by the files on the volume."""
+
+import os
+from pathlib import Path
+
+import pytest
+from paddle_node import contract, data_manifest, environment
+from paddle_node.data_manifest import DataManifest, Shard, Source
+from paddle_node.failure import Failure
+from paddle_node.file_progress import FileProgress
+from paddle_node.passes import Identity
+from paddle_node.runtimes import History
+
+MINE = Identity("data", "program")
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job's folder on a volume, and what says its progress there."""
+
+    class Job:
+        said: list[str]
+        output: Path = tmp_path / "job/output"
+
+        def progress(self, run: str = "run", **more: str) -> FileProgress:
+            environ = {
+                "JOB_NAME": "job",
+                "JOB_PATH": "/",
+                "PADDLE_NODE_ROOT": str(tmp_path),
+                "TRAIN_CONFIG_DIR": "program",
+                "CONF_PADDLE_GRADIENT_NUM": "2",
+                "JOB_COMPLETION_INDEX": "0",
+                "PADDLE_NODE_RUN_ID": run,
+                "PADDLE_NODE_SERVICE": "job",
+                "POD_IP": "127.0.0.1",
+                "PADDLE_NODE_COMMAND": '["true"]',
+                "PADDLE_NODE_RESUME": '["--resume={newest:output/*/model-*}"]',
+            }
+            self.said = []
+            return FileProgress(environment.parse(environ | more), self.said.append)
+
+        def save(self, name: str, content: str = "x") -> Path:
+            path = self.output / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+            return path
+
+    return Job()
+
+
+def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
+    progress = job.progress()
+    first = progress.begin(MINE, History())
+    assert "newest" not in first.resume and first.said == "from the beginning"
+    assert progress.made(1, first) == ""
+    for number in (9, 10):
+        # The same moment: the numbers in the names decide.
+        os.utime(job.save(f"a/model-{number}"), ns=(5 * 10**18, 5 * 10**18))
+    job.save("a/model-11", "")  # Nothing was written to it yet.
+    assert progress.made(1, first) == "output/a/model-10" and progress.changed() and not progress.changed()
+    second = progress.begin(MINE, History(first=False))
+    assert second.resume["newest"] == "output/a/model-10"
+    third = progress.begin(MINE, History(first=False, fruitless=[second.resume]))
+    assert third.resume["newest"] == "output/a/model-9" and third.passed_over == ("output/a/model-10",)
+    assert "output/a/model-10 is passed over: an attempt that resumed from it failed without progress" in job.said
+    # The pod of rank 0 is another one by now: what was there as the attempt began stands in the attempt's own record.
+    assert job.progress().made(3, third) == ""
+
+
+def test_what_the_agent_writes_itself_is_no_checkpoint(job):
+    first = job.progress(PADDLE_NODE_RESUME='["{newest:output/*}"]')
+    begun = first.begin(MINE, History())
+    job.save("node_1/train.log")
+    assert list(job.output.iterdir()) and first.made(1, begun) == "" and not first.changed()
+    job.save("model-1/weights")
+    assert first.made(1, begun) == "output/model-1"
+
+
+def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(job, tmp_path):
+    job.progress().begin(MINE, History())
+    job.save("a/model-1")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/model-2").write_text("x")
+    (job.output / "b").symlink_to(tmp_path / "elsewhere")
+    for name, target in (("model-8", "nowhere"), ("model-9", "model-9")):
+        (job.output / "a" / name).symlink_to(target)
+    other = Identity("data", "another program")
+    assert "newest" not in job.progress("other").begin(other, History()).resume
+    assert job.said == ["1 files of another program or other data are not resumed from; resume_from: any would"]
+    found = job.progress("any", PADDLE_NODE_RESUME_FROM="any").begin(other, History())
+    assert found.resume["newest"] == "output/a/model-1"
+
+
+def test_a_run_is_done_when_the_file_that_says_so_is_its_own(job):
+    done = {"PADDLE_NODE_SUCCESS": "{output}/done"}
+    progress = job.progress(**done)
+    begun = progress.begin(MINE, History())
+    assert progress.finished(MINE, begun, stopped=False) == "output/done, by which the command says that it is done, is not there"
+    job.save("done")
+    assert progress.finished(MINE, begun, stopped=False) is None
+    begun = job.progress(**done).begin(MINE, History(first=False))
+    assert progress.finished(MINE, begun, stopped=False) is None
+    progress = job.progress("next", **done)
+    begun = progress.begin(MINE, History())
+    older = "output/done, by which the command says that it is done, is older than this run"
+    assert progress.finished(MINE, begun, stopped=False) == older
+    os.utime(job.output / "done", ns=(9 * 10**18, 9 * 10**18))
+    with pytest.raises(Failure, match="output/done is dated later than this run, which has not begun: remove it"):
+        job.progress("last", **done).begin(MINE, History())
+
+
+def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(job, tmp_path):
+    """† A link to nowhere beside the sources ended the job."""
+    split = DataManifest(Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0)
+    data_manifest.write(split, job.output.parent / "data-manifest.json")
+    program = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(tmp_path)})
+    (program / "tools").mkdir(parents=True)
+    (program / "gone.py").symlink_to("nowhere.py")
+    (program / "tools/train.py").write_text("sampler = DistributedBatchSampler(data)")
+    job.progress().begin(MINE, History())
+    assert "train.py uses DistributedBatchSampler" in job.said[0] and len(job.said) == 1

@@ -1,0 +1,136 @@
+"""Programs of others, unmodified, in two pods: to their end, and once more with a trainer killed behind the first checkpoint.
+
+`make test-programs PROGRAMS=/path/to/clones`: a folder with the clones that PROGRAMS names below. Each job.yaml says how one
+is started; its packages come from PyPI, once. The agents, the archive and Paddle are real; only the data are put on the volume
+by hand: small, made here, and the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from k8s_charts import training_settings
+from k8s_charts.spec import TrainingJob as Job
+from rehearsal import interpreter
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "fleet"))
+from training_job import TrainingJob  # noqa: E402
+
+CLONES = os.environ.get("PROGRAMS", "")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CLONES, reason="make test-programs PROGRAMS=/path/to/clones runs these")]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What was tried, and how it shows that it learned."""
+
+    clone: str
+    commit: str
+    metric: str
+    """A pattern with the value as its group, in the log of trainer 0: the last one counts."""
+    good: tuple[float, float]
+    resumes: str
+    """What the next attempt goes on from, as the log says it."""
+
+
+PROGRAMS = {
+    "paddlerec": Program(
+        "PaddleRec", "656326adf3c4117c11ec0eff5e8f61acd8191c2a", r"Epoch: 2, .* auc: ([\d.]+)", (0.6, 1), "from the beginning"
+    ),
+    "paddleclas": Program(
+        "PaddleClas", "d178931fca432204e6b7422bac4f92e09ff22fa4", r"\[Avg\]top1: ([\d.]+)", (0.6, 1), "from output/epoch_"
+    ),
+    "paddlenlp": Program(
+        "PaddleNLP", "a80c4a22736925e151fcd2cd216b94a20d77a683", r"loss: ([\d.]+)", (0, 6), "from the beginning"
+    ),
+    "trl": Program(
+        "trl", "f2cd57710ae345ea6428ae95363267fcf38a3dc8", r"'mean_token_accuracy': '([\d.]+)'", (0.9, 1), "from the beginning"
+    ),
+}
+
+
+class ForeignJob(TrainingJob):
+    """Pods with the job file's own settings, and the Python that its requirements make."""
+
+    def __init__(self, place: Path, job: Job) -> None:
+        python = interpreter.folder(job, PROJECT) if job.derived else PROJECT / ".venv-image" / "bin"
+        super().__init__(place, job.program.name, job.trainers, binaries=python)
+        self.job = job
+        archive = self.folder.archive(job.program.archive.digest)
+        archive.parent.mkdir(parents=True)
+        job.program.archive.write(archive)
+        self.home = place / "home"
+        self.home.mkdir()
+        first, *others = (self.folder.shard(pod) for pod in range(job.trainers))
+        first.mkdir(parents=True)
+        maker = [python / "python", HERE / job.name / "make_data.py", first, job.program.archive.root]
+        subprocess.run(maker, env=self.environment(0), check=True, timeout=300)
+        for other in others:
+            shutil.copytree(first, other)
+
+    def environment(self, index: int, **more: str) -> dict[str, str]:
+        own = {"HOME": str(self.home), "PADDLE_NODE_PROGRAM_ARCHIVE": self.job.program.archive.digest}
+        return super().environment(index, **more) | training_settings.values(self.job) | own
+
+
+@pytest.fixture(params=PROGRAMS)
+def program(request: pytest.FixtureRequest) -> str:
+    clone, commit = Path(CLONES) / PROGRAMS[request.param].clone, PROGRAMS[request.param].commit
+    if not clone.is_dir():
+        pytest.skip(f"{clone} is not there")
+    found = subprocess.run(["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    if found != commit:
+        print(f"{clone} is at {found}: {commit} was tried")
+    return request.param
+
+
+@pytest.fixture
+def foreign_job(tmp_path: Path):
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str) -> ForeignJob:
+            settings = yaml.safe_load((HERE / name / "job.yaml").read_text())
+            job = ForeignJob(tmp_path, Job.parse(settings, Path(CLONES)))
+            stack.callback(job.end)
+            return job
+
+        yield make
+
+
+def learned(job: ForeignJob, program: Program) -> None:
+    values = re.findall(program.metric, job.folder.train_log(0).read_text(errors="replace"))
+    assert values, job.said()
+    print(f"{job.job.name}: {values[-1]}")
+    assert program.good[0] < float(values[-1]) < program.good[1] or float(values[-1]) == program.good[1], values
+
+
+def test_it_trains_to_its_end(foreign_job, program: str) -> None:
+    job = foreign_job(program)
+    job.start()
+    assert job.wait(600) == [0, 0], job.said()
+    learned(job, PROGRAMS[program])
+
+
+def test_it_trains_to_its_end_though_a_trainer_is_killed(foreign_job, program: str) -> None:
+    job = foreign_job(program)
+    job.start()
+    glob = job.job.progress or next(iter(re.findall(r"\{newest(?:_stem)?:(.*?)\}", " ".join(job.job.resume))))
+    job.wait_until(lambda: any(job.folder.root.glob(glob)), 600)
+    os.kill(job.child(1, "trainer"), signal.SIGKILL)
+    assert job.wait(600) == [0, 0], job.said()
+    said = job.logs[0].read_text(errors="replace")
+    starts = re.findall(r"training starts (.*)", said)
+    assert "ends: trainer 1 ended with 137 (SIGKILL)" in said and len(starts) == 2, said
+    assert PROGRAMS[program].resumes in starts[1], starts
+    learned(job, PROGRAMS[program])
