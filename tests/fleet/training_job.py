@@ -14,12 +14,13 @@ from pathlib import Path
 
 from paddle_node.contract import JobFolder
 
+from rehearsal.pods.addresses import AddressBlock
+
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGE = PROJECT / "trainer_image"
 EXAMPLES = PROJECT / "examples"
 SPLIT = IMAGE / "split_data.py"
 PADDLE = PROJECT / ".venv-image/bin/python"
-_networks = itertools.count()
 
 
 class TrainingJob:
@@ -34,9 +35,10 @@ class TrainingJob:
         self._path = ":".join(str(folder) for folder in (binaries, PADDLE.parent, os.environ["PATH"]) if folder)
         self.folder = JobFolder(place / "volume" / "job")
         self.folder.root.mkdir(parents=True)
-        number = os.getpid() * 7 + next(_networks)
-        self._network = f"127.{30 + number // 250 % 150}.{number % 250 + 1}"
-        self.port = 10_000 + number % 20_000 // 10 * 10
+        self._block = AddressBlock()
+        self._network = self._block.prefix
+        _, second, third = map(int, self._network.split("."))
+        self.port = 10_000 + (second * 256 + third) * 16
         self._hosts = place / "hosts.json"
         self.add_pods(pods)
         self._runs = itertools.count()
@@ -180,3 +182,4 @@ class TrainingJob:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+        self._block.close()

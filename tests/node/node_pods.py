@@ -14,7 +14,7 @@ from pathlib import Path
 
 from paddle_node.contract import JobFolder
 
-_counter = itertools.count()
+from rehearsal.pods.addresses import AddressBlock
 
 
 class Pods:
@@ -32,8 +32,8 @@ class Pods:
         interpreter: str = sys.executable,
         **variables: str,
     ):
-        number = os.getpid() * 8 + next(_counter) % 8
-        self._network = f"127.{10 + number // 240 % 200}.{number % 240 + 1}"
+        self._block = AddressBlock()
+        self._network = self._block.prefix
         self.volume, self.count, self.job, self.run = volume, count, job, run
         self.folder = JobFolder(volume / "jobs" / job)
         self.variables = variables
@@ -103,7 +103,7 @@ class Pods:
         temporary.write_text(json.dumps(hosts))
         temporary.replace(self.hosts)
 
-    def start(self, *indexes: int, named: bool = True) -> None:
+    def start(self, *indexes: int, named: bool = True, unread: bool = False) -> None:
         for index in indexes or range(self.count):
             if named:
                 self.name(index)
@@ -125,7 +125,7 @@ class Pods:
                     [self.interpreter, self.program],
                     env=environment,
                     cwd=home,
-                    stdout=log,
+                    stdout=subprocess.PIPE if unread else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
@@ -219,6 +219,7 @@ class Pods:
             if pod.poll() is None:
                 pod.kill()
                 pod.wait()
+        self._block.close()
 
 
 def runs(pid: int) -> bool:
