@@ -34,7 +34,10 @@ class BucketEmptier(Construct):
         task = "Empties this stack's buckets when it is deleted"
         self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
         actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        self._policy.add_statements(iam.PolicyStatement(sid="OwnLogs", actions=actions, resources=[log_group.log_group_arn]))
+        self._policy.add_statements(
+            iam.PolicyStatement(sid="OwnLogs", actions=actions, resources=[log_group.log_group_arn]),
+            iam.PolicyStatement(sid="OwnStack", actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]),
+        )
         # The bare resource: the construct above it brings five more services' modules, a tenth of a whole synth.
         self._function = lambda_.CfnFunction(
             self,
@@ -71,7 +74,10 @@ class BucketEmptier(Construct):
         return found
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
-        """Deletes all of `bucket`'s objects and versions just before the stack deletes `bucket` itself."""
+        """Deletes all of `bucket`'s objects and versions just before the whole stack, and so `bucket`, is deleted.
+
+        An update that takes the bucket, or this, out of the stack deletes no object.
+        """
         self._policy.add_statements(
             iam.PolicyStatement(actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"], resources=[bucket.bucket_arn]),
             iam.PolicyStatement(actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[bucket.arn_for_objects("*")]),

@@ -1,4 +1,4 @@
-"""Empties a bucket when its custom resource is deleted. Runs in AWS Lambda, inline: 4,096 characters at most."""
+"""Empties a bucket when its stack is deleted. Runs in AWS Lambda, inline: 4,096 characters at most."""
 
 import json
 import urllib.request
@@ -18,7 +18,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
     answer["PhysicalResourceId"] = bucket
     answer["Status"] = "SUCCESS"
     try:
-        if event["RequestType"] == "Delete":
+        if event["RequestType"] == "Delete" and stack_goes(event["StackId"]):
             empty(bucket, context)
     except Exception as error:
         answer["Status"] = "FAILED"
@@ -26,6 +26,13 @@ def handler(event: dict[str, Any], context: Any) -> None:
     body = json.dumps(answer).encode()
     request = urllib.request.Request(event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""})
     urllib.request.urlopen(request, timeout=30).close()
+
+
+def stack_goes(stack: str) -> bool:
+    """Whether the stack goes, and the bucket with it. An update that only takes this resource away, or its rollback, keeps the bucket."""
+    api = botocore.session.get_session().create_client("cloudformation")
+    status: str = api.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]
+    return status in ("DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 
 
 def empty(bucket: str, context: Any) -> None:
