@@ -19,6 +19,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.key import EndingLogGroup
+from constructs_lib.retained import retain_if_replaced
 
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 
@@ -179,6 +180,7 @@ class DataBucket(s3.Bucket):
             )
         )
         for bucket in (self, logs):
+            retain_if_replaced(bucket)
             acknowledge(
                 bucket,
                 "data has its origin elsewhere, and versions bring back what was deleted; a copy in another region would "

@@ -29,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def stack_goes(stack: str) -> bool:
-    """Whether the stack goes, and the bucket with it. An update that only takes this resource away, or its rollback, keeps the bucket."""
+    """Whether the bucket goes with its whole stack. An update, and its rollback, keep it."""
     api = botocore.session.get_session().create_client("cloudformation")
     status: str = api.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]
     return status in ("DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")

@@ -18,6 +18,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.retained import retain_if_replaced
 from constructs_lib.subnets import chosen
 
 
@@ -136,6 +137,7 @@ class SharedFileSystem(MountableFileSystem):
             allow_anonymous_access=True,
             removal_policy=removal_policy,
         )
+        retain_if_replaced(file_system)
         self.file_system = file_system
         self._open_to_clients()
         self.mount_targets = file_system.mount_targets_available

@@ -11,6 +11,8 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.retained import retain_if_replaced
+
 
 class ImageRepository(ecr.Repository):
     """A private repository; everything of `ecr.Repository` (`grant_pull`, `repository_uri_for_digest`, ...) is here too.
@@ -43,6 +45,7 @@ class ImageRepository(ecr.Repository):
             removal_policy=removal_policy,
             empty_on_delete=removal_policy == RemovalPolicy.DESTROY,
         )
+        retain_if_replaced(self)
         self.add_lifecycle_rule(
             description="untagged images go after a week", tag_status=ecr.TagStatus.UNTAGGED, max_image_age=Duration.days(7)
         )

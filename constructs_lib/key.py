@@ -17,6 +17,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.retained import retain_if_replaced
 
 SEAL = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*")
 
@@ -40,6 +41,7 @@ class EncryptionKey(kms.Key):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         super().__init__(scope, id, alias=alias, description=description, enable_key_rotation=True, removal_policy=removal_policy)
+        retain_if_replaced(self)
         open_to_log_groups(self)
         open_to_node_volumes(self)
         open_to_alarms(self)

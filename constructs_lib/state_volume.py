@@ -13,6 +13,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.retained import retain_if_replaced
 
 
 class StateVolume(Construct):
@@ -55,6 +56,7 @@ class StateVolume(Construct):
             volume_type="gp3",
         )
         resource.apply_removal_policy(removal_policy)
+        retain_if_replaced(resource)
         if name:
             Tags.of(resource).add("Name", name)
         acknowledge(

@@ -96,6 +96,12 @@ class AccountChecks:
         found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
         return [stack for stack in found if stack["StackName"] in names]
 
+    def other_clusters(self) -> set[str]:
+        """Names of clusters of other settings in this region: those whose storage stack is there."""
+        storage = "Stacks[?Outputs[?OutputKey == 'AccessPointId']].StackName"
+        found = every(self.client("cloudformation"), "describe_stacks", storage)
+        return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {self.spec.name}
+
     def credentials(self) -> Found:
         try:
             yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"

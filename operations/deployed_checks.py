@@ -6,6 +6,7 @@ belong to any stack, and CloudFormation can delete no network that something sti
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -31,7 +32,7 @@ class DeployedChecks:
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
-        both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes)]
+        both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes), ("stack policy", self.kept)]
         groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
@@ -103,6 +104,18 @@ class DeployedChecks:
                 yield "ok", f"{system} has its mount target in {zone}"
             else:
                 yield "problem", f"{system} has {has} mount target in {zone}: pods there cannot mount it"
+
+    def kept(self) -> Found:
+        from operations.protect import KEPT
+
+        api = self._client("cloudformation")
+        names = [stack["StackName"] for stack in self._account.deployed_stacks]
+        told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
+        bare = [name for name, policy in told.items() if not policy or json.loads(policy) != KEPT]
+        if bare:
+            yield "warning", f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` refuses that"
+        else:
+            yield "ok", "no deploy may replace or remove what holds data"
 
     def kubernetes(self) -> Found:
         from operations.cluster import Cluster

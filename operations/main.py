@@ -12,6 +12,7 @@ import typer
 from operations.cancel import cancel
 from operations.cost import cost
 from operations.delete import delete
+from operations.diff import diff
 from operations.doctor import doctor
 from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
@@ -20,6 +21,7 @@ from operations.lock import add_ons, prices
 from operations.lock_distribution import distribution
 from operations.logs import logs
 from operations.manifests import manifests
+from operations.protect import protect
 from operations.results import results
 from operations.resume import resume
 from operations.status import status
@@ -35,7 +37,7 @@ app = typer.Typer(
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
-    *(upload, kubeconfig, doctor, leftovers, cost),
+    *(upload, kubeconfig, doctor, diff, protect, leftovers, cost),
 )
 for one in COMMANDS:
     app.command("list" if one is list_jobs else None)(one)

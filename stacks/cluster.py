@@ -47,8 +47,8 @@ class ClusterStack(ClusterPart):
         self._grant_access(spec, people)
         data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
         granted = BucketArns(self, bucket)
-        self._data_job(data, granted, key)
-        grant_work(self, spec, people, granted, key)
+        self._data_job(data, granted)
+        grant_work(self, spec, people, granted)
         name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
@@ -63,9 +63,9 @@ class ClusterStack(ClusterPart):
         CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {people.operator.role.role_arn}")
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
 
-    def _data_job(self, identity: PodIdentity, bucket: BucketArns, key: kms.IKey) -> None:
+    def _data_job(self, identity: PodIdentity, bucket: BucketArns) -> None:
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")
-        policy.add_statements(*bucket.may_read(key))
+        policy.add_statements(*bucket.may_read())
         acknowledge(policy, "training data may lie anywhere in the cluster's own bucket", *wildcards(self, bucket.objects))
 
     def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:

@@ -113,7 +113,8 @@ class Network(Settings):
     def _zones(cls, zones: list[str]) -> list[str]:
         if len(set(zones)) < len(zones):
             raise Refused("", ", ".join(zones), "each availability zone may stand once")
-        return zones
+        # The subnets are numbered: another order must not move them.
+        return sorted(zones)
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:

@@ -68,7 +68,8 @@ class NodesStack(ClusterPart):
             return ManagedNodes(self, name, cluster=cluster, vpc=vpc, role=self._role, auto_repair=repair, **props)
         return SelfManagedNodes(
             self,
-            name,
+            # A logical id keeps its type: a group may change its kind.
+            f"{name}-{group.kind}",
             cluster=cluster,
             vpc=vpc,
             role=self._joining,

@@ -94,7 +94,7 @@ class OwnClusterStack(ClusterPart):
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, spec, access.people, granted, key)
+        grant_work(self, spec, access.people, granted)
         self._names(spec, zone)
         self._outputs(spec, zone)
         # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.

@@ -81,6 +81,16 @@ class People(Construct):
                 ],
                 resources=[stacks],
             ),
+            iam.PolicyStatement(
+                sid="DiffAndProtect",
+                actions=[
+                    "cloudformation:DescribeChangeSet",
+                    "cloudformation:DeleteChangeSet",
+                    "cloudformation:GetStackPolicy",
+                    "cloudformation:SetStackPolicy",
+                ],
+                resources=[stacks],
+            ),
             iam.PolicyStatement(sid="CdkRoles", actions=["sts:AssumeRole"], resources=[roles]),
             *kubeconfig(self, self._spec, "operator"),
             iam.PolicyStatement(sid="Tunnel", actions=["ssm:StartSession"], resources=[session], conditions=DOCUMENT_IS_ASKED),
@@ -112,7 +122,7 @@ def kubeconfig(scope: Construct, spec: ClusterSpec, team: str) -> list[iam.Polic
     return [iam.PolicyStatement(sid="ClusterAddress", actions=["eks:DescribeCluster"], resources=[arn])]
 
 
-def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns, key: kms.IKey) -> None:
+def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns) -> None:
     """The trainer's and the reader's rights: in the stack that knows bucket and cluster, which know nothing of people."""
     stack, colon = Stack.of(scope), ArnFormat.COLON_RESOURCE_NAME
     logs = [
@@ -134,7 +144,7 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
         reading = [iam.PolicyStatement(sid="NoSnapshots", effect=deny, actions=["s3:GetObject*"], resources=[snapshots])]
 
     def look(team: str) -> list[iam.PolicyStatement]:
-        return [*kubeconfig(scope, spec, team), *reading, *bucket.may_read(key)]
+        return [*kubeconfig(scope, spec, team), *reading, *bucket.may_read()]
 
     reader = people.reader.allow(scope, "ReaderPolicy", *look("reader"), description=f"Looks at {spec.name}")
     trainer = people.trainer.allow(
@@ -146,7 +156,7 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
             actions=["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
             resources=[bucket.sources],
         ),
-        iam.PolicyStatement(sid="SealData", actions=["kms:GenerateDataKey"], resources=[key.key_arn]),
+        iam.PolicyStatement(sid="SealData", actions=["kms:GenerateDataKey"], resources=[bucket.key_arn]),
         description=f"Trains on {spec.name}",
     )
     for policy in (reader, trainer):
@@ -165,16 +175,18 @@ class BucketArns:
 
     def __init__(self, scope: Construct, bucket: s3.IBucket) -> None:
         self.bucket = bucket.bucket_arn
+        assert bucket.encryption_key, "the storage stack names one for every bucket"
+        self.key_arn = bucket.encryption_key.key_arn
         if isinstance(bucket, s3.Bucket):
             self.bucket = Stack.of(bucket).export_value(self.bucket)
             # An export is no reference: without this the bucket's stack would be destroyed first, and refuse.
             Stack.of(scope).add_stack_dependency(Stack.of(bucket))
         self.objects, self.sources = f"{self.bucket}/*", f"{self.bucket}/sources/*"
 
-    def may_read(self, key: kms.IKey) -> list[iam.PolicyStatement]:
-        """Leave to read all objects, which `key` seals."""
+    def may_read(self) -> list[iam.PolicyStatement]:
+        """Leave to read all objects, and to use the key that seals them."""
         return [
             iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[self.bucket]),
             iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=[self.objects]),
-            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[key.key_arn]),
+            iam.PolicyStatement(sid="OpenData", actions=["kms:Decrypt"], resources=[self.key_arn]),
         ]

@@ -31,8 +31,10 @@ class StorageStack(ClusterPart):
         self.file_system = self._file_system(spec, key, vpc)
         self.bucket: s3.IBucket
         if spec.bucket.existing_name:
+            theirs = spec.bucket.existing_key_arn
+            opens = kms.Key.from_key_arn(self, "BucketKey", theirs) if theirs else key
             self.bucket = s3.Bucket.from_bucket_attributes(
-                self, "Bucket", bucket_name=spec.bucket.existing_name, encryption_key=key
+                self, "Bucket", bucket_name=spec.bucket.existing_name, encryption_key=opens
             )
         else:
             self.bucket = DataBucket(

@@ -9,14 +9,17 @@ from pydantic import Field, model_validator
 from stacks.network_settings import instead_of_new
 from stacks.settings import Refused, Settings
 
+_KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
+_KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
+
 
 class Key(Settings):
     """The KMS key that encrypts data, secrets and logs."""
 
     existing_arn: str | None = Field(
         default=None,
-        pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[0-9a-f-]+$",
-        examples=["arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"],
+        pattern=_KEY_ARN,
+        examples=[_KEY_EXAMPLE],
     )
     """A key that is there already, instead of a new one. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
 
@@ -28,6 +31,8 @@ class Bucket(Settings):
         default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", examples=["their-training-data"]
     )
     """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
+    existing_key_arn: str | None = Field(default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE])
+    """The KMS key of that bucket, if it is not the cluster's. Its policy must open it to this account's IAM policies."""
     keep_old_versions_days: int = Field(default=30, ge=1)
     """How long an overwritten or deleted object can be brought back."""
     keep_logs_days: int = Field(default=90, ge=1)
@@ -35,6 +40,8 @@ class Bucket(Settings):
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
+        if self.existing_key_arn and not self.existing_name:
+            raise Refused("existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only")
         instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
         return self
 

@@ -62,6 +62,7 @@ def test_deleting_empties_the_bucket_it_was_made_for(cloudformation: Answers, mo
     """After a replacement the properties name the new bucket: that one must not be touched."""
     url, told = cloudformation
     emptied: list[str] = []
+    monkeypatch.setattr(bucket_emptier_handler, "stack_goes", lambda stack: stack == "stack")
     monkeypatch.setattr(bucket_emptier_handler, "empty", lambda bucket, _: emptied.append(bucket))
     bucket_emptier_handler.handler(_event(url, "Delete", "old-name"), None)
     assert emptied == ["old-name"]
@@ -75,6 +76,7 @@ def test_a_failure_is_answered_with_a_sentence(cloudformation: Answers, monkeypa
     def fails(*_: Any) -> None:
         raise TimeoutError("it holds more objects than 15 minutes can delete")
 
+    monkeypatch.setattr(bucket_emptier_handler, "stack_goes", lambda stack: stack == "stack")
     monkeypatch.setattr(bucket_emptier_handler, "empty", fails)
     bucket_emptier_handler.handler(_event(url, "Delete", "big"), None)
     assert told[0]["Status"] == "FAILED"

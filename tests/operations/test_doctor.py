@@ -85,9 +85,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         yield cloud
 
 
+def change_sets(cloud: Cloud, stack: str) -> dict[str, list[dict[str, str]]]:
+    found = cloud.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
+    return {"ChangeSets": [each for each in found if each["ExecutionStatus"] == "AVAILABLE"]}
+
+
 @pytest.mark.slow
 def test_a_cluster_from_its_deploy_to_its_destroy(
-    run: Run, deployed: Cloud, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+    run: Run, deployed: Cloud, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in deployed.environment.items():
         monkeypatch.setenv(name, value)
@@ -95,6 +100,27 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     for check in ("bootstrap", "stacks", "cluster", "add-ons", "node groups", "mount targets"):
         assert found[check] == {"ok"}, check
     assert found["kubectl"] == {"ok", "warning"}
+
+    assert found["stack policy"] == {"warning"}
+
+    monkeypatch.chdir(PROJECT)
+    assert run("protect", str(CONFIG)).code == 0
+    assert states(run("doctor", str(CONFIG), "--json"))["stack policy"] == {"ok"}
+    done = run("diff", str(CONFIG))
+    assert (done.code, done.err) == (0, "nothing is replaced or removed\n")
+    other = tmp_path / "cluster.yaml"
+    ids = "{id: fs-0123456789abcdef0, security_group: sg-0123456789abcdef0}"
+    other.write_text(CONFIG.read_text() + f"\nfile_system: {{posix_id: 2000, existing: {ids}}}\n")
+    done = run("diff", str(other), "--json")
+    assert done.code == 1 and "the deploy would lose what the last column names" in done.err
+    told = {(one["type"].rpartition(":")[2], one["change"]) for one in json.loads(done.out) if one["what"]}
+    assert told == {("FileSystem", "removed"), ("AccessPoint", "replaced")}
+    other.write_text(CONFIG.read_text().replace("name: paddle\n", "name: second\n", 1))
+    done = run("diff", str(other))
+    assert done.code == 0 and "us-west-2 has another cluster: paddle. A new `name` is a new cluster" in " ".join(done.err.split())
+    assert all(
+        not each.get("ChangeSets") for each in [change_sets(deployed, name) for name in ("paddle-storage", "paddle-nodes")]
+    )
 
     assert run("doctor", "--destroy", str(CONFIG)).code == 0
     outputs = {
