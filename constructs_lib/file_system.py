@@ -112,13 +112,7 @@ class SharedFileSystem(MountableFileSystem):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         super().__init__(scope, id, vpc=vpc)
-        group = ec2.SecurityGroup(
-            self,
-            "MountTargets",
-            vpc=vpc,
-            description="Mount targets of the shared file system",
-            allow_all_outbound=False,
-        )
+        group = _mount_targets_group(self, "MountTargets", vpc)
         file_system = efs.FileSystem(
             self,
             "FileSystem",
@@ -160,7 +154,7 @@ class SharedFileSystem(MountableFileSystem):
         *,
         vpc: ec2.IVpc,
         file_system_id: str,
-        security_group: ec2.ISecurityGroup,
+        security_group: ec2.ISecurityGroup | None = None,
         missing_mount_targets: Sequence[ec2.ISubnet] = (),
         posix_id: int = 1000,
         path: str = "/paddle",
@@ -168,9 +162,11 @@ class SharedFileSystem(MountableFileSystem):
         """A file system that is there already, to be mounted as one of ours.
 
         Its data, policy and throughput stay as they are; what is made is the client group, a rule for it in the
-        mount targets' `security_group`, an access point, and a mount target in each of `missing_mount_targets`.
+        mount targets' `security_group` (None: it has no mount target, and a group is made for the missing ones), an access
+        point, and a mount target in each of `missing_mount_targets`.
         """
         known = MountableFileSystem(scope, id, vpc=vpc)
+        security_group = security_group or _mount_targets_group(known, "MountTargetsGroup", vpc)
         known.file_system = efs.FileSystem.from_file_system_attributes(
             known, "FileSystem", file_system_id=file_system_id, security_group=security_group
         )
@@ -189,6 +185,11 @@ class SharedFileSystem(MountableFileSystem):
         known.mount_targets = cast(IDependable, targets)
         known.access_point = known._add_access_point(posix_id, path)
         return known
+
+
+def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+    what = "Mount targets of the shared file system"
+    return ec2.SecurityGroup(scope, id, vpc=vpc, description=what, allow_all_outbound=False)
 
 
 def _policy(require_tls: bool) -> iam.PolicyDocument:

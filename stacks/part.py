@@ -43,10 +43,12 @@ def fate(spec: ClusterSpec) -> str:
             ("file system", spec.file_system.existing),
             ("bucket", spec.bucket.existing_name),
             ("key", spec.key.existing_arn),
-            ("image repository", None),
+            ("image repository", spec.images.existing),
         )
         if not existing
     ]
+    if not ours:
+        return f"{spec.name}: a destroy keeps file system, bucket, key and image repository: they were there before"
     listed = ", ".join(ours[:-1]) + f" and {ours[-1]}" if len(ours) > 1 else ours[0]
     backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
     if spec.retain:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import CfnOutput, Size
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -22,7 +23,7 @@ class StorageStack(ClusterPart):
     Attributes:
         file_system: the file system, new or existing.
         bucket: the bucket, new or existing.
-        repository: the image repository.
+        repository: the image repository, new or existing.
     """
 
     def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey, vpc: ec2.IVpc) -> None:
@@ -45,14 +46,18 @@ class StorageStack(ClusterPart):
                 keep_logs_days=spec.bucket.keep_logs_days,
                 removal_policy=kept,
             )
-        self.repository = ImageRepository(
-            self,
-            "Images",
-            repository_name=f"{spec.name}/trainer",
-            encryption_key=key,
-            keep_images=spec.images.keep,
-            removal_policy=kept,
-        )
+        self.repository: ecr.IRepository
+        if spec.images.existing:
+            self.repository = ecr.Repository.from_repository_name(self, "Images", f"{spec.name}/trainer")
+        else:
+            self.repository = ImageRepository(
+                self,
+                "Images",
+                repository_name=f"{spec.name}/trainer",
+                encryption_key=key,
+                keep_images=spec.images.keep,
+                removal_policy=kept,
+            )
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)
         CfnOutput(self, "FileSystemDnsName", value=self.file_system.dns_name)
@@ -63,13 +68,17 @@ class StorageStack(ClusterPart):
         settings = spec.file_system
         if existing := settings.existing:
             subnets = {subnet.availability_zone: subnet for subnet in vpc.select_subnets(one_per_az=True).subnets}
+            group, missing = None, list(subnets)
+            if existing.security_group:
+                group = ec2.SecurityGroup.from_security_group_id(self, "MountTargetsGroup", existing.security_group)
+                missing = existing.zones_without_mount_target
             return SharedFileSystem.from_file_system_attributes(
                 self,
                 "FileSystem",
                 vpc=vpc,
                 file_system_id=existing.id,
-                security_group=ec2.SecurityGroup.from_security_group_id(self, "MountTargetsGroup", existing.security_group),
-                missing_mount_targets=[subnets[zone] for zone in existing.zones_without_mount_target],
+                security_group=group,
+                missing_mount_targets=[subnets[zone] for zone in missing],
                 posix_id=settings.posix_id,
             )
         days = settings.infrequent_access_after_days

@@ -51,10 +51,18 @@ class ExistingFileSystem(Settings):
 
     id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$", examples=["fs-0123456789abcdef0"])
     """Its id."""
-    security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
-    """The group of its mount targets: TCP 2049 is opened in it to the client group."""
+    security_group: str | None = Field(default=None, pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
+    """The group of its mount targets: TCP 2049 is opened in it to the client group. Unset: it has none, as after a destroy
+    with `retain: true`, and gets one in each zone."""
     zones_without_mount_target: list[str] = Field(default=[])
-    """Zones of network.availability_zones in which it has no mount target yet: these are made."""
+    """With `security_group`: zones of network.availability_zones in which it has no mount target yet: these are made."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.zones_without_mount_target and not self.security_group:
+            allowed = "allowed with {here}security_group only; without it every zone gets a mount target"
+            raise Refused("zones_without_mount_target", ", ".join(self.zones_without_mount_target), allowed)
+        return self
 
 
 class FileSystem(Settings):
@@ -91,5 +99,13 @@ class FileSystem(Settings):
 class Images(Settings):
     """The ECR repository of trainer images."""
 
+    existing: bool = False
+    """Repository `<name>/trainer` is there already, as after a destroy with `retain: true`: it is used as it is, and stays."""
     keep: int = Field(default=50, ge=1)
     """How many of the newest images are kept."""
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> Self:
+        if self.existing:
+            instead_of_new(self, "existing", "a repository", "keep")
+        return self

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rehearsal.account import record_image
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.identity import node_role
 from rehearsal.inventory import Inventory
@@ -335,6 +336,32 @@ def test_gpu_spot_and_efa(begin: Callable[..., Life]) -> None:
     assert trainers["scalingConfig"]["desiredSize"] == 4
     assert life.drifted() == set()
     assert life.end() == KEPT, "retain: true"
+
+
+def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
+    """`retain: true`, destroyed and deployed again: data, images and key are the old ones, and stay once more."""
+    life = begin(PROJECT / "cluster.yaml", lambda cloud, settings: settings.update(retain=True))
+    cloud, made = life.cloud, life.outputs
+    cloud.client("s3").put_object(Bucket=made["BucketName"], Key="data", Body=b"ours")
+    digest = record_image(cloud, made["RepositoryUri"], life.config.with_name("image.json")).rpartition("@")[2]
+    assert life.end() == KEPT | {("s3", "object version")}
+    keys = cloud.client("kms").list_keys()["Keys"]
+    life.settings |= {
+        "file_system": {"existing": {"id": made["FileSystemId"]}},
+        "bucket": {"existing_name": made["BucketName"]},
+        "key": {"existing_arn": keys[0]["KeyArn"]},
+        "images": {"existing": True},
+    }
+    life.write()
+    life.deploy()
+    for output in ("FileSystemId", "BucketName", "RepositoryUri"):
+        assert life.outputs[output] == made[output]
+    assert cloud.client("s3").get_object(Bucket=made["BucketName"], Key="data")["Body"].read() == b"ours"
+    images = cloud.client("ecr").describe_images(repositoryName="paddle/trainer")["imageDetails"]
+    assert digest in {image["imageDigest"] for image in images}
+    targets = cloud.client("efs").describe_mount_targets(FileSystemId=made["FileSystemId"])["MountTargets"]
+    assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
+    assert life.end() == KEPT | {("s3", "object version")}
 
 
 def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
