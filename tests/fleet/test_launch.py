@@ -66,7 +66,7 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     job = launched(held=True, paddle=paddle)
     job.start()
     job.wait_for(job.folder.output / "epoch-005.pdparams")
-    # The last rank of the second pod: its supervisor names each process that it starts.
+    # The last rank of the second pod: its agent names each process that it starts.
     started = re.findall(r"attempt 1: .* is process (\d+)", job.logs[1].read_text())
     os.kill(int(started[-1]), signal.SIGKILL)
     job.wait_until(lambda: "attempt 2" in job.logs[1].read_text())

@@ -52,7 +52,7 @@ def main(
 
 
 def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
-    workers.say("supervisor", sentence)
+    workers.say("agent", sentence)
     last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
     with contextlib.suppress(OSError):
         if last_words.exists():
@@ -61,7 +61,7 @@ def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
 
 
 def _report(node: NodeEnvironment, text: str) -> None:
-    workers.say(f"supervisor {'?' if node.index is None else node.index}", text)
+    workers.say(f"agent {'?' if node.index is None else node.index}", text)
 
 
 if __name__ == "__main__":

@@ -448,7 +448,7 @@ class Agent:
         self._spawn(self._await_servers(attempt.number, ports, asked))
 
     def _complete(self, process: Process, reading: Reading) -> Process:
-        """Adds what only the supervisor knows."""
+        """Adds what only the agent knows."""
         assert self._attempt is not None
         manifest = reading.folder.manifest
         return replace(
@@ -664,7 +664,7 @@ class Agent:
 
     def _say(self, text: str) -> None:
         index = self._node.index
-        workers.say(f"supervisor {index if index is not None else '?'}", text)
+        workers.say(f"agent {index if index is not None else '?'}", text)
 
 
 async def _answers(address: str, port: int, path: str) -> bool:

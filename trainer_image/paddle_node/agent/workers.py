@@ -56,7 +56,7 @@ class _Output:
         """Waits at most once for a reader who does not come; from then on lines are left out, until one comes."""
         with self._writing, contextlib.suppress(OSError):
             if self._left_out:
-                said = f"\n[supervisor] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
+                said = f"\n[agent] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
                 line = said.encode() + line
             while line:
                 if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
