@@ -108,11 +108,7 @@ class TrainingScreen(PodScreen):
             whole = text[: text.rfind(b"\n") + 1]
             self._read_to[log] = self._read_to.get(log, 0) + len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                if (
-                    line.startswith("[agent")
-                    and not any(words in line for words in _NOT_FOR_PEOPLE)
-                    and line != self._last_words
-                ):
+                if line.startswith("[agent") and not any(words in line for words in _NOT_FOR_PEOPLE) and line != self._last_words:
                     self._last_words = line
                     words.append(line)
         return words
