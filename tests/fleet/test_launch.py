@@ -95,6 +95,10 @@ def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     job.start(RUN_ID="absent", COMMAND='["no-such-program"]')
     assert job.wait() == [2, 2], job.said()
     assert "PADDLE_NODE_COMMAND begins with 'no-such-program': the image and" in job.said()
+    job.start(RUN_ID="broken", COMMAND='["python", "-c", "import no_such"]')
+    assert sorted(job.wait()) == [1, 70], job.said()
+    assert " failed before its first step and is not tried again: trainer " in job.said()
+    assert " ended with 1: ModuleNotFoundError: No module named 'no_such' (<string>:1), in " in job.said()
     # It ends well, but the file that would show it is another run's.
     (job.folder.output / "result.json").write_text("{}")
     job.start(RUN_ID="empty", COMMAND='["true"]', ATTEMPTS="1")

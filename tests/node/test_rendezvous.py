@@ -316,6 +316,24 @@ def test_an_attempt_begins_only_when_all_have_read_the_same(scene):
     assert scene.asks("record_outcome")[0][0].code == 65
 
 
+def test_a_report_that_crosses_a_word_of_the_servers_or_comes_twice_changes_nothing(scene):
+    for rank in (0, 1):
+        scene.agent(rank)
+    scene.say("agent 0", ready(0, "old"))
+    scene.say("agent 1", ready(0), ready(0), report(0, serving=False), ready(0))
+    assert scene.heard("agent 0", m.PrepareAgain) and not scene.asks("begin")
+    scene.say("agent 0", ready(0, "old"))  # Of before it heard that.
+    scene.say("agent 1", ready(0))
+    assert not scene.asks("begin")
+    scene.say("agent 0", report(0, serving=False), ready(0))
+    scene.say("agent 1", ready(0))
+    assert len(scene.asks("begin")) == 1
+    scene.begun()
+    scene.say("agent 0", ready(0))  # Of before it heard that.
+    scene.say("agent 0", report(1, leaving=True), report(1, leaving=True))
+    assert len(scene.heard("agent 1", m.Stop)) == 1 and scene.rendezvous.state is r.State.STOPPING
+
+
 def test_every_wait_has_a_deadline_and_says_for_whom(scene):
     scene.agent(0)
     scene.wait(61)

@@ -7,7 +7,7 @@ executor would be waited for).
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
@@ -25,29 +25,17 @@ T = TypeVar("T")
 
 async def call(function: Callable[[], T]) -> T:
     """What `function` returns or raises, computed in a thread of its own that dies with the program."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()  # Who waits may be cancelled, not the call.
 
     def work() -> None:
-        result: T | None = None
-        failure: BaseException | None = None
         try:
-            result = function()
+            future.set_result(function())
         except BaseException as error:
-            failure = error
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-            loop.call_soon_threadsafe(deliver, result, failure)
+            future.set_exception(error)
 
     threading.Thread(target=work, name=getattr(function, "__name__", "call"), daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], patience: float = 0.0) -> T:

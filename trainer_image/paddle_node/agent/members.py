@@ -107,10 +107,6 @@ class Members(dict[int, Member]):
         """Whether these are all of the job's."""
         return len(ranks) == self.count
 
-    def in_order(self) -> list[Member]:
-        """By rank."""
-        return [self[rank] for rank in sorted(self)]
-
     def readings(self) -> dict[Identity, list[int]]:
         """Who read what, of those who have read."""
         found: dict[Identity, list[int]] = {}

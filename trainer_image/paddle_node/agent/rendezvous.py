@@ -197,7 +197,7 @@ class Rendezvous:
             self._enter(State.ENDING, now)
             self._loss = Loss("a pod was lost before the attempt began", POD)
             return self._advance(now)
-        members = self.members.in_order()
+        members = [self.members[rank] for rank in range(self.node.trainers)]
         self.members.begin()
         self._identity = members[0].read
         self._crashed, self.differ, self.stop_cause, self._faults = None, None, "", 0
