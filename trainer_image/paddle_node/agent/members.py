@@ -88,13 +88,18 @@ class Members(dict[int, Member]):
     def hear(self, rank: int, report: Report, current: bool, running: bool, now: float) -> None:
         """`current`: it speaks of the present attempt; `running`: that one has begun, and not ended."""
         if running and current:
-            self.serving |= {rank} if report.serving else set()
-            self.trained |= {rank} if report.ended == "trained" else set()
-            self.stopped |= {rank} if report.ended else set()
-            if not report.silent:
-                self.silent.pop(rank, None)
-            else:
+            marks = (
+                (self.serving, report.serving),
+                (self.trained, report.ended == "trained"),
+                (self.stopped, report.ended != ""),
+            )
+            for ranks, holds in marks:
+                if holds:
+                    ranks.add(rank)
+            if report.silent:
                 self.silent.setdefault(rank, now)
+            else:
+                self.silent.pop(rank, None)
         elif not running and (current or rank not in self.runs):
             if report.ready:
                 self[rank].read = Identity(report.data, report.program)

@@ -1,4 +1,4 @@
-"""The tasks beside one's own: a fault of any of them ends the owner, rather than that it hangs without it."""
+"""Tasks beside a main one, which a fault of any of them ends: it would hang without them."""
 
 from __future__ import annotations
 

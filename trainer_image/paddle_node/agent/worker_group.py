@@ -200,13 +200,12 @@ class WorkerGroup:
             await background.call(worker.drain)  # Its last lines say why.
         elif worker.process.role == "server" and not self.leaving:
             await asyncio.sleep(AFTER_LEAVE)  # It may have heard sooner than we did that every trainer leaves.
+        counts = worker in self._running and self.state is not State.WAITING and not worker.wanted_end
         if worker in self._standby:
             self._standby.remove(worker)
-        elif worker.wanted_end or worker not in self._running or self.state is State.WAITING:
-            pass
-        elif worker.process.role == "trainer":
+        elif counts and worker.process.role == "trainer":
             self._trainer_ended(worker)
-        elif not self.leaving:
+        elif counts and not self.leaving:
             self._report_loss(worker)
 
     def _trainer_ended(self, worker: Worker) -> None:
