@@ -44,7 +44,9 @@ def test_a_program_that_never_begins_is_named_too(tmp_path, program, exception):
     path = tmp_path / "train.py"
     if program is not None:
         path.write_text(program)
-    said = subprocess.run([sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = subprocess.run(
+        ["python", path], executable=sys.executable, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert last(said.stdout) == exception.format(path)
     module = subprocess.run([sys.executable, "-m", "no_such.main"], stderr=subprocess.PIPE, text=True).stderr
     assert last(module).startswith("python: Error while finding module specification for 'no_such.main' (ModuleNotFoundError")

@@ -76,7 +76,7 @@ class Exceptions:
         elif self._place is not None and re.match(r"[\w.]+(:|$)", line):
             self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
             self._place = None
-        elif own := re.match(r"\S*/python[\d.]*: (No module named .*|can't open file .*|Error while finding .*)", line):
+        elif own := re.match(r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding .*)", line):
             self.last = f"python: {own[1]}"[:LONGEST_ERROR]
 
 
