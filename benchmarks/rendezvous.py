@@ -37,6 +37,7 @@ from paddle_node import environment, runtimes  # noqa: E402
 from paddle_node.agent import messages  # noqa: E402
 from paddle_node.agent.rendezvous import Rendezvous  # noqa: E402
 from paddle_node.agent.server import Server, Volume  # noqa: E402
+from paddle_node.agent.tasks import Tasks  # noqa: E402
 from paddle_node.attempts import Record  # noqa: E402
 
 PORT = 7163
@@ -111,7 +112,7 @@ def serve(pods: int, parent) -> None:
             progress = runtimes.by_name(node.runtime).progress(node, lambda text: None)
             volume = Volume(node, Record(node.folder, node.run_id), progress, lambda text: None)
             rendezvous = Rendezvous(node, "index", str, True, None, time.monotonic())
-            await Server(node, rendezvous, volume, SECRET, lambda text: None, lambda fault: None).serve()
+            await Server(node, rendezvous, volume, SECRET, lambda text: None, Tasks()).serve()
             parent.send("serving")
             while not parent.poll():
                 await asyncio.sleep(0.2)
@@ -145,7 +146,7 @@ class Member(asyncio.Protocol):
 
     def prove(self, challenge: messages.Challenge) -> None:
         mac = messages.proof(SECRET, "n", challenge.nonce, messages.encode(self.hello))
-        for message in (self.hello, messages.Proof("n", mac), messages.Ready(0, "", "")):
+        for message in (self.hello, messages.Proof("n", mac), messages.Report(0, True, "", "", False, False, "", False)):
             self.say(message)
         self.members.append(self)
 

@@ -2,7 +2,7 @@
 
     python benchmarks/start_up.py [--runs 3]
 
-Two pods wait; the clock starts with the third. "rendezvous" ends when all three supervisors have been told to start,
+Two pods wait; the clock starts with the third. "rendezvous" ends when all three agents have been told to start,
 "pservers" when all three pservers accept connections (what the last pod imports and what the trainers agree on lies
 in between), "first batch" when every trainer has trained one. Below them the last pod's own trainer, part by part;
 its parts begin when its process does. The median of each is printed. Meant for a machine that does nothing else:

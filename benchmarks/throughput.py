@@ -1,9 +1,9 @@
-"""Training under the supervisor against bare Paddle processes, and where the time to the first batch goes.
+"""Training under the agent against bare Paddle processes, and where the time to the first batch goes.
 
 Both train quick_start on the same shards with as many processes, in turn in one run, each first as often as second.
 Both parse and feed the same records, pull once a step and save once a pass; records a second are counted from first to
 last batch of each pass, saves left out on both sides, the median of the passes; the first pass warms up. Each bare
-process has a session of its own, as the supervisor's children have: Linux shares processors out by session (autogroup)
+process has a session of its own, as the agent's children have: Linux shares processors out by session (autogroup)
 as it does by container, and six processes in one session wake each other with fewer switches than any pods could.
 On a machine that others use as well the clock says little about either: so the trainers' processor time a record is
 compared, too. Target: at least 0.98.
@@ -44,7 +44,7 @@ def supervised(place, options, lines):
 
 def first_batch(began, start):
     parts = {key: value for key, value in start.items() if key not in ("began", "seconds")}
-    return {"the supervisor started it": round(start["began"] - began, 3), **parts}
+    return {"the agent started it": round(start["began"] - began, 3), **parts}
 
 
 def bare(place, options, shards, vocabulary):

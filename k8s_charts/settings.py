@@ -394,7 +394,7 @@ class Ports(Settings):
     first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535, description="The parameter server's first port.")
     dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100, description="Its ports for dense updates.")
     sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100, description="Its ports for sparse updates.")
-    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535, description="The supervisors' port.")
+    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535, description="The agents' port.")
     host_ports: Annotated[bool | tuple[Annotated[int, Field(ge=1, le=65535)], ...], AsTuple] = Field(
         default=False,
         union_mode="left_to_right",

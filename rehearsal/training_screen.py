@@ -1,4 +1,4 @@
-"""Training as it goes: a row for each pass, the supervisors' own words, and the pod that was lost or replaced."""
+"""Training as it goes: a row for each pass, the agents' own words, and the pod that was lost or replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rehearsal.screen import Phase, Screen
 _SHOWN_ONE_BY_ONE = 4
 """Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
 _NOT_FOR_PEOPLE = (" is process ", " has read ")
-"""Of the supervisor's words, those that only a debugger's hand needs."""
+"""Of the agent's words, those that only a debugger's hand needs."""
 
 
 class TrainingProgress:
@@ -89,14 +89,14 @@ class TrainingScreen(PodScreen):
                 self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
             losses = _losses([trainer.loss for trainer in one.trainers])
             self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
-        for line in self._supervisors_words():
+        for line in self._agents_words():
             self.screen.remark(line)
 
     def _row(self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = "") -> None:
         self.screen.remark(f"{number:>4}  {loss:>7}   {losses:<30}{records:>11}  {seconds:>7}", style=style)
 
-    def _supervisors_words(self) -> list[str]:
-        """What the first pod's supervisor, which speaks for all, wrote since the last look; each sentence once."""
+    def _agents_words(self) -> list[str]:
+        """What the first pod's agent, which speaks for all, wrote since the last look; each sentence once."""
         words = []
         for log in self._logs:
             try:
@@ -108,11 +108,7 @@ class TrainingScreen(PodScreen):
             whole = text[: text.rfind(b"\n") + 1]
             self._read_to[log] = self._read_to.get(log, 0) + len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                if (
-                    line.startswith("[supervisor")
-                    and not any(words in line for words in _NOT_FOR_PEOPLE)
-                    and line != self._last_words
-                ):
+                if line.startswith("[agent") and not any(words in line for words in _NOT_FOR_PEOPLE) and line != self._last_words:
                     self._last_words = line
                     words.append(line)
         return words

@@ -30,7 +30,7 @@ def text(path: Path, word: str) -> Path:
 
 
 def begin(job: Job, attempt: bool = True) -> tuple[Lease, Record]:
-    """What the supervisor of trainer 0 writes when it takes the folder, and when all trainers start."""
+    """What the agent of trainer 0 writes when it takes the folder, and when all trainers start."""
     held = lease.acquire(job.folder.run_state, "run-1", "boot", 9.0)
     record = Record(job.folder, "run-1", held.check)
     if attempt:

@@ -66,7 +66,7 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     job = launched(held=True, paddle=paddle)
     job.start()
     job.wait_for(job.folder.output / "epoch-005.pdparams")
-    # The last rank of the second pod: its supervisor names each process that it starts.
+    # The last rank of the second pod: its agent names each process that it starts.
     started = re.findall(r"attempt 1: .* is process (\d+)", job.logs[1].read_text())
     os.kill(int(started[-1]), signal.SIGKILL)
     job.wait_until(lambda: "attempt 2" in job.logs[1].read_text())
@@ -95,6 +95,10 @@ def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     job.start(RUN_ID="absent", COMMAND='["no-such-program"]')
     assert job.wait() == [2, 2], job.said()
     assert "PADDLE_NODE_COMMAND begins with 'no-such-program': the image and" in job.said()
+    job.start(RUN_ID="broken", COMMAND='["python", "-c", "import no_such"]')
+    assert sorted(job.wait()) == [1, 70], job.said()
+    assert " failed before its first step and is not tried again: trainer " in job.said()
+    assert " ended with 1: ModuleNotFoundError: No module named 'no_such' (<string>:1), in " in job.said()
     # It ends well, but the file that would show it is another run's.
     (job.folder.output / "result.json").write_text("{}")
     job.start(RUN_ID="empty", COMMAND='["true"]', ATTEMPTS="1")

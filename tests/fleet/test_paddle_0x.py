@@ -1,4 +1,4 @@
-"""0.x under the supervisor, with a stand-in for its binaries (tests/fleet/paddle_0x/paddle says what it is not)."""
+"""0.x under the agent, with a stand-in for its binaries (tests/fleet/paddle_0x/paddle says what it is not)."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""quick_start, trained by three pods under the supervisor. Real Paddle: about 15 s for the whole file."""
+"""quick_start, trained by three pods under the agent. Real Paddle: about 15 s for the whole file."""
 
 import json
 import shutil

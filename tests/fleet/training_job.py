@@ -152,7 +152,7 @@ class TrainingJob:
             time.sleep(0.05)
 
     def child(self, pod: int, role: str) -> int:
-        """Process id of a pod's newest pserver or trainer, as its supervisor says."""
+        """Process id of a pod's newest pserver or trainer, as its agent says."""
         text = rf"{role} {pod} is process (\d+)"
         self.wait_until(lambda: re.search(text, self.logs[pod].read_text(errors="replace")))
         return int(re.findall(text, self.logs[pod].read_text(errors="replace"))[-1])

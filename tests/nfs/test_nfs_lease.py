@@ -21,7 +21,7 @@ EXPIRY = 4.5
 
 
 class Beating:
-    """A pod that holds the lease: its heartbeats, as the supervisor gives them."""
+    """A pod that holds the lease: its heartbeats, as the agent gives them."""
 
     def __init__(self, held: Lease) -> None:
         self.held = held

@@ -145,7 +145,7 @@ class Pods:
             self.pods[index].send_signal(signal.SIGTERM)
 
     def child(self, index: int, role: str) -> int:
-        """Process id of the present pserver ("server") or trainer of a pod, as the supervisor tells it."""
+        """Process id of the present pserver ("server") or trainer of a pod, as the agent tells it."""
         name = "pserver" if role == "server" else "trainer"
         self.wait_for(index, rf"attempt \d+: {name} \d+ is process \d+")
         return int(re.findall(rf"attempt \d+: {name} \d+ is process (\d+)", self.log(index))[-1])
@@ -197,7 +197,7 @@ class Pods:
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
     def wait_for_status(self, index: int, seconds: float = 90) -> None:
-        """Returns when the supervisor is up."""
+        """Returns when the agent is up."""
         deadline = time.monotonic() + seconds
         while not (self.pods[index].life / "root/home/paddle/status.json").exists():
             assert time.monotonic() < deadline, self.logs()

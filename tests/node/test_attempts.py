@@ -120,9 +120,8 @@ def test_a_failure_before_the_first_step_is_not_tried_again(tmp_path):
     assert ended(unknown, behind(0), loss, join=False) is None
     assert ended(unknown, behind(1), loss, join=False) is None
     assert "not tried again" in ended(unknown, behind(1), loss, join=False).sentence
-    assert (
-        "not tried again" in ended(Record(folder(tmp_path), "four"), BEGINNING, Loss("", PROGRAM, 127, True), join=False).sentence
-    )
+    for run, hopeless in enumerate((Loss("", PROGRAM, 127, True), Loss("", PROGRAM, 1, True, "SyntaxError: invalid (a.py:1)"))):
+        assert "not tried again" in ended(Record(folder(tmp_path), f"{run}"), BEGINNING, hopeless, join=False).sentence
 
 
 def test_a_program_that_rewrites_its_checkpoint_and_fails_alike_ends(tmp_path):

@@ -28,7 +28,7 @@ def random_lines(count: int) -> list[bytes]:
         {"kind": "Proof", "nonce": "\ud800", "mac": "\u00e9"},
         {"kind": "Fatal", "code": 2, "sentence": "no"},
         {"kind": "Finish", "code": 0, "sentence": "done", "crashed": None},
-        {"hello": "supervisor", "run": "run-1", "index": 1, "born": 1e12},
+        {"hello": "agent", "run": "run-1", "index": 1, "born": 1e12},
     ]
     lines = [json.dumps(draw.choice(texts)).encode() + b"\n" for _ in range(count // 2)]
     return lines + [draw.randbytes(draw.randrange(1, 6000)) for _ in range(count - len(lines))]

@@ -1,6 +1,10 @@
 """The exception behind a worker's end, as its output tells it."""
 
-from paddle_node.agent.workers import Exceptions
+import subprocess
+import sys
+
+import pytest
+from paddle_node.agent.output import Exceptions
 
 
 def last(text: str) -> str:
@@ -27,6 +31,25 @@ during handling
     assert found.startswith("lib.errors.Lost: xxx") and found.endswith("xx (b.py:3)") and len(found) == 300
     assert last("Traceback (most recent call last):\nKeyboardInterrupt") == "KeyboardInterrupt"
     assert last("RuntimeError: said without a traceback") == ""
+
+
+@pytest.mark.parametrize(("program", "exception"), [
+    ("x = 1\nif x\n", "SyntaxError: expected ':' (train.py:2)"),
+    ("def f():\nx\n", "IndentationError: expected an indented block after function definition on line 1 (train.py:2)"),
+    ("import no_such", "ModuleNotFoundError: No module named 'no_such' (train.py:1)"),
+    ("import traceback; traceback.print_stack(); print('loss: 0.3')", ""),
+    (None, "python: can't open file '{}': [Errno 2] No such file or directory"),
+])  # fmt: skip
+def test_a_program_that_never_begins_is_named_too(tmp_path, program, exception):
+    path = tmp_path / "train.py"
+    if program is not None:
+        path.write_text(program)
+    said = subprocess.run(
+        ["python", path], executable=sys.executable, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert last(said.stdout) == exception.format(path)
+    module = subprocess.run([sys.executable, "-m", "no_such.main"], stderr=subprocess.PIPE, text=True).stderr
+    assert last(module).startswith("python: Error while finding module specification for 'no_such.main' (ModuleNotFoundError")
 
 
 def test_it_is_told_with_the_pods_end(job):

@@ -14,7 +14,7 @@ import time
 import pytest
 
 pytestmark = pytest.mark.slow
-FAULTS = ["trainer", "server", "pod", "pod", "terminate", "freeze", "supervisors"]
+FAULTS = ["trainer", "server", "pod", "pod", "terminate", "freeze", "agents"]
 
 
 @pytest.mark.parametrize("seed", [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "1 2").split()])
@@ -56,7 +56,7 @@ def test_many_faults(job, api, seed, discovery):
                     frozen.send_signal(signal.SIGSTOP)
                     threading.Timer(7.5, frozen.send_signal, [signal.SIGCONT]).start()
                 else:
-                    for victim in {"pod": [index], "terminate": [index], "supervisors": [0, 1, 2]}[fault]:
+                    for victim in {"pod": [index], "terminate": [index], "agents": [0, 1, 2]}[fault]:
                         pods.pods[victim].send_signal(signal.SIGTERM if fault == "terminate" else signal.SIGKILL)
         while not all(pod.poll() == 0 for pod in pods.pods.values()):
             assert time.monotonic() < deadline, f"{told}\n{pods.logs()}"

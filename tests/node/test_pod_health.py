@@ -23,7 +23,7 @@ TRAINING = {
     ("change", "now", "expected"),
     [
         ({}, 101, (True, "training: pass 3, step 17, 3 s ago")),
-        ({}, 120, (False, "the supervisor has been silent for 20 s")),
+        ({}, 120, (False, "the agent has been silent for 20 s")),
         (
             {"seconds": 50.0},
             101,
@@ -76,7 +76,7 @@ def probe(pods, index, stall):
     return subprocess.run(["sh", IMAGE / "healthy.sh"], env=environ, capture_output=True, text=True)
 
 
-def test_a_frozen_supervisor_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
+def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
     """After a minute of silence: what is killed starts again at once, what the kubelet ends takes the pod's grace period."""
     script = "import os, sys; from pathlib import Path; from paddle_node import health; health.write(Path(sys.argv[1]), {});"
     frozen = subprocess.Popen([sys.executable, "-c", f"{script} os.kill(os.getpid(), 19)", tmp_path], cwd=IMAGE)

@@ -223,7 +223,7 @@ def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_
 
 @pytest.mark.slow
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
-    # With the image's own Python, whose Kubernetes client has a version of its own.
+    # With the image's own Python, whose urllib3 has a version of its own.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api, interpreter=str(IMAGE_PYTHON))
     pods.start()
     pods.wait_until_held()

@@ -1,4 +1,4 @@
-"""What PID 1 owes its pod: stubborn children, orphans, a supervisor that was suspended, a volume that is full."""
+"""What PID 1 owes its pod: stubborn children, orphans, an agent that was suspended, a volume that is full."""
 
 import contextlib
 import json
@@ -69,7 +69,7 @@ def test_output_that_nobody_reads_holds_nobody_up(job):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_supervisor_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
+def test_an_agent_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
     # As a node that the network has forgotten for a while.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     began = time.monotonic()

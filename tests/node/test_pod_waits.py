@@ -51,7 +51,7 @@ def test_training_starts_within_a_second_of_the_last_pod(job):
 
 
 def bare_start():
-    """Seconds for Python and the part of its library that a supervisor needs, without a supervisor."""
+    """Seconds for Python and the part of its library that an agent needs, without an agent."""
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", "import asyncio, json, subprocess"], check=True)
     return time.monotonic() - began

@@ -10,6 +10,17 @@ from paddle_node.attempts import CLUSTER, POD, PROGRAM, STOPPED, Loss, Outcome
 from paddle_node.runtimes import Resumption
 
 
+def report(attempt: int, **changes: object) -> m.Report:
+    """Of an agent whose workers train."""
+    known = {"ready": False, "data": "d", "program": "p", "serving": True, "silent": False, "ended": "", "leaving": False}
+    return m.Report(attempt, **known | changes)
+
+
+def ready(attempt: int, data: str = "d") -> m.Report:
+    """Of an agent that has its data, and no worker of that attempt any more."""
+    return report(attempt, ready=True, data=data, serving=False)
+
+
 class Scene:
     """A run of two pods. `now` is the server's clock; `done` is what it was told to do since the last look."""
 
@@ -62,11 +73,11 @@ class Scene:
 
     def started(self) -> "Scene":
         for rank in (0, 1):
-            self.say(self.agent(rank), m.Ready(0, "d", "p"))
+            self.say(self.agent(rank), ready(0))
         assert self.asks("begin")
         self.begun()
         for rank in (0, 1):
-            self.say(f"agent {rank}", m.Reached(self.rendezvous.attempt, "serving"))
+            self.say(f"agent {rank}", report(self.rendezvous.attempt))
         assert self.heard("agent 1", m.AllReached)
         return self
 
@@ -82,7 +93,7 @@ class Scene:
     def ended(self) -> Loss:
         """All processes have ended: what is recorded."""
         for rank in self.rendezvous.members:
-            self.say(f"agent {rank}", m.Ready(self.rendezvous.attempt, "d", "p"))
+            self.say(f"agent {rank}", ready(self.rendezvous.attempt))
         ((loss,),) = self.asks("record_end")
         return loss
 
@@ -97,7 +108,7 @@ def test_a_job_from_the_first_agent_to_the_outcome(scene):
     assert m.unpack(scene.heard("agent 0", m.Start)[0].addresses) == ["10.0.0.0", "10.0.0.1"]
     for rank in (0, 1):
         scene.trainer(rank)
-        scene.say(f"agent {rank}", m.Reached(1, "trained"))
+        scene.say(f"agent {rank}", report(1, ended="trained"))
     scene.answer("concluded", 1, None, "pass 4")
     ((outcome, _),) = scene.asks("record_outcome")
     assert outcome == Outcome(0, "pass 4 is complete: the job is done")
@@ -117,7 +128,7 @@ def test_an_end_with_0_alone_is_no_success(scene, join, missing, cause):
     for rank in join:
         scene.trainer(rank)
     for rank in (0, 1):
-        scene.say(f"agent {rank}", m.Reached(1, "trained"))
+        scene.say(f"agent {rank}", report(1, ended="trained"))
     scene.answer("concluded", 1, missing, "")
     assert (scene.ended().cause, scene.ended().kind) == (cause, PROGRAM)
 
@@ -147,11 +158,11 @@ def test_the_next_attempt_waits_until_no_process_of_the_last_one_is_left(scene):
     scene.started()
     scene.agent(1, "new")
     assert scene.heard("agent 0", m.End)[0].cause == "the pod of trainer 1 (job-1) restarted"
-    scene.say("agent 1 new", m.Ready(0, "d", "p"))
+    scene.say("agent 1 new", ready(0))
     assert scene.rendezvous.state is r.State.ENDING and not scene.asks("record_end")  # Trainer 0's pod still ends its processes.
-    scene.say("agent 0", m.Ready(0, "d", "p"))  # Of before the attempt.
+    scene.say("agent 0", ready(0))  # Of before the attempt.
     assert not scene.asks("record_end")
-    scene.say("agent 0", m.Ready(1, "d", "p"))
+    scene.say("agent 0", ready(1))
     assert scene.asks("record_end")[0][0].kind == POD
     scene.answer("end_recorded", None)
     scene.begun()
@@ -161,7 +172,7 @@ def test_the_next_attempt_waits_until_no_process_of_the_last_one_is_left(scene):
 def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_first(scene):
     scene.started()
     scene.say("agent 0", m.Lost(1, "trainer 0 ended with 1", 1, True, "RuntimeError: connection reset (train.py:7)"))
-    scene.say("agent 0", m.Ready(1, "d", "p"))
+    scene.say("agent 0", ready(1))
     scene.done += scene.rendezvous.closed(1, sys.intern("agent 1"), scene.now)
     ((loss,),) = scene.asks("record_end")
     assert (loss.kind, loss.failed) == (POD, False)
@@ -195,7 +206,7 @@ def test_only_the_pod_whose_trainer_crashed_ends_with_its_code(scene):
 
 def test_faults_of_the_volume_are_counted_apart_and_the_beginning_is_asked_again(scene):
     for rank in (0, 1):
-        scene.say(scene.agent(rank), m.Ready(0, "d", "p"))
+        scene.say(scene.agent(rank), ready(0))
     for number in range(1, r.FAULTS):
         assert len(scene.asks("begin")) == number
         scene.answer("not_begun", "output/run takes no attempt: Stale file handle")
@@ -207,11 +218,11 @@ def test_faults_of_the_volume_are_counted_apart_and_the_beginning_is_asked_again
 
 def test_sigterm_to_one_pod_lets_all_save_and_counts_as_nothing(scene):
     scene.started()
-    scene.say("agent 1", m.Leaving())
+    scene.say("agent 1", report(1, leaving=True))
     assert scene.heard("agent 0", m.Stop)
-    scene.say("agent 1", m.Reached(1, "stopped"))
+    scene.say("agent 1", report(1, ended="stopped"))
     assert not scene.heard("agent 0", m.End)
-    scene.say("agent 0", m.Reached(1, "stopped"))
+    scene.say("agent 0", report(1, ended="stopped"))
     assert scene.heard("agent 0", m.End) and scene.ended().kind == STOPPED
 
 
@@ -235,7 +246,7 @@ def test_trainers_meet_and_who_waits_in_vain_is_found(scene):
 def test_nobody_waits_for_a_trainer_that_has_ended(scene, first):
     scene.started()
     scene.trainer(0)
-    steps = [lambda: scene.say("trainer 0", m.Gather("step", None)), lambda: scene.say("agent 1", m.Reached(1, "trained"))]
+    steps = [lambda: scene.say("trainer 0", m.Gather("step", None)), lambda: scene.say("agent 1", report(1, ended="trained"))]
     for step in steps if first == "the wait" else reversed(steps):
         step()
     assert scene.ended().cause == "trainer 1 ended while others wait for it in barrier step"
@@ -250,7 +261,7 @@ def test_a_trainer_of_an_earlier_attempt_is_told_so(scene):
 
 def test_a_program_of_which_one_rank_ends_early_and_the_others_wait_for_ever_ends():
     scene = Scene(trainers_join=False).started()
-    scene.say("agent 1", m.Reached(1, "trained"))
+    scene.say("agent 1", report(1, ended="trained"))
     scene.wait(299, beats=("agent 0",))
     scene.wait(200, progress=True)
     scene.wait(299)
@@ -262,8 +273,8 @@ def test_a_program_of_which_one_rank_ends_early_and_the_others_wait_for_ever_end
 
 def test_a_pserver_that_answers_nothing_is_a_fault_of_the_cluster(scene):
     scene.started()
-    scene.say("agent 0", m.Silent(1, True), m.Silent(1, False))
-    scene.say("agent 1", m.Silent(1, True))
+    scene.say("agent 0", report(1, silent=True), report(1))
+    scene.say("agent 1", report(1, silent=True))
     scene.wait(239)
     assert not scene.heard("agent 0", m.End)
     scene.wait(3)
@@ -276,7 +287,7 @@ def test_why_no_trainer_moves_is_said(scene):
     for rank in (0, 1):
         scene.trainer(rank)
     scene.say("trainer 0", m.Gather("pass 0 saved", None))
-    scene.say("agent 1", m.Silent(1, True))
+    scene.say("agent 1", report(1, silent=True))
     scene.wait(32)
     said = "in barrier pass 0 saved trainers 1 are waited for; the pservers of trainers 1 answer nothing"
     assert scene.asked(r.Say)[-1].text == f"no trainer has moved for 31 s: {said}"
@@ -285,24 +296,42 @@ def test_why_no_trainer_moves_is_said(scene):
 def test_an_attempt_begins_only_when_all_have_read_the_same(scene):
     """Shards were exchanged under waiting pods: two trainers trained old records, one new ones."""
     for rank, data in ((0, "old"), (1, "new")):
-        scene.say(scene.agent(rank), m.Ready(0, data, "p"))
+        scene.say(scene.agent(rank), ready(0, data))
     said = "trainers 1 read data new and program p; trainers 0 read data old and program p: no attempt begins, they prepare again"
     assert scene.asked(r.Say)[-1].text == said and not scene.asks("begin")
     for rank in (0, 1):
         assert scene.heard(f"agent {rank}", m.PrepareAgain)
-        scene.say(f"agent {rank}", m.Ready(0, "new", "p"))
+        scene.say(f"agent {rank}", ready(0, "new"))
     scene.begun()
     # Who comes later reads what the run began with, and is the only one that prepares again.
     scene.done += scene.rendezvous.closed(1, sys.intern("agent 1"), scene.now)
-    scene.say("agent 0", m.Ready(1, "new", "p"))
+    scene.say("agent 0", ready(1, "new"))
     scene.answer("end_recorded", None)
-    scene.say(scene.agent(1, "later"), m.Ready(0, "newest", "p"))
+    scene.say(scene.agent(1, "later"), ready(0, "newest"))
     assert scene.heard("agent 1 later", m.PrepareAgain) and len(scene.heard("agent 0", m.PrepareAgain)) == 1
     assert scene.asked(r.Say)[-1].text.endswith(
         "the run began with data new and program p: no attempt begins, they prepare again"
     )
     scene.wait(61)
     assert scene.asks("record_outcome")[0][0].code == 65
+
+
+def test_a_report_that_crosses_a_word_of_the_servers_or_comes_twice_changes_nothing(scene):
+    for rank in (0, 1):
+        scene.agent(rank)
+    scene.say("agent 0", ready(0, "old"))
+    scene.say("agent 1", ready(0), ready(0), report(0, serving=False), ready(0))
+    assert scene.heard("agent 0", m.PrepareAgain) and not scene.asks("begin")
+    scene.say("agent 0", ready(0, "old"))  # Of before it heard that.
+    scene.say("agent 1", ready(0))
+    assert not scene.asks("begin")
+    scene.say("agent 0", report(0, serving=False), ready(0))
+    scene.say("agent 1", ready(0))
+    assert len(scene.asks("begin")) == 1
+    scene.begun()
+    scene.say("agent 0", ready(0))  # Of before it heard that.
+    scene.say("agent 0", report(1, leaving=True), report(1, leaving=True))
+    assert len(scene.heard("agent 1", m.Stop)) == 1 and scene.rendezvous.state is r.State.STOPPING
 
 
 def test_every_wait_has_a_deadline_and_says_for_whom(scene):

@@ -53,8 +53,8 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     pods.start()
     pods.wait_until_held()
     old, trainer = pods.pods[0], pods.child(0, "trainer")
-    supervisor_and_server = [old.pid, pods.child(0, "server")]
-    for pid in (trainer, *supervisor_and_server):
+    agent_and_server = [old.pid, pods.child(0, "server")]
+    for pid in (trainer, *agent_and_server):
         os.kill(pid, signal.SIGSTOP)
     pods._replaced[0] += 1  # Another pod, another address.
     pods.start(0)
@@ -65,7 +65,7 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     pods.release()
     os.kill(trainer, signal.SIGCONT)
     pods.wait_until(lambda: not runs(trainer))
-    for pid in supervisor_and_server:
+    for pid in agent_and_server:
         os.kill(pid, signal.SIGCONT)
     assert old.wait(30) != 0
     assert "pass-00001 was given up by a later attempt while it was saved" in (old.life / "log").read_text()

@@ -43,7 +43,7 @@ def test_a_fault_that_passes_is_waited_for_and_then_counted(tmp_path, monkeypatc
     volume = Volume(node, Record(node.folder, "run"), Refusing(times, number), print)
     rendezvous = Rendezvous(node, "", str, True, None, 0.0)
     rendezvous.hello(m.Hello(0, 1, "boot", "", "job-0", "", "10.0.0.1"), "agent", 0.0)
-    *_, asked = rendezvous.agent_said(0, "agent", m.Ready(0, "d", "p"), 0.0)
+    *_, asked = rendezvous.agent_said(0, "agent", m.Report(0, True, "d", "p", False, False, "", False), 0.0)
     said = volume.begin(*asked.about)(rendezvous, 1.0)
     assert rendezvous.state is found
     if found is State.FINISHED:

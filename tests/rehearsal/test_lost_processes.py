@@ -86,9 +86,7 @@ def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
 
 def process_of(folder: Path, role: str) -> int | None:
     """Trainer 1's process of that role, by what its command line names."""
-    wanted = {"trainer": b"paddle_node.training", "pserver": b"paddle_node.parameter_servers", "supervisor": b"start_paddle.py"}[
-        role
-    ]
+    wanted = {"trainer": b"paddle_node.training", "pserver": b"paddle_node.parameter_servers", "agent": b"start_paddle.py"}[role]
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
@@ -115,14 +113,14 @@ def losses(trained: Trained) -> list[float]:
     return [statistics.mean(each[number] for each in found) for number in sorted(found[0])]
 
 
-@pytest.mark.parametrize("role", ["trainer", "pserver", "supervisor"])
+@pytest.mark.parametrize("role", ["trainer", "pserver", "agent"])
 def test_a_killed_process_ends_in_recovery_or_failure(tmp_path, undisturbed, role):
     trained = train(tmp_path, kill=role)
     # Not even the agent's end costs a pod: its container starts again in place.
     assert {end.name.rpartition("-")[0][-1] for end in trained.result.ended} == {"0", "1", "2"} and len(trained.result.ended) == 3
     assert trained.result.retries == 0
     restarts = [log for log in trained.host.logs.glob("*.trainer.log") if "started again in its pod" in log.read_text()]
-    assert len(restarts) == (role == "supervisor")
+    assert len(restarts) == (role == "agent")
     if not trained.result.succeeded:
         return
     assert trained.evaluation is not None and undisturbed.evaluation is not None

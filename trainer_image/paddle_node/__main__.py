@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from paddle_node import contract, discovery, environment, restarts, runtimes
-from paddle_node.agent import workers
+from paddle_node.agent import output
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
@@ -52,7 +52,7 @@ def main(
 
 
 def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
-    workers.say("supervisor", sentence)
+    output.say("agent", sentence)
     last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
     with contextlib.suppress(OSError):
         if last_words.exists():
@@ -61,7 +61,7 @@ def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
 
 
 def _report(node: NodeEnvironment, text: str) -> None:
-    workers.say(f"supervisor {'?' if node.index is None else node.index}", text)
+    output.say(f"agent {'?' if node.index is None else node.index}", text)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Agreement:
         return json.loads(text)
 
     def wait(self) -> Any:
-        """In a pserver: the value as soon as this pod's trainer has it. The supervisor ends a wait in vain."""
+        """In a pserver: the value as soon as this pod's trainer has it. The agent ends a wait in vain."""
         while not self._handed_on.is_file():
             time.sleep(LOOK)
         return json.loads(self._handed_on.read_text())

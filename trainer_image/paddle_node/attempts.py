@@ -27,6 +27,8 @@ ALIKE = 10
 """Attempts in a row that resume from the same and fail with the same exception, until nobody believes what they say they made:
 a program may write its checkpoint anew, and then fail as before."""
 CANNOT_START = (126, 127)
+CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundError", "ImportError", "python: ")
+"""How an exception begins that no other attempt can change, whether or not the program tells its steps."""
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
 UNLOADABLE = 2
@@ -152,7 +154,8 @@ class Record:
         last, before = self._attempts[-1], ""
         if len(earlier := self.fruitless()) and earlier[-1].number == last.number - 1:
             before = earlier[-1].error if earlier[-1].resume == last.resume else ""
-        stepped = loss.stepped if trainers_join else loss.code not in CANNOT_START and (not loss.error or loss.error != before)
+        hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
+        stepped = loss.stepped if trainers_join else not hopeless
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
         self._attempts[-1] = replace(
             last, cause=loss.cause, kind=loss.kind, code=loss.code, error=loss.error, made=made, stepped=loss.stepped, early=early

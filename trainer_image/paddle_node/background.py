@@ -1,42 +1,60 @@
 """Blocking calls beside the event loop: name look-ups, and a volume that may answer late.
 
-Promises: `call` never holds up the loop, and a call that never returns never holds up the exit (asyncio's own
+Promises: `call` and `ask` never hold up the loop, and a call that never returns never holds up the exit (asyncio's own
 executor would be waited for).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import threading
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+from paddle_node.patience import REMIND, patiently
+
+if TYPE_CHECKING:
+    from paddle_node.environment import NodeEnvironment
 
 T = TypeVar("T")
 
 
 async def call(function: Callable[[], T]) -> T:
     """What `function` returns or raises, computed in a thread of its own that dies with the program."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()  # Who waits may be cancelled, not the call.
 
     def work() -> None:
-        result: T | None = None
-        failure: BaseException | None = None
         try:
-            result = function()
+            future.set_result(function())
         except BaseException as error:
-            failure = error
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-            loop.call_soon_threadsafe(deliver, result, failure)
+            future.set_exception(error)
 
     threading.Thread(target=work, name=getattr(function, "__name__", "call"), daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
+
+
+async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], patience: float = 0.0) -> T:
+    """What the volume answers to a question that itself may wait for `patience` seconds, and may be asked again.
+
+    Raises `Failure` where the volume hangs: an NFS mount without its server waits for ever, in silence.
+    """
+    began = time.monotonic()
+    waited, pause, deadline = 0.0, patience + REMIND, patience + node.peer_deadline
+    answer = asyncio.ensure_future(call(lambda: patiently(question, say)))
+    try:
+        while True:
+            await asyncio.wait({answer}, timeout=min(pause, deadline - waited))
+            if answer.done():
+                return answer.result()
+            waited, pause = time.monotonic() - began, REMIND
+            sentence = f"{node.folder.run_state} has not answered for {waited:.0f} s"
+            if waited >= deadline:
+                raise Failure(ExitCode.CANNOT_END, f"{sentence}: nothing can be read there")
+            say(sentence)
+    finally:
+        answer.cancel()

@@ -106,7 +106,7 @@ class Variable(StrEnum):
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many failures of the program, without progress in between, end the job."""
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
-    """TCP port on which the supervisors talk to each other."""
+    """TCP port on which the agents talk to each other."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
     """Seconds to wait for all N pods before the job fails and names the missing ones."""
     SEED = "PADDLE_NODE_SEED"
@@ -121,9 +121,9 @@ class Variable(StrEnum):
     DATA_JOB = "PADDLE_NODE_DATA_JOB"
     """Which data job: the hash of its template, which it writes into the data manifest and the trainers wait for; empty: any."""
 
-    # What the supervisor hands to its trainer and pserver processes.
+    # What the agent hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
-    """host:port of the supervisor of trainer 0."""
+    """host:port of the agent of trainer 0."""
     SESSION_KEY = "PADDLE_NODE_SESSION_KEY"
     """By which a trainer of this attempt, and the coordinator, know each other."""
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
@@ -324,7 +324,7 @@ class JobFolder:
 
     @property
     def run_state(self) -> Path:
-        """The lease and the record of the attempts: durable facts, written by the supervisor of trainer 0 alone (ours)."""
+        """The lease and the record of the attempts: durable facts, written by the agent of trainer 0 alone (ours)."""
         return self.output / "run"
 
     def metrics(self, trainer_id: int) -> Path:

@@ -1,8 +1,8 @@
-"""What a trainer process says to the other trainers, by way of the supervisor of trainer 0.
+"""What a trainer process says to the other trainers, by way of the agent of trainer 0.
 
 Promises: `join` costs one TCP connection, and no thread before the first `meeting`; `barrier` and `gather` return when
 all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt is over; a wait never
-outlives the supervisor of trainer 0 by more than `SILENCE` seconds; both sides prove that they belong to this attempt.
+outlives the agent of trainer 0 by more than `SILENCE` seconds; both sides prove that they belong to this attempt.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST = 4 * 1024 * 1024
 
 
 class AttemptEnded(Exception):
-    """A process or pod of this attempt was lost: leave; the supervisors start the next attempt."""
+    """A process or pod of this attempt was lost: leave; the agents start the next attempt."""
 
 
 class Session:
@@ -86,7 +86,7 @@ class Session:
                     self._send(m.Meeting(""))
 
     def _tell_of_meetings(self) -> None:
-        with contextlib.suppress(AttemptEnded):  # The supervisor ends this process.
+        with contextlib.suppress(AttemptEnded):  # The agent ends this process.
             while True:
                 time.sleep(PROGRESS_EVERY)
                 with self._sending:
@@ -148,7 +148,7 @@ class Session:
 
 
 def join(environ: Mapping[str, str]) -> Session:
-    """Enters the attempt that the supervisor wrote into this process's environment.
+    """Enters the attempt that the agent wrote into this process's environment.
 
     Raises `AttemptEnded` where the coordinator is gone or has gone on to another attempt.
     """

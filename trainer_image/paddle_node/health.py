@@ -1,8 +1,8 @@
-"""Is this pod alive and does it move? The supervisor writes a status; the probe reads it.
+"""Is this pod alive and does it move? The agent writes a status; the probe reads it.
 
 Promises: the probe starts in milliseconds and reads one small file of the pod's own; it fails only in the pod
-that is at fault: one whose supervisor is silent, whose pserver answers nothing, or whose trainer makes no step although
-it waits for nobody. A pod that waits for others is healthy, and its status names them. A supervisor that has been silent
+that is at fault: one whose agent is silent, whose pserver answers nothing, or whose trainer makes no step although
+it waits for nobody. A pod that waits for others is healthy, and its status names them. An agent that has been silent
 for a minute is killed by the probe: the kubelet would wait for the pod's whole grace period, and end its sandbox as well.
 """
 
@@ -21,7 +21,7 @@ from paddle_node import contract
 from paddle_node.contract import Variable
 
 STALE = 15.0
-"""Seconds without a new status after which the supervisor itself counts as stuck; it writes one every second."""
+"""Seconds without a new status after which the agent itself counts as stuck; it writes one every second."""
 FROZEN = 60.0
 """Seconds without one after which the probe kills it: before the manifests' liveness probe has failed often enough."""
 
@@ -43,10 +43,10 @@ def write(home: Path, status: Mapping[str, Any]) -> None:
 def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[bool, str]:
     """Whether the pod is healthy, and one sentence that says why."""
     if status is None:
-        return False, "the supervisor has not written a status yet"
+        return False, "the agent has not written a status yet"
     age = now - float(status["clock"])
     if age > STALE:
-        return False, f"the supervisor has been silent for {age:.0f} s"
+        return False, f"the agent has been silent for {age:.0f} s"
     trainer = status.get("trainer")
     state = str(status.get("state"))
     if not trainer:
@@ -72,7 +72,7 @@ def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[b
 
 
 def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
-    """Whether the supervisor that wrote the status was frozen, and is killed now; never another process of its number.
+    """Whether the agent that wrote the status was frozen, and is killed now; never another process of its number.
 
     As PID 1 of its container it would be out of reach: the manifests' pods share one PID namespace.
     """

@@ -5,7 +5,7 @@ writes; its record `done` is created exclusively, after every file and folder wa
 their checksums, and whose it is: data, program, agreed values, run, attempt. Nothing valid is renamed, replaced or written
 again; only `keep_newest` removes it. A process that was frozen for however long can seal its own attempt's folder and no other.
 `interrupted-00001` (a checkpoint inside a pass) and `inference` beside the passes follow the same rule. Standard library only
-(xxhash where a checksum is really computed), because the supervisor asks it too.
+(xxhash where a checksum is really computed), because the agent asks it too.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ PATIENCE = 60.0
 """Seconds: a file server's failover takes less."""
 PAUSES = (0.5, 8.0)
 """Seconds between two tries: the first, doubled up to the last."""
+REMIND = 30.0
+"""Seconds between two lines about one wait."""
 LASTING = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EROFS,

@@ -28,6 +28,7 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.discovery import Discovery
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
+from paddle_node.patience import REMIND
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes mounts a service account's token and the cluster's CA."""
@@ -39,7 +40,6 @@ BACKOFF = (0.2, 10.0)
 """Seconds before a request is tried again: first and longest, doubled each time, half of it at random."""
 LOOK = 0.05
 """Seconds between two looks at what the watching thread has found."""
-REMIND = 30.0
 
 
 @dataclass(frozen=True)

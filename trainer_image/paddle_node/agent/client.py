@@ -22,30 +22,19 @@ CONNECT = 5.0
 class Client:
     """Open from `open` until `close`, or until the other side is lost."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        hear: Callable[[m.Message | None], None],
-        quiet: Callable[[], float | None],
-    ) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: Callable[[], float | None]) -> None:
+        self.said: asyncio.Queue[m.Message | None] = asyncio.Queue()
+        """What the server said, signs of life left out; None: it was lost."""
+        self.status = m.Status("", None)
+        """Its last sign of life."""
         self._reader = reader
         self._writer = writer
-        self._hear = hear
         self._quiet = quiet
         self._heard = time.monotonic()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
 
     @classmethod
-    async def open(
-        cls,
-        address: str,
-        port: int,
-        secret: str,
-        hello: m.Hello,
-        hear: Callable[[m.Message | None], None],
-        quiet: Callable[[], float | None],
-    ) -> Client:
+    async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Client:
         """Connects and introduces this pod. Raises OSError where the run's server is not there (yet), or asks to come again.
 
         Raises `Failure` where it refuses. `quiet`: seconds since a worker last wrote output.
@@ -63,7 +52,7 @@ class Client:
                 answer = m.parse(await m.read_line(reader, m.FIRST), m.Welcome, m.Refused)
             if isinstance(answer, m.Refused):
                 raise Failure(answer.code, answer.sentence) if answer.code else OSError(answer.sentence)
-            return cls(reader, writer, hear, quiet)
+            return cls(reader, writer, quiet)
         except (TimeoutError, EOFError, ValueError, OSError, Failure) as error:
             if writer is not None:
                 writer.close()
@@ -89,7 +78,10 @@ class Client:
     async def _listen(self) -> None:
         while (message := await m.receive(self._reader, *m.TO_AGENT)) is not None:
             self._heard = time.monotonic()
-            self._hear(message)
+            if isinstance(message, m.Status):
+                self.status = message
+            else:
+                self.said.put_nowait(message)
         self._lost()
 
     async def _beat(self) -> None:
@@ -110,4 +102,4 @@ class Client:
             if task is not asyncio.current_task():
                 task.cancel()
         self._writer.close()
-        self._hear(None)
+        self.said.put_nowait(None)

@@ -35,6 +35,7 @@ FIRST = 4096
 """Bytes of a line before that."""
 LONGEST = 16 * 1024 * 1024
 """Bytes of a line behind it."""
+Ended = Literal["", "trained", "stopped"]
 
 
 @dataclass_transform(frozen_default=True)
@@ -104,26 +105,23 @@ class Beat(Message):
     """Seconds since a worker of this pod last wrote output; None: none runs."""
 
 
-class Ready(Message):
-    """It has its data and program, and no process of that attempt is left (0: of none)."""
+class Report(Message):
+    """All that it has to say of itself, whenever anything of that has changed."""
 
     attempt: int
+    """The one that its workers are, or were last, in."""
+    ready: bool
+    """It has its data and program, and no worker of any attempt is left."""
     data: str
     program: str
-
-
-class Reached(Message):
-    """All pservers of this pod listen; all of its trainers ended with 0; all ended after they were told to stop."""
-
-    attempt: int
-    what: Literal["serving", "trained", "stopped"]
-
-
-class Silent(Message):
-    """A pserver of this pod stopped answering, or answers again."""
-
-    attempt: int
+    serving: bool
+    """All of its pservers listen."""
     silent: bool
+    """One of them answers nothing."""
+    ended: Ended
+    """All of its trainers ended with 0; all ended after they were told to stop."""
+    leaving: bool
+    """SIGTERM reached the pod."""
 
 
 class Lost(Message):
@@ -137,10 +135,6 @@ class Lost(Message):
     """It ended by itself: it was not killed, and the volume was not full."""
     error: str
     """The exception behind it; empty: none was seen."""
-
-
-class Leaving(Message):
-    """SIGTERM reached the pod."""
 
 
 class Fatal(Message):
@@ -256,7 +250,7 @@ class Over(Message):
     cause: str
 
 
-FROM_AGENT = (Beat, Ready, Reached, Silent, Lost, Leaving, Fatal)
+FROM_AGENT = (Beat, Report, Lost, Fatal)
 TO_AGENT = (Status, PrepareAgain, Start, AllReached, Stop, End, Finish)
 FROM_TRAINER = (Ask, Gather, Step, Meeting)
 

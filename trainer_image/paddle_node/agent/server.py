@@ -12,13 +12,15 @@ import contextlib
 import errno
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from paddle_node import background
 from paddle_node.agent import messages as m
-from paddle_node.agent.rendezvous import Action, Ask, Close, Rendezvous, Say, Send, State
+from paddle_node.agent.actions import Action, Ask, Close, Say, Send
+from paddle_node.agent.rendezvous import Rendezvous, State
+from paddle_node.agent.tasks import Tasks
 from paddle_node.attempts import POD, Loss, Outcome, Record
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
@@ -119,7 +121,7 @@ class Volume:
 
 
 class Server:
-    """Lives in one event loop. `on_fault` hears of what nobody waits for."""
+    """Lives in one event loop, as some of its `tasks`."""
 
     def __init__(
         self,
@@ -128,21 +130,21 @@ class Server:
         volume: Volume,
         secret: str,
         say: Callable[[str], None],
-        on_fault: Callable[[BaseException], None],
+        tasks: Tasks,
     ) -> None:
         self._node = node
         self._rendezvous = rendezvous
         self._volume = volume
         self._secret = secret
         self._say = say
-        self._on_fault = on_fault
+        self._tasks = tasks
         self._unproven: dict[asyncio.StreamWriter, None] = {}
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
         self._asked: float | None = None
         """Since when the volume owes an answer."""
         self._progressed = False
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._own: list[asyncio.Task[None]] = []
 
     async def serve(self) -> None:
         """Listens on the pod's own address. Raises `Failure` when the port is taken."""
@@ -155,8 +157,7 @@ class Server:
                 f"port {node.control_port} of {node.pod_ip} cannot be served ({error.strerror}): "
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
-        for work in (self._tick(), self._ask_volume(), self._look()):
-            self._spawn(work)
+        self._own = [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
         if self._volume.exhausted is not None:
             self._do(self._rendezvous.finish(self._volume.exhausted))
 
@@ -169,7 +170,7 @@ class Server:
         finished = self._rendezvous.state is State.FINISHED
         while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
             await asyncio.sleep(0.02)
-        for task in self._tasks:
+        for task in self._own:
             task.cancel()
         self._server.close()
         for member in self._rendezvous.members.values():
@@ -239,7 +240,7 @@ class Server:
                     self._asked = self._asked if self._asked is not None else time.monotonic()
                     self._questions.put_nowait(partial(getattr(self._volume, what), *about))
                     if what == "record_outcome":
-                        self._spawn(self._tell_anyway(about[0]))
+                        self._own.append(self._tasks.spawn(self._tell_anyway(about[0])))
 
     # Time and the volume.
 
@@ -274,16 +275,6 @@ class Server:
             progressed, self._progressed = self._progressed, False
             self._do(self._rendezvous.tick(now, now - last > 3 * m.BEAT, self._asked, progressed))
             last = now
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            self._on_fault(fault)
 
 
 def _close(connection: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from paddle_node.agent.actions import Action, Send
 from paddle_node.agent.messages import Answer, Ask, Gather, Meeting, Message, Step
 
 SHOWN = 20
@@ -31,7 +32,7 @@ class Trainer:
 
 @dataclass
 class Trainers:
-    """Of one attempt. What its methods return is to be sent: (connection, message)."""
+    """Of one attempt. What its methods return is to be done."""
 
     count: int
     sessions: dict[int, Trainer] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Trainers:
     left: bool = False
     """Every trainer leaves."""
 
-    def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[tuple[object, Message]]:
+    def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[Action]:
         """`serving`: the pservers of all pods listen."""
         session = self.sessions[rank]
         match message:
@@ -63,11 +64,11 @@ class Trainers:
         session.moved = now
         return self.serve(now) if serving else []
 
-    def serve(self, now: float) -> list[tuple[object, Message]]:
+    def serve(self, now: float) -> list[Action]:
         """The pservers of all pods listen: lets on who waits for them."""
         return [self._answer(each, Answer(), now) for each in self.sessions.values() if each.waits_in == SERVERS]
 
-    def _gather(self, rank: int, name: str, value: Any, now: float) -> list[tuple[object, Message]]:
+    def _gather(self, rank: int, name: str, value: Any, now: float) -> list[Action]:
         arrived = self.gathers.setdefault(name, {})
         arrived[rank] = value
         self.sessions[rank].waits_in, self.sessions[rank].moved = name, now
@@ -78,9 +79,9 @@ class Trainers:
         answer = Answer([arrived[each] for each in range(self.count)])
         return [self._answer(self.sessions[each], answer, now) for each in arrived]
 
-    def _answer(self, session: Trainer, answer: Answer, now: float) -> tuple[object, Message]:
+    def _answer(self, session: Trainer, answer: Answer, now: float) -> Action:
         session.waits_in, session.moved = None, now
-        return session.connection, answer
+        return Send(session.connection, answer)
 
     def in_vain(self, ended: Collection[int]) -> str | None:
         """Why some wait can never end; None: each may. `ended` are the ranks whose trainers have ended."""
@@ -100,6 +101,20 @@ class Trainers:
             there = serving if place == SERVERS else {rank for rank, each in self.sessions.items() if each.waits_in == place}
             found[place] = [rank for rank in range(self.count) if rank not in there][:SHOWN]
         return found
+
+    def status(self, rank: int, waiting: dict[str, list[int]], silent: list[Any], now: float) -> dict[str, Any] | None:
+        """Where that trainer is, and for whom it waits; None: it has not joined."""
+        session = self.sessions.get(rank)
+        if session is None:
+            return None
+        return {
+            "pass": session.at[0] if session.at else None,
+            "step": session.at[1] if session.at else None,
+            "seconds": round(now - session.moved, 1),
+            "waits_in": session.waits_in,
+            "waits_for": waiting.get(session.waits_in or "", []),
+            "silent_servers": silent,
+        }
 
 
 def numbers(ranks: Collection[int]) -> str:

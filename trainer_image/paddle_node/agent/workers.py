@@ -1,9 +1,7 @@
-"""The workers of a pod: started, heard line by line, told to stop, ended with all their descendants, reaped.
+"""The workers of a pod as processes: started, told to stop, ended with all their descendants, reaped.
 
 Promises: every zombie is reaped, adopted ones included, so that this program may be PID 1; a worker never outlives
-the agent, and no descendant of it outlives its attempt, whatever session it is in; every line of a worker's output stands in its
-log on the volume and, with a prefix, in the pod's own output; neither a volume that takes no more bytes nor a pod's output that
-nobody reads stops a worker from writing, or the agent.
+the agent, and no descendant of it outlives its attempt, whatever session it is in.
 """
 
 from __future__ import annotations
@@ -13,18 +11,13 @@ import contextlib
 import ctypes
 import json
 import os
-import queue
-import re
-import select
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import IO
 
+from paddle_node.agent.output import Log, say
 from paddle_node.runtimes import Process
 
 PR_SET_PDEATHSIG = 1
@@ -34,73 +27,13 @@ END_DEADLINE = 10.0
 """Seconds for a SIGKILL to work; a process that hangs in the volume may take longer than anybody can wait."""
 DRAIN_DEADLINE = 2.0
 """Seconds for the last lines of a process that has ended."""
-LONGEST_LINE = 64 * 1024
-"""Bytes without a line's end after which they are passed on all the same."""
-
-READER = 1.0
-"""Seconds that the pod's own output may take no more before lines are left out."""
-LONGEST_ERROR = 300
-"""Characters of an exception that a message carries."""
-
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-
-class _Output:
-    """The pod's own output."""
-
-    def __init__(self) -> None:
-        self._writing = threading.Lock()
-        self._left_out = 0
-
-    def write(self, line: bytes) -> None:
-        """Waits at most once for a reader who does not come; from then on lines are left out, until one comes."""
-        with self._writing, contextlib.suppress(OSError):
-            if self._left_out:
-                said = f"\n[supervisor] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
-                line = said.encode() + line
-            while line:
-                if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
-                    self._left_out += 1
-                    return
-                # So much can be written without a wait.
-                line = line[os.write(sys.stdout.fileno(), line[: select.PIPE_BUF]) :]
-            self._left_out = 0
-
-
-_output = _Output()
-
-
-def say(prefix: str, text: str) -> None:
-    """Writes one line to the pod's own output, never mixed with another one."""
-    _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
-
-
-class Exceptions:
-    """Finds the last traceback in lines of output: its exception, and where in the program it was raised."""
-
-    def __init__(self) -> None:
-        self.last = ""
-        self._place: str | None = None
-        """Of the traceback that is being read, as far as it is known; None: none is."""
-
-    def read(self, line: str) -> None:
-        if line.endswith("Traceback (most recent call last):"):
-            self._place = ""
-        elif self._place is None:
-            return
-        elif frame := re.match(r'\s+File "([^"]+)", line (\d+)', line):
-            # The program's own line says more than the library's that it called.
-            if not self._place or "/site-packages/" not in frame[1]:
-                self._place = f" ({Path(frame[1]).name}:{frame[2]})"
-        elif re.match(r"[\w.]+(:|$)", line):
-            self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
-            self._place = None
 
 
 class Worker:
     """One process. `code` is its exit code, 128 + the signal's number where a signal ended it, None while it runs."""
 
-    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes] | None, log: _Log | None) -> None:
+    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes] | None, log: Log | None) -> None:
         self.process = process
         self.name = name
         self.code: int | None = None
@@ -154,8 +87,8 @@ class Worker:
             self._log.join(DRAIN_DEADLINE)
 
 
-class WorkerGroup:
-    """All processes of this pod. Lives in the event loop's thread; `on_end` is called there for each end."""
+class Workers:
+    """All of this pod. Lives in the event loop's thread; `on_end` is called there for each end."""
 
     def __init__(self, on_end: Callable[[Worker], None]) -> None:
         self._on_end = on_end
@@ -192,7 +125,7 @@ class WorkerGroup:
             asyncio.get_running_loop().call_soon(self._ended, worker, 127 if isinstance(error, FileNotFoundError) else 126)
             return worker
         assert popen.stdout is not None
-        log = _Log(popen.stdout, name)
+        log = Log(popen.stdout, name)
         if not stands_by:
             log.become(process.log, name, header)
         worker = Worker(process, name, popen, log)
@@ -267,76 +200,3 @@ def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-class _Log(threading.Thread):
-    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line.
-
-    A log is known when its process is: what a process that stands by says until then is kept for it.
-    """
-
-    def __init__(self, source: IO[bytes], name: str) -> None:
-        super().__init__(name=f"log of {name}", daemon=True)
-        self._source = source
-        self._of = name
-        self._path: Path | None = None
-        self._file: IO[bytes] | None = None
-        self._early = b""
-        self.heard = time.monotonic()
-        """When the last output came."""
-        self.exceptions = Exceptions()
-        self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
-
-    def become(self, path: Path, name: str, header: str) -> None:
-        """From now on the process is `name`'s, whose log begins with a line that tells one attempt from the next."""
-        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._begins.put((path, name, f"---- {header}, {began} ----\n".encode()))
-
-    def run(self) -> None:
-        rest = b""
-        while part := os.read(self._source.fileno(), 65536):
-            self.heard = time.monotonic()
-            self._begin()
-            self._write(part)
-            *lines, rest = (rest + part).split(b"\n")
-            if len(rest) > LONGEST_LINE:
-                lines.append(rest)
-                rest = b""
-            for line in lines:
-                self._pass_on(line)
-        self._begin()
-        if rest:
-            self._pass_on(rest)
-        self._source.close()
-        if self._file is not None:
-            self._file.close()
-
-    def _pass_on(self, line: bytes) -> None:
-        text = line.decode(errors="replace")
-        self.exceptions.read(text)
-        say(self._of, text)
-
-    def _begin(self) -> None:
-        while not self._begins.empty():
-            self._path, self._of, header = self._begins.get()
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._path.open("ab", buffering=0)
-            except OSError as error:
-                self._give_up(error)
-            self._write(header + self._early)
-            self._early = b""
-
-    def _write(self, part: bytes) -> None:
-        if self._path is None:
-            self._early = (self._early + part)[-LONGEST_LINE:]
-        if self._file is None:
-            return
-        try:
-            self._file.write(part)
-        except OSError as error:
-            self._give_up(error)
-
-    def _give_up(self, error: OSError) -> None:
-        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they go on in this pod's own log")
-        self._file = None

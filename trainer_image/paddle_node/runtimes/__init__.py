@@ -1,7 +1,7 @@
 """What a runtime is: the one place that knows which programs make a training job of one kind of Paddle.
 
 Promises: a runtime only describes processes; it starts none, reads no file and imports no Paddle, so that
-the supervisor stays small and quick. A runtime is one file in this folder that sets `RUNTIME`; nothing else
+the agent stays small and quick. A runtime is one file in this folder that sets `RUNTIME`; nothing else
 has to be told of it.
 """
 
@@ -38,7 +38,7 @@ class Process:
     log: Path
     """Its output, line by line, as CONTRACT's layout names it (server.log, train.log)."""
     working_directory: Path | None = None
-    """None: the supervisor's own. Paddle wants to write into it."""
+    """None: the agent's own. Paddle wants to write into it."""
     ports: tuple[int, ...] = ()
     """A server's ports that listen on the pod's address once it is ready to serve."""
     health: str = ""

@@ -1,0 +1,153 @@
+"""What the workers write: to their logs on the volume, byte for byte, and to the pod's own output, line by line.
+
+Promises: neither a volume that takes no more bytes nor a pod's output that nobody reads stops a worker from writing, or
+the agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import select
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+LONGEST_LINE = 64 * 1024
+"""Bytes without a line's end after which they are passed on all the same."""
+READER = 1.0
+"""Seconds that the pod's own output may take no more before lines are left out."""
+LONGEST_ERROR = 300
+"""Characters of an exception that a message carries."""
+
+
+class _Output:
+    """The pod's own output."""
+
+    def __init__(self) -> None:
+        self._writing = threading.Lock()
+        self._left_out = 0
+
+    def write(self, line: bytes) -> None:
+        """Waits at most once for a reader who does not come; from then on lines are left out, until one comes."""
+        with self._writing, contextlib.suppress(OSError):
+            if self._left_out:
+                said = f"\n[agent] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
+                line = said.encode() + line
+            while line:
+                if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
+                    self._left_out += 1
+                    return
+                # So much can be written without a wait.
+                line = line[os.write(sys.stdout.fileno(), line[: select.PIPE_BUF]) :]
+            self._left_out = 0
+
+
+_output = _Output()
+
+
+def say(prefix: str, text: str) -> None:
+    """Writes one line to the pod's own output, never mixed with another one."""
+    _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
+
+
+class Exceptions:
+    """Finds the last exception in lines of output, and where in the program it was raised.
+
+    Also the interpreter's own words: where a program cannot be compiled, or is not there, it writes no traceback.
+    """
+
+    def __init__(self) -> None:
+        self.last = ""
+        self._place: str | None = None
+        """Of the traceback that is being read, as far as it is known; None: none is."""
+
+    def read(self, line: str) -> None:
+        if line.endswith("Traceback (most recent call last):"):
+            self._place = ""
+        elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (self._place is not None or not frame[3]):
+            # The program's own line says more than the library's that it called.
+            if not self._place or "/site-packages/" not in frame[1]:
+                self._place = f" ({Path(frame[1]).name}:{frame[2]})"
+        elif self._place is not None and re.match(r"[\w.]+(:|$)", line):
+            self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
+            self._place = None
+        elif own := re.match(r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding .*)", line):
+            self.last = f"python: {own[1]}"[:LONGEST_ERROR]
+
+
+class Log(threading.Thread):
+    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line.
+
+    A log is known when its process is: what a process that stands by says until then is kept for it.
+    """
+
+    def __init__(self, source: IO[bytes], name: str) -> None:
+        super().__init__(name=f"log of {name}", daemon=True)
+        self._source = source
+        self._of = name
+        self._path: Path | None = None
+        self._file: IO[bytes] | None = None
+        self._early = b""
+        self.heard = time.monotonic()
+        """When the last output came."""
+        self.exceptions = Exceptions()
+        self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
+
+    def become(self, path: Path, name: str, header: str) -> None:
+        """From now on the process is `name`'s, whose log begins with a line that tells one attempt from the next."""
+        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._begins.put((path, name, f"---- {header}, {began} ----\n".encode()))
+
+    def run(self) -> None:
+        rest = b""
+        while part := os.read(self._source.fileno(), 65536):
+            self.heard = time.monotonic()
+            self._begin()
+            self._write(part)
+            *lines, rest = (rest + part).split(b"\n")
+            if len(rest) > LONGEST_LINE:
+                lines.append(rest)
+                rest = b""
+            for line in lines:
+                self._pass_on(line)
+        self._begin()
+        if rest:
+            self._pass_on(rest)
+        self._source.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _pass_on(self, line: bytes) -> None:
+        text = line.decode(errors="replace")
+        self.exceptions.read(text)
+        say(self._of, text)
+
+    def _begin(self) -> None:
+        while not self._begins.empty():
+            self._path, self._of, header = self._begins.get()
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("ab", buffering=0)
+            except OSError as error:
+                self._give_up(error)
+            self._write(header + self._early)
+            self._early = b""
+
+    def _write(self, part: bytes) -> None:
+        if self._path is None:
+            self._early = (self._early + part)[-LONGEST_LINE:]
+        if self._file is None:
+            return
+        try:
+            self._file.write(part)
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they go on in this pod's own log")
+        self._file = None

@@ -1,0 +1,259 @@
+"""The worker group of a pod: what a runtime's processes go through in one attempt after another.
+
+Promises: a worker runs only between `start` and `end`; the rendezvous server hears of each that ended when it should not have,
+once, and of all that the `Report` has to say as soon as it changes; what stands by belongs to no attempt and outlives them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from paddle_node import background
+from paddle_node.agent import messages as m
+from paddle_node.agent.output import say
+from paddle_node.agent.tasks import Tasks
+from paddle_node.agent.workers import Worker, Workers
+from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.runtimes import Process, Runtime
+
+SERVER_PROBE = 0.05
+"""Seconds between two tries to connect to a pserver of one's own."""
+ASK_SERVER = 5.0
+"""Seconds between two questions whether this pod's pserver still answers, and for each answer."""
+LEAVE = 5.0
+"""Seconds for pservers to end after the job is done."""
+AFTER_LEAVE = 2.0
+"""Seconds in which the word that all trainers leave may come later than the end of a pserver that heard it."""
+
+
+class State(Enum):
+    """What this pod does."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class WorkerGroup:
+    """`tell` sends a message to the rendezvous server, or without one the pod's `Report`, which is no longer what it was."""
+
+    def __init__(self, runtime: Runtime, node: NodeEnvironment, tasks: Tasks, tell: Callable[..., None]) -> None:
+        self._runtime = runtime
+        self._node = node
+        self._tasks = tasks
+        self._tell = tell
+        self._workers = Workers(self._ended)
+        self._processes: Sequence[Process] = ()
+        self._running: list[Worker] = []
+        self._standby: list[Worker] = []
+        self.state = State.WAITING
+        self.attempt = 0
+        """The present one, or the last."""
+        self.gone = True
+        """No worker of any attempt is left."""
+        self.serving = self.silent = False
+        """All of its pservers listen; one answers nothing."""
+        self.ended: m.Ended = ""
+        self.leaving = False
+        """Every trainer of the job leaves: a pserver may end."""
+
+    @property
+    def quiet(self) -> float | None:
+        """Seconds since a worker of the attempt wrote output; None: none runs."""
+        return min((worker.quiet for worker in self._running), default=None) if self.state is not State.WAITING else None
+
+    def stand_by(self, node: NodeEnvironment) -> None:
+        """Starts what the runtime has for the time until the next attempt, where it does not stand by yet."""
+        self._node = node
+        if not self._standby:
+            for process in self._runtime.standby(node):
+                self._standby.append(self._workers.stand_by(process, self._name(process)))
+
+    def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
+        """Begins an attempt; processes that wait for the pservers of all pods start when `serve` is called."""
+        self._node = node
+        self.attempt, self._processes, self._running = attempt, processes, []
+        self.state = State.RUNNING
+        self.gone = self.serving = self.silent = self.leaving = False
+        self.ended = ""
+        for process in processes:
+            if not process.waits_for_servers:
+                self._launch(process)
+        self._tasks.spawn(self._await_servers(attempt))
+
+    def serve(self) -> None:
+        """The pservers of all pods listen."""
+        if self.state is State.RUNNING:  # The word may cross a SIGTERM on its way.
+            for process in self._processes:
+                if process.waits_for_servers:
+                    self._launch(process)
+
+    def stop(self) -> None:
+        """The trainers may save, then end."""
+        self.state = State.STOPPING
+        trainers = self._of_role("trainer")
+        for worker in trainers:
+            worker.signal(signal.SIGTERM)
+        if not trainers:  # They were to start behind the pservers: there is nothing to save.
+            self.ended = "stopped"
+        self._tell()
+
+    async def end(self) -> None:
+        """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""
+        self.state = State.WAITING
+        stubborn = await self._workers.end(self._standby)
+        self._standby = [worker for worker in self._standby if worker.code is None]
+        if stubborn:
+            names = ", ".join(stubborn)
+            raise Failure(ExitCode.CANNOT_END, f"{names} cannot be ended; this pod leaves, so that its replacement starts clean")
+        for worker in self._running:
+            # What ended by itself meanwhile says more of why the attempt did.
+            if worker.code and not worker.wanted_end:
+                self._report_loss(worker)
+        self.gone = True
+
+    async def finish(self) -> None:
+        """The job is done: pservers that a trainer stopped end by themselves; those that know no end are told."""
+        self.state = State.WAITING
+        servers = [worker for worker in self._of_role("server") if worker.code is None]
+        for worker in servers if not self.leaving else ():
+            worker.signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(worker.ended.wait() for worker in servers)), LEAVE)
+
+    async def close(self) -> None:
+        """Ends everything, what stands by too, and waits for its last lines."""
+        self.state = State.WAITING
+        await self._workers.end(())
+        for worker in self._running:
+            await background.call(worker.drain)
+
+    def reap(self) -> None:
+        """For workers whose signal was missed."""
+        self._workers.reap()
+
+    def _launch(self, process: Process) -> None:
+        header = f"attempt {self.attempt}"
+        name = self._name(process)
+        ready = [worker for worker in self._standby if worker.process.role == process.role]
+        worker = next((worker for worker in ready if worker.become(process, name, header)), None)
+        if worker is not None:
+            self._standby.remove(worker)
+        else:
+            worker = self._workers.start(process, name, header)
+        self._running.append(worker)
+        self._say(f"{header}: {worker.name} is process {worker.pid}")
+
+    def _name(self, process: Process) -> str:
+        index = self._node.index
+        name = f"{'pserver' if process.role == 'server' else 'trainer'} {index if index is not None else '?'}"
+        alike = [each for each in self._processes if each.role == process.role]
+        return f"{name}.{alike.index(process)}" if len(alike) > 1 and process in alike else name
+
+    def _of_role(self, role: str) -> list[Worker]:
+        return [worker for worker in self._running if worker.process.role == role]
+
+    def _is_in(self, attempt: int) -> bool:
+        return self.attempt == attempt and self.state is not State.WAITING
+
+    async def _await_servers(self, attempt: int) -> None:
+        """Tells when this pod's pservers accept connections; the rendezvous server holds the deadline."""
+        servers = [process for process in self._processes if process.role == "server"]
+        for port in [port for process in servers for port in process.ports]:
+            while True:
+                if not self._is_in(attempt):
+                    return
+                try:
+                    _, writer = await asyncio.wait_for(asyncio.open_connection(self._node.pod_ip, port), 5.0)
+                    writer.close()
+                    break
+                except (OSError, TimeoutError):
+                    await asyncio.sleep(SERVER_PROBE)
+        if self._is_in(attempt):
+            self.serving = True
+            self._tell()
+        for process in servers:
+            if process.health:
+                self._tasks.spawn(self._ask_server(attempt, process.ports[0], process.health))
+
+    async def _ask_server(self, attempt: int, port: int, path: str) -> None:
+        """Tells of a pserver that lives and answers nothing: steps that wait for it hang without a word."""
+        while self._is_in(attempt):
+            await asyncio.sleep(ASK_SERVER)
+            silent = not await _answers(self._node.pod_ip, port, path)
+            if silent is not self.silent and self._is_in(attempt):
+                self.silent = silent
+                self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
+                self._tell()
+
+    def _ended(self, worker: Worker) -> None:
+        self._tasks.spawn(self._hear_out(worker))
+
+    async def _hear_out(self, worker: Worker) -> None:
+        if worker.code:
+            await background.call(worker.drain)  # Its last lines say why.
+        elif worker.process.role == "server" and not self.leaving:
+            await asyncio.sleep(AFTER_LEAVE)  # It may have heard sooner than we did that every trainer leaves.
+        counts = worker in self._running and self.state is not State.WAITING and not worker.wanted_end
+        if worker in self._standby:
+            self._standby.remove(worker)
+        elif counts and worker.process.role == "trainer":
+            self._trainer_ended(worker)
+        elif counts and not self.leaving:
+            self._report_loss(worker)
+
+    def _trainer_ended(self, worker: Worker) -> None:
+        codes = [trainer.code for trainer in self._of_role("trainer")]
+        count = len([process for process in self._processes if process.role == "trainer"])
+        if worker.code != 0 and self.state is State.RUNNING:
+            self._report_loss(worker)
+        elif len(codes) == count and None not in codes:
+            self.ended = "stopped" if any(codes) else "trained"
+            self._tell()
+
+    def _report_loss(self, worker: Worker) -> None:
+        if worker.reported:
+            return
+        worker.reported = True
+        code = worker.code or 0
+        # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
+        told = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
+        # One that was killed, for want of memory or by hand, or found the volume full, says nothing of what it had loaded.
+        failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
+        what = f"{worker.name} ended with {_code(worker.code)}"
+        self._tell(m.Lost(self.attempt, what, told, failed, worker.error if failed else ""))
+
+    def _say(self, text: str) -> None:
+        say(f"agent {self._node.index}", text)
+
+
+async def _answers(address: str, port: int, path: str) -> bool:
+    """Whether there is any answer in time; a refused connection is the end of a process, which is noticed elsewhere."""
+    try:
+        async with asyncio.timeout(ASK_SERVER):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+                return bool(await reader.read(1))
+            finally:
+                writer.close()
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def _code(code: int | None) -> str:
+    """An exit code as people read it."""
+    with contextlib.suppress(ValueError):
+        if code is not None and code > 128 and code != ExitCode.TERMINATED:
+            return f"{code} ({signal.Signals(code - 128).name})"
+        if code in FAIL_JOB or code == ExitCode.VOLUME_FULL:
+            return f"{code} ({ExitCode(code).name})"
+    return str(code)
