@@ -227,6 +227,11 @@ class TrainingJob(Settings):
         return self.runtime or ("launch" if self.command is not None else default)
 
     @property
+    def reports_passes(self) -> bool:
+        """Whether its program trains by passes that our API counts; any other speaks for itself."""
+        return self.engine == "job" and self.command is None and self.chosen_runtime in ("fleet-ps", "collective")
+
+    @property
     def chosen_processes(self) -> int:
         """Of the command, in each pod."""
         return self.processes or max(self.gpus.count, 1)

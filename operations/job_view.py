@@ -25,6 +25,7 @@ from operations.job_objects import (
 )
 from operations.pod_words import PodState, culprit, states
 from operations.refused_pods import refusals
+from operations.training_progress import TrainingProgress
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,14 @@ class JobView:
     data: JobState | None
     training: JobState | None
     pods: tuple[PodState, ...]
+    progress: TrainingProgress | None = None
+    """How far the training is; None also where nobody asked."""
+
+    @property
+    def lost(self) -> int:
+        """How often the training has lost a pod so far: replaced, or restarted in place."""
+        replaced = self.training.failed if self.training is not None else 0
+        return replaced + sum(pod.restarts for pod in self.pods if pod.component != "data")
 
     @property
     def phase(self) -> str:
@@ -73,6 +82,8 @@ class JobView:
             "reason": self.reason,
             "data": _job_json(self.data),
             "training": _job_json(self.training),
+            "progress": None if self.progress is None else asdict(self.progress),
+            "lost_pods": self.lost,
             "pods": [
                 {
                     "pod": pod.name,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from paddle_node.contract import JobFolder
 
 from operations.training_metrics import Pass, passes
+from operations.training_table import TrainingTable
 from rehearsal.pods.pod import Pod, PodEnd
 from rehearsal.screen import Phase, Screen
-
-_SHOWN_ONE_BY_ONE = 4
-"""Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
-_NOT_FOR_PEOPLE = (" is process ", " has read ")
-"""Of the supervisor's words, those that only a debugger's hand needs."""
 
 
 class TrainingProgress:
@@ -66,8 +62,7 @@ class TrainingScreen(PodScreen):
         self._progress = progress
         self._logs: list[Path] = []
         self._read_to: dict[Path, int] = {}
-        self._last_words = ""
-        self._begun = False
+        self._table = TrainingTable(screen.remark)
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         super().pod_started(pod, index)
@@ -84,20 +79,12 @@ class TrainingScreen(PodScreen):
     def show(self) -> None:
         """Show what is new."""
         for one in self._progress.read():
-            if not self._begun:
-                self._begun = True
-                self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
-            losses = _losses([trainer.loss for trainer in one.trainers])
-            self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
-        for line in self._supervisors_words():
-            self.screen.remark(line)
+            self._table.passed(one)
+        for line in self._new_lines():
+            self._table.said(line)
 
-    def _row(self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = "") -> None:
-        self.screen.remark(f"{number:>4}  {loss:>7}   {losses:<30}{records:>11}  {seconds:>7}", style=style)
-
-    def _supervisors_words(self) -> list[str]:
-        """What the first pod's supervisor, which speaks for all, wrote since the last look; each sentence once."""
-        words = []
+    def _new_lines(self) -> Iterator[str]:
+        """What the first pod, whose supervisor speaks for all, wrote since the last look."""
         for log in self._logs:
             try:
                 with log.open("rb") as file:
@@ -107,21 +94,7 @@ class TrainingScreen(PodScreen):
                 continue
             whole = text[: text.rfind(b"\n") + 1]
             self._read_to[log] = self._read_to.get(log, 0) + len(whole)
-            for line in whole.decode(errors="replace").splitlines():
-                if (
-                    line.startswith("[supervisor")
-                    and not any(words in line for words in _NOT_FOR_PEOPLE)
-                    and line != self._last_words
-                ):
-                    self._last_words = line
-                    words.append(line)
-        return words
-
-
-def _losses(losses: Sequence[float]) -> str:
-    if len(losses) <= _SHOWN_ONE_BY_ONE:
-        return "  ".join(f"{loss:.4f}" for loss in losses)
-    return f"{min(losses):.4f} to {max(losses):.4f}"
+            yield from whole.decode(errors="replace").splitlines()
 
 
 def outcome(passes: Sequence[Pass], trainers: int, retries: int) -> str:

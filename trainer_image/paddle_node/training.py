@@ -32,6 +32,9 @@ from paddle_node.shard import Parser, Record, Shard
 if TYPE_CHECKING:
     from paddle_node.fleet import Job
 
+TELL = 10.0
+"""Seconds between two lines of trainer 0 that say how far the pass is."""
+
 
 class Training:
     """One trainer in one attempt."""
@@ -53,6 +56,8 @@ class Training:
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
         """When all trainers met last, or began: no message is needed for all to know when the next checkpoint is due."""
+        self._told = -TELL
+        """When this process last printed how far it is."""
         self._checkpoints = 0
         self._newest = job.resume_folder
         """The folder of the newest pass that this process knows of."""
@@ -112,6 +117,9 @@ class Training:
             read, trained = read + len(records), trained + len(samples)
             # A pass of less than a batch has made a step, too.
             self._session.progress(number, max(1, read // self._batch))
+            if self._first and trained and time.monotonic() - self._told >= TELL:
+                self._told = time.monotonic()
+                self._tell(number, position())
         parser.check(read, self._shard.name)
         own = position()
         # Who is through the pass meets the others at their checkpoints, too.
@@ -120,6 +128,21 @@ class Training:
         self._shard.check(read, trained)
         self._save(number, positions)
         self._record(number, own, self._session.attempt, self._session.trainers)
+
+    def _tell(self, number: int, so_far: Position) -> None:
+        """Prints how far this trainer is in the pass: `paddle-aws status` reads it."""
+        facts = {
+            "pass": number,
+            "passes": self._job.node.passes,
+            "attempt": self._session.attempt,
+            "trainers": self._session.trainers,
+            "step": max(1, so_far.read // self._batch),
+            "loss": round(so_far.total / so_far.trained, 6),
+            "records": so_far.read,
+            "shard": self._shard.expected or 0,
+            "seconds": round(so_far.seconds, 3),
+        }
+        print(pass_metrics.said(facts), flush=True)
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._engine.lockstep:
@@ -236,7 +259,8 @@ class Training:
             "time": round(time.time(), 3),
         }
         pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
-        print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
+        facts = {name: value for name, value in metrics.items() if name != "time"} | {"passes": self._job.node.passes}
+        print(pass_metrics.said(facts), flush=True)
 
     def _export(self) -> None:
         """The newest pass as a model for inference, with the program and the agreed values."""
