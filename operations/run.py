@@ -77,14 +77,14 @@ class Run:
 
     @translated()
     def model(self, to: str | Path) -> Path:
-        """Fetches the trained model for inference into the folder `to`, verified; returns it."""
+        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
         from operations.volume_transfer import download
 
         with self.volume() as volume:
             files = volume.files("output/inference")
             if not files:
                 raise Failed(f"job {self.name} has no model for inference yet: it is made when the training is done")
-            return download(volume, "output/inference", files, Path(to), lambda count: None)
+            return download(volume, "output/inference", files, Path(to, "model"), lambda count: None)
 
     @translated()
     def cancel(self) -> list[str]:

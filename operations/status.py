@@ -38,7 +38,7 @@ def show(view: JobView) -> None:
     screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
     parts = [(word, _line(part)) for word, part in (("data", view.data), ("training", view.training)) if part is not None]
     if view.progress is not None:
-        parts.append(("progress", view.progress.with_age))
+        parts.append(("progress", f"{view.progress} ({age(view.progress.told)} ago)"))
     if view.lost:
         parts.append(("lost pods", f"{view.lost} so far" + (f", attempt {view.progress.attempt}" if view.progress else "")))
     screen.show(("", " "), [(f"  {word}", line) for word, line in parts])

@@ -90,11 +90,15 @@ def _follow(run: Run, *, logs: bool) -> None:
     from rich.text import Text
 
     from operations import log_stream
-    from operations.training_table import FollowedTable
+    from operations.training_table import TrainingTable
 
     if logs:
         return log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator)
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
-        table = FollowedTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
-        log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator, show=table.hear)
+        table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
+
+        def show(line: log_stream.Line) -> None:
+            table.hear(line.rank, log_stream.clean(line.text))
+
+        log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator, show=show)

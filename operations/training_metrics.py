@@ -73,7 +73,7 @@ class Passes:
 
     def add(self, trainer: int, entry: Mapping[str, Any]) -> Pass | None:
         """The pass that the line made complete; None: it lacks other trainers' lines, or this is none of a pass."""
-        if not entry.keys() >= NEEDED:
+        if not entry.keys() >= NEEDED or "step" in entry:
             return None
         key = number, attempt = int(entry["pass"]), int(entry["attempt"])
         seen = self._seen.setdefault(key, {})
@@ -92,6 +92,10 @@ class Passes:
         self.complete[number] = Pass(number, attempt, tuple(seen[one] for one in sorted(seen)))
         return self.complete[number]
 
+    @property
+    def in_order(self) -> list[Pass]:
+        return [self.complete[number] for number in sorted(self.complete)]
+
 
 def passes(metrics: Mapping[int, str]) -> list[Pass]:
     """From each trainer's metrics file, by trainer id; all trainers that are to report have an entry, empty or not."""
@@ -99,7 +103,7 @@ def passes(metrics: Mapping[int, str]) -> list[Pass]:
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
             found.add(trainer, _entry(line))
-    return [found.complete[number] for number in sorted(found.complete)]
+    return found.in_order
 
 
 def _entry(line: str) -> dict[str, Any]:

@@ -20,20 +20,5 @@ from operations.training_progress import TrainingProgress
 
 find = Run.find
 
-__all__ = [
-    "BadInput",
-    "Error",
-    "Failed",
-    "JobFailed",
-    "JobState",
-    "JobView",
-    "Pass",
-    "PodState",
-    "Run",
-    "TimedOut",
-    "TrainerPass",
-    "TrainingProgress",
-    "Unreachable",
-    "find",
-    "submit",
-]
+__all__ = ["JobState", "JobView", "Pass", "PodState", "Run", "TrainerPass", "TrainingProgress", "find", "submit"]
+__all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]

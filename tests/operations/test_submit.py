@@ -144,7 +144,7 @@ PASSES = (
     "[pserver RANK] I0101 00:00:00.000000  12 brpc_ps_server.cc:72] noise",
     "[supervisor RANK] attempt 2 starts: 3 trainers",
     "[trainer RANK] pass=0 passes=2 attempt=2 trainers=3 step=4 loss=0.9 records=40 shard=100 seconds=1.5",
-    "[trainer RANK] pass=0 attempt=2 trainer=RANK trainers=3 loss=0.7RANK records=100 skipped=0 seconds=2.5 passes=2",
+    "[trainer RANK] pass=0 attempt=2 trainer=RANK trainers=3 loss=0.7RANK records=100 seconds=2.5 time=1e9 passes=2",
 )
 
 

@@ -257,10 +257,10 @@ class Training:
             "seconds": round(position.seconds, 3),
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
+            "passes": self._job.node.passes,
         }
         pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
-        facts = {name: value for name, value in metrics.items() if name != "time"} | {"passes": self._job.node.passes}
-        print(pass_metrics.said(facts), flush=True)
+        print(pass_metrics.said(metrics), flush=True)
 
     def _export(self) -> None:
         """The newest pass as a model for inference, with the program and the agreed values."""
