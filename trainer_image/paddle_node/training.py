@@ -119,7 +119,8 @@ class Training:
             self._session.progress(number, max(1, read // self._batch))
             if self._first and trained and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
-                self._tell(number, position())
+                far = {"step": max(1, read // self._batch), "shard": self._shard.expected or 0}
+                print(pass_metrics.said({**self._metrics(number, position()), **far}), flush=True)
         parser.check(read, self._shard.name)
         own = position()
         # Who is through the pass meets the others at their checkpoints, too.
@@ -128,21 +129,6 @@ class Training:
         self._shard.check(read, trained)
         self._save(number, positions)
         self._record(number, own, self._session.attempt, self._session.trainers)
-
-    def _tell(self, number: int, so_far: Position) -> None:
-        """Prints how far this trainer is in the pass: `paddle-aws status` reads it."""
-        facts = {
-            "pass": number,
-            "passes": self._job.node.passes,
-            "attempt": self._session.attempt,
-            "trainers": self._session.trainers,
-            "step": max(1, so_far.read // self._batch),
-            "loss": round(so_far.total / so_far.trained, 6),
-            "records": so_far.read,
-            "shard": self._shard.expected or 0,
-            "seconds": round(so_far.seconds, 3),
-        }
-        print(pass_metrics.said(facts), flush=True)
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._engine.lockstep:
@@ -246,21 +232,25 @@ class Training:
             self._record(done["pass"], own, done["attempt"], len(done["trainers"]))
 
     def _record(self, number: int, position: Position, attempt: int, trainers: int) -> None:
-        metrics: dict[str, Any] = {
+        metrics = {**self._metrics(number, position), "attempt": attempt, "trainers": trainers}
+        pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
+        print(pass_metrics.said(metrics), flush=True)
+
+    def _metrics(self, number: int, position: Position) -> dict[str, Any]:
+        """What this trainer has to say of a pass, or of a part of it."""
+        return {
             "pass": number,
-            "attempt": attempt,
+            "passes": self._job.node.passes,
+            "attempt": self._session.attempt,
             "trainer": self._session.trainer_id,
-            "trainers": trainers,
+            "trainers": self._session.trainers,
             "loss": round(position.total / position.trained, 6),
             "records": position.read,
             "skipped": position.read - position.trained,
             "seconds": round(position.seconds, 3),
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
-            "passes": self._job.node.passes,
         }
-        pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
-        print(pass_metrics.said(metrics), flush=True)
 
     def _export(self) -> None:
         """The newest pass as a model for inference, with the program and the agreed values."""
