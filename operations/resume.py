@@ -16,7 +16,7 @@ from paddle_node.contract import Variable
 
 from operations.errors import BadInput, explained
 from operations.screen import Context, say
-from operations.submit import Follow, Verbose, finish
+from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster, Object
@@ -29,12 +29,12 @@ def resume(
     from_pass: Annotated[
         int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
+    wait: Wait = False,
     follow: Follow = False,
     verbose: Verbose = False,
     context: Context = None,
-    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
-    image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
+    outputs: Outputs = Path("outputs.json"),
+    image_file: ImageFile = Path("image.json"),
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 

@@ -91,6 +91,8 @@ class Run:
         """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
         from operations import removal
 
+        if running := removal.running(self.cluster, self.name, self.namespace):
+            self.cluster.say(f"ending {', '.join(running)}: the pods get their time to save")
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def volume(self, write: bool = False) -> VolumeAccess:

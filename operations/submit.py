@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")]
+Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
+ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
 
 
 def submit(
     job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
+    wait: Wait = False,
     follow: Follow = False,
     verbose: Verbose = False,
     context: Context = None,
-    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
-    image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
+    outputs: Outputs = Path("outputs.json"),
+    image_file: ImageFile = Path("image.json"),
 ) -> None:
     """Submit a job: upload its data file, split the data, start the training.
 

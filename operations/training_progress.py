@@ -59,7 +59,7 @@ class TrainingProgress:
         step = "through" if self.step is None else f"step {self.step:,}"
         left = "" if self.seconds_left is None else f", {span(self.seconds_left)} left"
         speed = f"{self.records_per_second:,.0f} records a second"
-        return f"pass {self.pass_number} of 0 to {self.passes - 1}, {step}, loss {self.loss:.4f}, {speed}{left}"
+        return f"pass {self.pass_number} (the last is {self.passes - 1}), {step}, loss {self.loss:.4f}, {speed}{left}"
 
 
 def of_pods(cluster: Cluster, namespace: str, found: Iterable[PodState]) -> TrainingProgress | None:

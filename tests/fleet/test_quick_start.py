@@ -42,8 +42,8 @@ def test_what_the_pods_print_is_the_table_that_people_follow(trained: TrainingJo
             table.hear(rank, line)
     losses = [[one.loss for one in each.trainers] for each in table.passes.in_order]
     assert losses == [[trained.metrics(rank)[number]["loss"] for rank in range(3)] for number in range(PASSES)]
-    assert now[0].startswith("pass 0 of 0 to 4, step 1, loss ") and now[0].endswith(" left")
-    assert now[-1].startswith("pass 4 of 0 to 4, through, loss ") and now[-1].endswith(", 0 s left")
+    assert now[0].startswith("pass 0 (the last is 4), step 1, loss ") and now[0].endswith(" left")
+    assert now[-1].startswith("pass 4 (the last is 4), through, loss ") and now[-1].endswith(", 0 s left")
     assert sum("supervisor 0" in row for row in rows) >= 1 and not any("is process" in row for row in rows)
 
 

@@ -82,7 +82,7 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api:
     api.put("jobs", training | {"status": {"failed": 1}})
     api.requests.clear()
     lines = run("status").out.splitlines()
-    far = "  progress   pass 1 of 0 to 4, step 40, loss 0.2500, 150 records a second, 72 s left ("
+    far = "  progress   pass 1 (the last is 4), step 40, loss 0.2500, 150 records a second, 72 s left ("
     assert any(line.startswith(far) for line in lines)
     assert "  lost pods  1 so far, attempt 2" in lines
     assert sorted(path.split("?")[0].rsplit("/", 1)[1] for _, path in api.requests) == ["jobs", "log", "paddlejobs", "pods"]
@@ -94,7 +94,9 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api:
     killed = {"name": "trainer", "image": "i", "imageID": "i", "ready": True, "restartCount": 2, "state": {"running": {}}}
     api.put("pods", again | {"status": {"phase": "Running", "containerStatuses": [killed]}})
     text = run("status").out
-    assert "pass 1 of 0 to 4, through, loss 0.2000, 150 records a second, 60 s left" in text and "lost pods  3 so far" in text
+    assert (
+        "pass 1 (the last is 4), through, loss 0.2000, 150 records a second, 60 s left" in text and "lost pods  3 so far" in text
+    )
 
 
 def test_a_job_that_is_not_there(run: Run, api: KubernetesApi, folder: Path) -> None:

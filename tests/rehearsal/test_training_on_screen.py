@@ -46,7 +46,9 @@ def test_passes_are_rows_as_soon_as_every_trainer_is_through(tmp_path, width, tr
             shown.pod_started(pod, trainer)
         pods[0].say("[trainer 0] pass=0 passes=3 attempt=1 trainers=3 step=2 loss=2.0 records=20 shard=40 seconds=1.0\nnoise\n")
         shown.show()
-        assert now[-1].startswith("pass 0 of 0 to 2, step 2, loss 2.0000, ") and now[-1].endswith(" records a second, 5 s left")
+        assert now[-1].startswith("pass 0 (the last is 2), step 2, loss 2.0000, ") and now[-1].endswith(
+            " records a second, 5 s left"
+        )
         for attempt, loss in ((1, 9.5), (2, 1.25)):
             for trainer, pod in enumerate(pods):
                 facts = {
