@@ -74,7 +74,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     controller.scripts["trainer"] = Script(code=None)
     said: list[str] = []
     running = paddle_aws.submit(say=said.append)
-    soon(lambda: running.status().phase == "running")
+    soon(lambda: running.status().phase == "running", 120)
     assert any("the data is split" in line for line in said)
     with pytest.raises(paddle_aws.TimedOut, match="runs on"):
         running.wait(timeout=0)
