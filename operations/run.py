@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,10 +48,7 @@ class Run:
     @translated()
     def status(self) -> JobView:
         """Its state, its pods, and how far its training is. Raises BadInput where the cluster has no such job."""
-        from operations import training_progress
-
-        found = view(self.cluster, self.name, self.namespace)
-        return replace(found, progress=training_progress.of_pods(self.cluster, self.namespace, found.pods))
+        return view(self.cluster, self.name, self.namespace)
 
     @translated()
     def wait(self, timeout: float | None = None) -> JobView:
