@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from k8s_charts import documents, image
+from k8s_charts import documents
+from k8s_charts.deployed import Deployed
 from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 
@@ -20,16 +20,13 @@ def main(arguments: list[str]) -> int:
     path = Path(arguments[0] if arguments else "job.yaml")
     try:
         job = TrainingJob.load(path)
-        outputs = ClusterOutputs.load_or_placeholder(Path("outputs.json"))
-        chosen = image.choose(job, outputs, Path("image.json"))
+        deployed = Deployed.load(job, Path("outputs.json"), Path("image.json"))
     except JobError as error:
         print(error, file=sys.stderr)
         return 2
-    if outputs.placeholders:
-        print(
-            "outputs.json does not exist: the manifests hold placeholders for the file system, bucket and image", file=sys.stderr
-        )
-    documents.write(job, outputs, chosen, Path(os.environ.get("CDK8S_OUTDIR", "dist")))
+    if deployed.missing:
+        print(f"{deployed.missing}: the manifests hold placeholders", file=sys.stderr)
+    documents.write(job, deployed.outputs, deployed.image, Path(os.environ.get("CDK8S_OUTDIR", "dist")))
     return 0
 
 

@@ -93,11 +93,6 @@ class ClusterOutputs:
         )
 
     @classmethod
-    def load_or_placeholder(cls, path: Path) -> ClusterOutputs:
-        """The file's outputs; placeholders where it does not exist."""
-        return cls.load(path) if path.exists() else cls.placeholder()
-
-    @classmethod
     def placeholder(cls) -> ClusterOutputs:
         """Values of the right shape that belong to nobody: for reading manifests before anything is deployed."""
         return cls(

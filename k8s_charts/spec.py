@@ -43,7 +43,7 @@ DATA_ENDING = "-data"
 SHARED_NAMESPACES = ("paddle", "default")
 COMMANDS = ("processes", "resume", "progress", "success")
 """Settings of a command that trains under engine job."""
-OUR_SUPERVISORS = (
+OUR_AGENTS = (
     "runtime",
     "keep_passes",
     "checkpoint_minutes",
@@ -227,6 +227,11 @@ class TrainingJob(Settings):
         return self.runtime or ("launch" if self.command is not None else default)
 
     @property
+    def reports_passes(self) -> bool:
+        """Whether its program trains by passes that our API counts; any other speaks for itself."""
+        return self.engine == "job" and self.command is None and self.chosen_runtime in ("fleet-ps", "collective")
+
+    @property
     def chosen_processes(self) -> int:
         """Of the command, in each pod."""
         return self.processes or max(self.gpus.count, 1)
@@ -354,7 +359,7 @@ class TrainingJob(Settings):
             raise sentence(
                 "ports.host_ports is given: with engine paddlejob it is `paddlejob.intranet: Host` that takes the node's ports"
             )
-        for setting in OUR_SUPERVISORS:
+        for setting in OUR_AGENTS:
             if _is_given(self, setting):
                 raise sentence(f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out")
 

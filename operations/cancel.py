@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operations.errors import explained
-from operations.job_argument import DEFAULT, JobArgument, named
+from operations.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Namespace, say
 
 
@@ -15,12 +15,8 @@ def cancel(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Con
     Example: paddle-aws cancel quick-start
     """
     with explained("interrupted: the pods may still be ending"):
-        which = named(job, namespace)
-        from operations import removal
-        from operations.cluster import Cluster
+        from operations.run import Run
 
-        cluster = Cluster.connect(context, say)
-        if running := removal.running(cluster, which.name, which.namespace):
-            say(f"ending {', '.join(running)}: the pods get their time to save")
-        ended = removal.end_running(cluster, which.name, which.namespace)
-        say(f"job {which.name} is ended ({', '.join(ended)})" if ended else f"job {which.name} does not run: nothing to end")
+        run = Run.find(job, namespace=namespace, context=context, say=say)
+        ended = run.cancel()
+        say(f"job {run.name} is ended ({', '.join(ended)})" if ended else f"job {run.name} does not run: nothing to end")

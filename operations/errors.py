@@ -62,37 +62,50 @@ class Unreachable(OperationError):
     code = Exit.UNREACHABLE
 
 
+class JobFailed(Failed):
+    """The job came to its end, and it is not success."""
+
+
+class TimedOut(Failed):
+    """What was waited for has not happened in time; it may yet."""
+
+
 @contextmanager
-def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
-    """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
+def translated() -> Iterator[None]:
+    """Turns what a library or the operating system raises into an OperationError; what nobody foresaw stays what it is."""
     try:
         yield
-    except KeyboardInterrupt:
-        _say(interrupted)
-        raise SystemExit(Exit.INTERRUPTED) from None
-    except OperationError as error:
-        _say(str(error))
-        raise SystemExit(error.code) from None
     except SettingError as error:
-        _say(str(error))
-        raise SystemExit(Exit.BAD_INPUT) from None
-    except BrokenPipeError:
-        # `paddle-aws logs JOB | head`: the reader has had enough.
-        raise SystemExit(Exit.DONE) from None
+        raise BadInput(str(error)) from error
     except OSError as error:
         full = error.errno in FULL
         # A file that is open already is not named.
         where = error.filename or (full and "the disk, or what the output goes to,")
         if not where or error.strerror is None:
             raise
-        _say(f"{where} cannot be used: {error.strerror}")
-        raise SystemExit(Exit.FAILED if full else Exit.BAD_INPUT) from None
+        raise (Failed if full else BadInput)(f"{where} cannot be used: {error.strerror}") from error
     except Exception as error:
-        sentence = of_aws(error)
+        sentence = None if isinstance(error, OperationError) else of_aws(error)
         if sentence is None:
             raise
-        _say(sentence)
-        raise SystemExit(Exit.UNREACHABLE) from None
+        raise Unreachable(sentence) from error
+
+
+@contextmanager
+def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
+    """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
+    try:
+        with translated():
+            yield
+    except KeyboardInterrupt:
+        _say(interrupted)
+        raise SystemExit(Exit.INTERRUPTED) from None
+    except OperationError as error:
+        _say(str(error))
+        raise SystemExit(error.code) from None
+    except BrokenPipeError:
+        # `paddle-aws logs JOB | head`: the reader has had enough.
+        raise SystemExit(Exit.DONE) from None
 
 
 def _say(text: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from operations import training_progress
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput
 from operations.job_objects import (
@@ -25,6 +26,7 @@ from operations.job_objects import (
 )
 from operations.pod_words import PodState, culprit, states
 from operations.refused_pods import refusals
+from operations.training_progress import TrainingProgress
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ class JobView:
     data: JobState | None
     training: JobState | None
     pods: tuple[PodState, ...]
+    progress: TrainingProgress | None = None
+    """How far the training is; None also where nobody asked."""
+
+    @property
+    def lost(self) -> int:
+        """How often the training has lost a pod so far: replaced, or restarted in place."""
+        replaced = self.training.failed if self.training is not None else 0
+        return replaced + sum(pod.restarts for pod in self.pods if pod.component != "data")
 
     @property
     def phase(self) -> str:
@@ -73,6 +83,8 @@ class JobView:
             "reason": self.reason,
             "data": _job_json(self.data),
             "training": _job_json(self.training),
+            "progress": None if self.progress is None else asdict(self.progress),
+            "lost_pods": self.lost,
             "pods": [
                 {
                     "pod": pod.name,
@@ -97,13 +109,14 @@ def _job_json(job: JobState | None) -> dict[str, Any] | None:
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
-    """The job as it is now. Raises BadInput where the cluster has none of that name."""
+    """The job as it is now, and how far its training is. Raises BadInput where the cluster has none of that name."""
     batch = cluster.items(jobs(namespace), selector(name))
     found = [*batch, *operator_jobs(cluster, namespace, name)]
     if not found:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
     its = of_newest(batch, cluster.items(pods(namespace), selector(name)))
-    return make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
+    seen = make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
+    return replace(seen, progress=training_progress.of_pods(cluster, namespace, seen.pods))
 
 
 def make(

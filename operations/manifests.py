@@ -11,7 +11,7 @@ import typer
 from operations.errors import BadInput, Exit, explained
 
 if TYPE_CHECKING:
-    from k8s_charts.outputs import ClusterOutputs
+    from k8s_charts.deployed import Deployed
     from k8s_charts.spec import TrainingJob
 
 
@@ -36,27 +36,24 @@ def manifests(
     """
     with explained("interrupted: the same command writes the rest"):
         # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
-        from k8s_charts import documents, image
-        from k8s_charts.outputs import ClusterOutputs
+        from k8s_charts import documents
+        from k8s_charts.deployed import Deployed
         from k8s_charts.spec import TrainingJob
 
         job = TrainingJob.load(job_file)
-        cluster = ClusterOutputs.load_or_placeholder(outputs)
-        chosen = image.choose(job, cluster, image_file)
+        deployed = Deployed.load(job, outputs, image_file)
         if diff:
-            _show_difference(job, cluster, chosen, out)
+            _show_difference(job, deployed, out)
             return
         if out.exists() and not out.is_dir():
             raise BadInput(f"--out is {out}: that is a file, a folder is needed")
-        for path in documents.write(job, cluster, chosen, out):
+        for path in documents.write(job, deployed.outputs, deployed.image, out):
             typer.echo(path)
-        if cluster.placeholders:
-            typer.echo(
-                f"{outputs} does not exist: file system, bucket and, unless you name one, image are placeholders", err=True
-            )
+        if deployed.missing:
+            typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
 
 
-def _show_difference(job: TrainingJob, cluster: ClusterOutputs, image: str, out: Path) -> None:
+def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:
     from k8s_charts import documents
 
     last = documents.written(out)
@@ -66,7 +63,7 @@ def _show_difference(job: TrainingJob, cluster: ClusterOutputs, image: str, out:
         )
     colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
     differs = False
-    now = documents.files(job, cluster, image)
+    now = documents.files(job, deployed.outputs, deployed.image)
     for name in sorted({*last, *now}):
         before, after = last.get(name), now.get(name)
         names = (f"last/{name}" if before is not None else "/dev/null", f"now/{name}" if after is not None else "/dev/null")

@@ -39,6 +39,8 @@ class PodState:
     created: str
     message: str = ""
     """The last line of what its container said of its end."""
+    restarts: int = 0
+    """How often its containers were started again in place."""
 
     @property
     def failure(self) -> str:
@@ -66,6 +68,7 @@ def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) 
         code=code,
         created=str(metadata.get("creationTimestamp", "")),
         message=last_line(str(_ended(_containers(pod)).get("message") or "")),
+        restarts=_restarts(_containers(pod)),
     )
 
 
@@ -115,7 +118,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
     if pod["metadata"].get("deletionTimestamp"):
         return "ending", "", None
     if phase == "Running":
-        return "running", _restarts(containers), None
+        return "running", _restarted(containers), None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             if condition.get("reason") == "SchedulingGated":
@@ -233,8 +236,12 @@ def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapp
     return next((end for end in ends if end.get("exitCode")), {})
 
 
-def _restarts(containers: list[Mapping[str, Any]]) -> str:
-    count, last = sum(int(one.get("restartCount") or 0) for one in containers), _ended(containers, "lastState")
+def _restarts(containers: Iterable[Mapping[str, Any]]) -> int:
+    return sum(int(one.get("restartCount") or 0) for one in containers)
+
+
+def _restarted(containers: list[Mapping[str, Any]]) -> str:
+    count, last = _restarts(containers), _ended(containers, "lastState")
     return f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last)}" if count and last else ""
 
 

@@ -52,7 +52,7 @@ def results(
         with reached as volume:
             files = volume.files("output")
             rows = saved_passes(volume, files)
-            measured = {one.number: one for one in _metrics(volume, files)}
+            measured = {one.number: one for one in metrics(volume, files)}
             failure = last_failure(volume, files)
             if json:
                 passes = [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]
@@ -112,7 +112,8 @@ def last_failure(volume: VolumeAccess, files: list[dict[str, Any]]) -> str:
         return ""
 
 
-def _metrics(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[Pass]:
+def metrics(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[Pass]:
+    """The passes that all trainers have reported."""
     from operations.training_metrics import passes
 
     matches = [re.fullmatch(r"node_(\d+)/metrics\.jsonl", entry["name"]) for entry in files]

@@ -16,6 +16,7 @@ from paddle_node.contract import Variable
 
 from operations.errors import BadInput, explained
 from operations.screen import Context, say
+from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster, Object
@@ -28,11 +29,12 @@ def resume(
     from_pass: Annotated[
         int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the logs of all ranks until the end.")] = False,
+    wait: Wait = False,
+    follow: Follow = False,
+    verbose: Verbose = False,
     context: Context = None,
-    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
-    image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
+    outputs: Outputs = Path("outputs.json"),
+    image_file: ImageFile = Path("image.json"),
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 
@@ -45,9 +47,8 @@ def resume(
     left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
     with explained(left):
         from operations.cluster import Cluster
+        from operations.run import bring_program, of_submission, train
         from operations.submission import Submission
-        from operations.submit import bring_program, finish, train
-        from operations.waiting import Narrator
 
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster.connect(context, say)
@@ -58,21 +59,21 @@ def resume(
                     f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
                 )
             _set_aside(cluster, submission, from_pass)
-        narrator = Narrator(say)
+        run = of_submission(cluster, submission)
         bring_program(cluster, submission)
-        _bring_data(cluster, submission, narrator)
+        _bring_data(cluster, submission, run.narrator)
         submission.forget_training(cluster)
         train(cluster, submission)
-        finish(cluster, submission, narrator, wait=wait, follow=follow)
+        finish(run, submission, wait=wait, follow=follow, verbose=verbose)
 
 
 def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
-    from operations.submit import split
+    from operations.run import split
 
     if submission.data_job is None:
         return
     # First: a look at the volume needs it, and so do the trainers.
-    submission.apply(cluster, submission.preparation(), say)
+    submission.apply(cluster, submission.preparation())
     if _has_own_shards(cluster, submission):
         say("the data on the volume is this job's own: it is not split again")
     else:

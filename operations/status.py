@@ -9,7 +9,7 @@ import typer
 
 from operations import screen
 from operations.errors import explained
-from operations.job_argument import DEFAULT, JobArgument, named
+from operations.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Json, Namespace, age, as_json, say, span
 
 if TYPE_CHECKING:
@@ -18,16 +18,14 @@ if TYPE_CHECKING:
 
 
 def status(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None, json: Json = False) -> None:
-    """Show a job: its state, its pods, and in plain words why one waits or failed.
+    """Show a job: its state, how far its training is, its pods, and in plain words why one waits or failed.
 
     Example: paddle-aws status quick-start
     """
     with explained():
-        which = named(job, namespace)
-        from operations.cluster import Cluster
-        from operations.job_view import view
+        from operations.run import Run
 
-        found = view(Cluster.connect(context, say), which.name, which.namespace)
+        found = Run.find(job, namespace=namespace, context=context, say=say).status()
         if json:
             as_json(found.as_json())
         else:
@@ -39,6 +37,10 @@ def show(view: JobView) -> None:
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
     screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
     parts = [(word, _line(part)) for word, part in (("data", view.data), ("training", view.training)) if part is not None]
+    if view.progress is not None:
+        parts.append(("progress", f"{view.progress} ({age(view.progress.told)} ago)"))
+    if view.lost:
+        parts.append(("lost pods", f"{view.lost} so far" + (f", attempt {view.progress.attempt}" if view.progress else "")))
     screen.show(("", " "), [(f"  {word}", line) for word, line in parts])
     if view.pods:
         typer.echo()

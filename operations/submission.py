@@ -7,13 +7,11 @@ interrupted is taken up where it was, because each step is a server-side apply o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from k8s_charts import documents as charts
-from k8s_charts import image
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster import NOTICED, Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
@@ -34,16 +32,15 @@ class Submission:
 
     job: TrainingJob
     file: Path
-    outputs: ClusterOutputs
+    deployed: Deployed
     documents: tuple[Object, ...]
 
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Submission:
         """From the job file and what deploy and push wrote; raises JobError with one sentence."""
         job = TrainingJob.load(file, fetch=True)
-        outputs = ClusterOutputs.load_or_placeholder(outputs_file)
-        chosen = image.choose(job, outputs, image_file)
-        return cls(job, file, outputs, tuple(charts.documents(job, outputs, chosen)))
+        deployed = Deployed.load(job, outputs_file, image_file)
+        return cls(job, file, deployed, tuple(charts.documents(job, deployed.outputs, deployed.image)))
 
     @property
     def data_job(self) -> Object | None:
@@ -83,8 +80,11 @@ class Submission:
 
     def check(self, cluster: Cluster, again: bool = False) -> None:
         """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
-        if self.outputs.placeholders:
-            raise BadInput("outputs.json does not exist: deploy first with `cdk deploy --all --outputs-file outputs.json`")
+        if self.deployed.missing:
+            raise BadInput(
+                f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file outputs.json`, or name your own in "
+                "the job file: any Kubernetes is enough then (docs/jobs.md)"
+            )
         if self.local_file is not None and not self.local_file.is_file():
             raise BadInput(
                 f"data.source is {without_secrets(str(self.local_file))}: there is no such file; give a file, s3:// or https://"
@@ -116,7 +116,7 @@ class Submission:
                     f"`paddle-aws delete {of_job(name, namespace)}` forgets it"
                 )
 
-    def apply(self, cluster: Cluster, documents: list[Object], say: Callable[[str], None]) -> None:
+    def apply(self, cluster: Cluster, documents: list[Object]) -> None:
         """Sends documents in their order."""
         for document in documents:
             cluster.apply(document)
@@ -124,7 +124,7 @@ class Submission:
                 wait_for_kind(cluster, document["spec"])
         if documents:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
-            say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
+            cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
         """The data Jobs of this job that the cluster still has, of earlier job files too."""

@@ -7,26 +7,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import Failed, explained
-from operations.screen import Context, of_job, say
+from operations.errors import explained
+from operations.screen import Context, console, of_job, say
 
 if TYPE_CHECKING:
-    from operations.cluster import Cluster
+    from operations.run import Run
     from operations.submission import Submission
-    from operations.waiting import Narrator
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")]
+Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
+ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
 
 
 def submit(
     job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the logs of all ranks until the end.")] = False,
+    wait: Wait = False,
+    follow: Follow = False,
+    verbose: Verbose = False,
     context: Context = None,
-    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
-    image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
+    outputs: Outputs = Path("outputs.json"),
+    image_file: ImageFile = Path("image.json"),
 ) -> None:
     """Submit a job: upload its data file, split the data, start the training.
 
@@ -43,16 +48,9 @@ def submit(
         if dry_run:
             _print(submission)
             return
-        from operations.cluster import Cluster
-        from operations.waiting import Narrator
+        from operations.run import send
 
-        cluster = Cluster.connect(context, say)
-        submission.check(cluster)
-        narrator = Narrator(say)
-        bring_program(cluster, submission)
-        split(cluster, submission, narrator)
-        train(cluster, submission)
-        finish(cluster, submission, narrator, wait=wait, follow=follow)
+        finish(send(submission, context, say), submission, wait=wait, follow=follow, verbose=verbose)
 
 
 def _print(submission: Submission) -> None:
@@ -66,89 +64,44 @@ def _print(submission: Submission) -> None:
         say(f"before that, {archive.root} would be uploaded: {len(archive.names)} files, {archive.size:,} bytes")
     if submission.data_job is not None:
         say(f"the training would be sent once {submission.data_job['metadata']['name']} has split the data")
-    if submission.outputs.placeholders:
-        say("outputs.json does not exist: the file system, the bucket and, without an image of yours, the image are placeholders")
+    if submission.deployed.missing:
+        say(f"{submission.deployed.missing}: these are placeholders")
 
 
-def bring_program(cluster: Cluster, submission: Submission) -> None:
-    """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
-    from tempfile import TemporaryDirectory
-
-    from operations.bucket_upload import bar
-    from operations.volume_access import VOLUME, VolumeAccess
-    from operations.volume_transfer import upload
-
-    job, archive = submission.job, submission.job.program.archive
-    if archive is None:
-        return
-    with TemporaryDirectory() as folder:
-        file = Path(folder, f"{archive.digest}.tar")
-        archive.write(file)
-        submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME], say)
-        with (
-            VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume,
-            bar(archive.root.name, file.stat().st_size) as progress,
-        ):
-            sent = upload(volume, [(file, file.name)], "programs", progress)
-    say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
-
-
-def bring_data(submission: Submission) -> None:
-    """Uploads the local data file where the bucket does not hold this content."""
-    if submission.local_file is None:
-        return
-    from k8s_charts import data_job
-    from operations.aws import client
-    from operations.bucket_upload import upload_files
-
-    upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.outputs))
-
-
-def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
-    """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
-    from operations import waiting
-    from operations.pod_words import culprit
-
-    if submission.data_job is None:
-        return
-    bring_data(submission)
-    submission.apply(cluster, submission.preparation(), say)
-    # Only the data job knows whether its source has changed: one that has ended runs again, and ends at once where it has not.
-    submission.forget_data(cluster)
-    cluster.apply(submission.data_job)
-    job = submission.job
-    view = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=narrator)
-    if view.data is not None and view.data.phase == "failed":
-        pod = culprit(pod for pod in view.pods if pod.component == "data")
-        raise Failed(
-            f"job {job.name}: the data split failed: {pod.failure if pod else view.data.reason}; "
-            f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
-        )
-    say(f"the data is split: {submission.data_job['metadata']['name']} is done")
-
-
-def train(cluster: Cluster, submission: Submission) -> None:
-    """Starts the training."""
-    submission.apply(cluster, submission.rest(), say)
-    say(f"job {submission.job.name} is submitted: {submission.training['kind']} {submission.training['metadata']['name']}")
-
-
-def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait: bool, follow: bool) -> None:
+def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
     """What submit and resume do once the training is on the cluster."""
     from operations import waiting
 
-    job = submission.job
-    known = of_job(job.name, job.namespace)
+    known = of_job(run.name, run.namespace)
     with explained(
-        f"interrupted: job {job.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
+        f"interrupted: job {run.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
     ):
         if follow:
-            from operations import log_stream
-
-            log_stream.follow_job(cluster, job.name, job.namespace, narrator)
-        enough, seconds = (waiting.training_ended, None) if follow or wait else (waiting.settled, LOOK)
-        view = waiting.until(cluster, job.name, job.namespace, enough, narrator=narrator, seconds=seconds)
+            _follow(run, logs=verbose or not submission.job.reports_passes)
+        if follow or wait:
+            say(waiting.verdict(run.wait()))
+            return
+        view = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, narrator=run.narrator, seconds=LOOK)
         if view.phase in ("failed", "done"):
             say(waiting.verdict(view))
             return
         say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
+
+
+def _follow(run: Run, *, logs: bool) -> None:
+    """Until the training ends: the table of its passes, or what all ranks write."""
+    from rich.text import Text
+
+    from operations import log_stream
+    from operations.training_table import TrainingTable
+
+    if logs:
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator)
+    screen = console()
+    with screen.status("pods are starting, parameter servers and trainers meet") as moving:
+        table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
+
+        def show(line: log_stream.Line) -> None:
+            table.hear(line.rank, log_stream.clean(line.text))
+
+        log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator, show=show)

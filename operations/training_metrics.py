@@ -7,9 +7,11 @@ replaces the earlier one; half a line, which a trainer is just writing, is left 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+NEEDED = {"pass", "attempt", "loss", "records", "seconds", "time"}
 
 
 @dataclass(frozen=True)
@@ -57,40 +59,58 @@ class Pass:
         return max(one.ended for one in self.trainers)
 
 
-def passes(metrics: Mapping[int, str]) -> list[Pass]:
-    """From each trainer's metrics file, by trainer id; all trainers that are to report have an entry, empty or not.
+class Passes:
+    """Passes out of their trainers' lines, in any order.
 
     A run may have other trainers than the one before it: each pass waits for as many as its own lines say.
     """
-    seen: dict[tuple[int, int], dict[int, TrainerPass]] = {}
-    wanted: dict[tuple[int, int], set[int]] = {}
+
+    def __init__(self, trainers: Collection[int] = ()) -> None:
+        """`trainers` report the passes whose lines do not say how many there are."""
+        self._trainers = set(trainers)
+        self._seen: dict[tuple[int, int], dict[int, TrainerPass]] = {}
+        self.complete: dict[int, Pass] = {}
+
+    def add(self, trainer: int, entry: Mapping[str, Any]) -> Pass | None:
+        """The pass that the line made complete; None: it lacks other trainers' lines, or this is none of a pass."""
+        if not entry.keys() >= NEEDED or "step" in entry:
+            return None
+        key = number, attempt = int(entry["pass"]), int(entry["attempt"])
+        seen = self._seen.setdefault(key, {})
+        seen[trainer] = TrainerPass(
+            trainer=trainer,
+            loss=float(entry["loss"]),
+            records=int(entry["records"]),
+            seconds=float(entry["seconds"]),
+            ended=float(entry["time"]),
+            skipped=int(entry.get("skipped", 0)),
+        )
+        wanted = set(range(int(entry["trainers"]))) if "trainers" in entry else self._trainers
+        known = self.complete.get(number)
+        if seen.keys() != wanted or (known is not None and known.attempt > attempt):
+            return None
+        self.complete[number] = Pass(number, attempt, tuple(seen[one] for one in sorted(seen)))
+        return self.complete[number]
+
+    @property
+    def in_order(self) -> list[Pass]:
+        return [self.complete[number] for number in sorted(self.complete)]
+
+
+def passes(metrics: Mapping[int, str]) -> list[Pass]:
+    """From each trainer's metrics file, by trainer id; all trainers that are to report have an entry, empty or not."""
+    found = Passes(metrics)
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
-            entry = _entry(line)
-            if entry is not None:
-                key = (int(entry["pass"]), int(entry["attempt"]))
-                wanted[key] = set(range(int(entry["trainers"]))) if "trainers" in entry else set(metrics)
-                seen.setdefault(key, {})[trainer] = TrainerPass(
-                    trainer=trainer,
-                    loss=float(entry["loss"]),
-                    records=int(entry["records"]),
-                    seconds=float(entry["seconds"]),
-                    ended=float(entry["time"]),
-                    skipped=int(entry.get("skipped", 0)),
-                )
-    newest: dict[int, Pass] = {}
-    for (number, attempt), trainers in sorted(seen.items()):
-        if trainers.keys() == wanted[number, attempt]:
-            newest[number] = Pass(number, attempt, tuple(trainers[key] for key in sorted(trainers)))
-    return [newest[number] for number in sorted(newest)]
+            found.add(trainer, _entry(line))
+    return found.in_order
 
 
-def _entry(line: str) -> dict[str, Any] | None:
+def _entry(line: str) -> dict[str, Any]:
     if not line.endswith("\n"):
-        return None
+        return {}
     try:
         found = json.loads(line)
     except ValueError:
-        return None
-    needed = {"pass", "attempt", "loss", "records", "seconds", "time"}
-    return found if isinstance(found, dict) and needed <= found.keys() else None
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -58,8 +58,8 @@ def upload(
 def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     """Before manifests that were written to be read go to the cluster by kubectl; `submit` does it by itself."""
     from operations.cluster import Cluster
+    from operations.run import bring_program
     from operations.submission import Submission
-    from operations.submit import bring_program
 
     submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:

@@ -192,8 +192,8 @@ def _described(job: str, namespace: str, file: Path | None) -> Submission:
     submission = Submission.load(found, Path("outputs.json"), Path("image.json"))
     if (submission.job.name, submission.job.namespace) != (job, namespace):
         raise BadInput(f"{gone}, and {found} describes another one ({submission.job.name}): name its job file instead")
-    if submission.outputs.placeholders:
-        raise BadInput(f"{gone}, and outputs.json does not exist: `cdk deploy --all --outputs-file outputs.json` writes it")
+    if submission.deployed.missing:
+        raise BadInput(f"{gone}; {submission.deployed.missing}")
     return submission
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from operations.errors import Failed, explained
-from operations.job_argument import DEFAULT, JobArgument, named
+from operations.errors import explained
+from operations.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Namespace, say
 
 
@@ -23,26 +23,9 @@ def wait(
 
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start
     """
-    which_name = job
-    with explained(f"interrupted: job {which_name} runs on; `paddle-aws cancel` ends it"):
-        which = named(job, namespace)
+    with explained(f"interrupted: job {job} runs on; `paddle-aws cancel` ends it"):
         from operations import waiting
-        from operations.cluster import Cluster
-        from operations.job_view import view
-        from operations.waiting import Narrator
+        from operations.run import Run
 
-        cluster = Cluster.connect(context, say)
-        # A name that is mistyped is told at once, not waited for.
-        view(cluster, which.name, which.namespace)
-        seconds = timeout * 60 if timeout is not None else None
-        ended = waiting.until(
-            cluster,
-            which.name,
-            which.namespace,
-            waiting.training_ended,
-            narrator=Narrator(say),
-            seconds=seconds,
-        )
-        if not waiting.training_ended(ended):
-            raise Failed(f"job {which.name} is still {ended.phase} after {timeout:g} minutes: it runs on")
-        say(waiting.verdict(ended))
+        run = Run.find(job, namespace=namespace, context=context, say=say)
+        say(waiting.verdict(run.wait(None if timeout is None else timeout * 60)))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from operations.cluster import Cluster
-from operations.errors import Failed, Unreachable
+from operations.errors import Failed, JobFailed, Unreachable
 from operations.job_objects import JobState, collections, moment, of_newest, runs
 from operations.job_view import JobView, make, operator_jobs, view
 from operations.pod_words import PodState, pod_state, states
@@ -153,12 +153,12 @@ def settled(job: JobView) -> bool:
 
 
 def verdict(found: JobView) -> str:
-    """How it ended, in one sentence; raises Failed with it where it failed."""
+    """How it ended, in one sentence; raises JobFailed with it where it failed."""
     job: JobState | None = found.training or found.data
     if job is None:
         raise Failed(f"job {found.name} is not there")
     if job.phase == "failed":
         what = "training" if found.training is not None else "the data split"
         culprit = f"; {found.failure}" if found.failure else ""
-        raise Failed(f"job {found.name}: {what} failed: {job.reason or 'no reason given'}{culprit}")
+        raise JobFailed(f"job {found.name}: {what} failed: {job.reason or 'no reason given'}{culprit}")
     return f"job {found.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"

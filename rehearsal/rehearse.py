@@ -42,7 +42,7 @@ from rehearsal.pods.pod import Host
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
-from rehearsal.training_screen import PodScreen, TrainingProgress, TrainingScreen, outcome
+from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
 from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec
 
@@ -311,7 +311,6 @@ class Rehearsal:
 
     def _train(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> tuple[Pass, ...]:
         _, job = _jobs(host.manifests)
-        progress = TrainingProgress(folder, job.completions)
 
         async def train(follower: TrainingScreen) -> JobResult:
             following = asyncio.create_task(follower.follow())
@@ -322,9 +321,10 @@ class Rehearsal:
                 follower.show()
 
         with self.screen.phase("train") as phase:
-            result = interruption.run(train(TrainingScreen(phase, self.screen, progress)))
+            follower = TrainingScreen(phase, self.screen)
+            result = interruption.run(train(follower))
             _succeeded(result, f"Job {job.name}", "training failed")
-            passes = tuple(progress.passes[number] for number in sorted(progress.passes))
+            passes = tuple(follower.table.passes.in_order)
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
             phase.result = outcome(passes, job.completions, result.retries)

@@ -4,43 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from paddle_node.contract import JobFolder
-
-from operations.training_metrics import Pass, passes
+from operations.training_metrics import Pass
+from operations.training_table import TrainingTable
 from rehearsal.pods.pod import Pod, PodEnd
 from rehearsal.screen import Phase, Screen
-
-_SHOWN_ONE_BY_ONE = 4
-"""Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
-_NOT_FOR_PEOPLE = (" is process ", " has read ")
-"""Of the agent's words, those that only a debugger's hand needs."""
-
-
-class TrainingProgress:
-    """What `trainers` trainers have reported so far in `folder`."""
-
-    def __init__(self, folder: JobFolder, trainers: int) -> None:
-        self._folder, self._trainers = folder, trainers
-        self._metrics = dict.fromkeys(range(trainers), "")
-        self.passes: dict[int, Pass] = {}
-
-    def read(self) -> list[Pass]:
-        """The passes that became complete, or were trained again, since the last call."""
-        for trainer in self._metrics:
-            file = self._folder.metrics(trainer)
-            self._metrics[trainer] = file.read_text() if file.exists() else ""
-        new = [one for one in passes(self._metrics) if self.passes.get(one.number) != one]
-        self.passes |= {one.number: one for one in new}
-        return new
-
-    @property
-    def waiting_for(self) -> str:
-        """How far the training is, in words."""
-        if not any(self._metrics.values()):
-            return "pods are starting, pservers and trainers meet"
-        return f"pass {max(self.passes, default=-1) + 1} of {self._trainers} trainers"
 
 
 class PodScreen:
@@ -61,63 +31,32 @@ class PodScreen:
 class TrainingScreen(PodScreen):
     """A watcher of the training Job that shows its passes as well, for as long as `follow()` runs."""
 
-    def __init__(self, phase: Phase, screen: Screen, progress: TrainingProgress) -> None:
+    def __init__(self, phase: Phase, screen: Screen) -> None:
         super().__init__(phase, screen)
-        self._progress = progress
-        self._logs: list[Path] = []
+        self.table = TrainingTable(screen.remark, phase.now)
+        self._logs: dict[Path, int] = {}
+        """Whose they are, by rank."""
         self._read_to: dict[Path, int] = {}
-        self._last_words = ""
-        self._begun = False
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         super().pod_started(pod, index)
-        if index == 0:
-            self._logs.append(pod.log(pod.template.containers[0].name))
+        self._logs[pod.log(pod.template.containers[0].name)] = index or 0
 
     async def follow(self) -> None:
         """Show what is new, again and again, until cancelled."""
         while True:
             self.show()
-            self.phase.now(self._progress.waiting_for)
             await asyncio.sleep(0.2)
 
     def show(self) -> None:
-        """Show what is new."""
-        for one in self._progress.read():
-            if not self._begun:
-                self._begun = True
-                self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
-            losses = _losses([trainer.loss for trainer in one.trainers])
-            self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
-        for line in self._agents_words():
-            self.screen.remark(line)
-
-    def _row(self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = "") -> None:
-        self.screen.remark(f"{number:>4}  {loss:>7}   {losses:<30}{records:>11}  {seconds:>7}", style=style)
-
-    def _agents_words(self) -> list[str]:
-        """What the first pod's agent, which speaks for all, wrote since the last look; each sentence once."""
-        words = []
-        for log in self._logs:
-            try:
-                with log.open("rb") as file:
-                    file.seek(self._read_to.get(log, 0))
-                    text = file.read()
-            except FileNotFoundError:
-                continue
-            whole = text[: text.rfind(b"\n") + 1]
-            self._read_to[log] = self._read_to.get(log, 0) + len(whole)
-            for line in whole.decode(errors="replace").splitlines():
-                if line.startswith("[agent") and not any(words in line for words in _NOT_FOR_PEOPLE) and line != self._last_words:
-                    self._last_words = line
-                    words.append(line)
-        return words
-
-
-def _losses(losses: Sequence[float]) -> str:
-    if len(losses) <= _SHOWN_ONE_BY_ONE:
-        return "  ".join(f"{loss:.4f}" for loss in losses)
-    return f"{min(losses):.4f} to {max(losses):.4f}"
+        """Show what the pods wrote since the last look."""
+        for log, rank in list(self._logs.items()):
+            with suppress(FileNotFoundError), log.open("rb") as file:
+                file.seek(self._read_to.get(log, 0))
+                whole, end, _ = file.read().rpartition(b"\n")
+                self._read_to[log] = self._read_to.get(log, 0) + len(whole + end)
+                for line in whole.decode(errors="replace").splitlines():
+                    self.table.hear(rank, line)
 
 
 def outcome(passes: Sequence[Pass], trainers: int, retries: int) -> str:

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from training_job import PADDLE, TrainingJob
 
+from operations.training_table import TrainingTable
+
 pytestmark = pytest.mark.slow
 PASSES = 5
 
@@ -30,6 +32,19 @@ def test_every_trainer_reports_its_shard_and_a_falling_loss(trained: TrainingJob
         records = sum(file["records"] for file in shard["files"])
         assert [(m["pass"], m["records"], m["skipped"]) for m in metrics] == [(p, records, 0) for p in range(PASSES)]
         assert metrics[-1]["loss"] < metrics[0]["loss"] / 2
+
+
+def test_what_the_pods_print_is_the_table_that_people_follow(trained: TrainingJob):
+    rows, now = [], []
+    table = TrainingTable(lambda text, style: rows.append(text), now.append)
+    for rank, log in enumerate(trained.logs):
+        for line in log.read_text(errors="replace").splitlines():
+            table.hear(rank, line)
+    losses = [[one.loss for one in each.trainers] for each in table.passes.in_order]
+    assert losses == [[trained.metrics(rank)[number]["loss"] for rank in range(3)] for number in range(PASSES)]
+    assert now[0].startswith("pass 0 (the last is 4), step 1, loss ") and now[0].endswith(" left")
+    assert now[-1].startswith("pass 4 (the last is 4), through, loss ") and now[-1].endswith(", 0 s left")
+    assert sum("agent 0" in row for row in rows) >= 1 and not any("is process" in row for row in rows)
 
 
 def test_every_pass_has_each_pservers_part_the_program_and_done(trained: TrainingJob):

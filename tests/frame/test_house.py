@@ -42,10 +42,12 @@ MAY_IMPORT = {
         "stacks.cluster_spec",
         "stacks.settings",
     },
-    "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
+    "paddle_aws": {"operations"},
+    "examples": {"paddle_aws", "paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
 WATCHED = {
-    "app", "settings", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "rehearsal",
+    "app", "settings", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "paddle_aws",
+    "rehearsal",
     "aws_cdk", "cdk8s", "cdk8s_plus_33", "constructs", "cdk_nag",
 }  # fmt: skip
 

@@ -75,6 +75,30 @@ def test_status_for_programs(run: Run, training: dict[str, Any]) -> None:
     ]
 
 
+def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api: KubernetesApi, training: dict[str, Any]) -> None:
+    first, second, _ = pods(api)
+    api.say(first, "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 seconds=8.0")
+    api.say(first, "[pserver 0] noise")
+    api.put("jobs", training | {"status": {"failed": 1}})
+    api.requests.clear()
+    lines = run("status").out.splitlines()
+    far = "  progress   pass 1 (the last is 4), step 40, loss 0.2500, 150 records a second, 72 s left ("
+    assert any(line.startswith(far) for line in lines)
+    assert "  lost pods  1 so far, attempt 2" in lines
+    assert sorted(path.split("?")[0].rsplit("/", 1)[1] for _, path in api.requests) == ["jobs", "log", "paddlejobs", "pods"]
+    found = json.loads(run("status", "--json").out)
+    assert (found["lost_pods"], found["progress"]["step"], found["progress"]["seconds_left"]) == (1, 40, 72.0)
+    # A pass that is through, and a pod that was killed and started again in its place.
+    api.say(first, "[trainer 0] pass=1 attempt=2 trainer=0 trainers=3 loss=0.2 records=1000 seconds=20.0 passes=5")
+    again = api.get("pods", second, "paddle")
+    killed = {"name": "trainer", "image": "i", "imageID": "i", "ready": True, "restartCount": 2, "state": {"running": {}}}
+    api.put("pods", again | {"status": {"phase": "Running", "containerStatuses": [killed]}})
+    text = run("status").out
+    assert (
+        "pass 1 (the last is 4), through, loss 0.2000, 150 records a second, 60 s left" in text and "lost pods  3 so far" in text
+    )
+
+
 def test_a_job_that_is_not_there(run: Run, api: KubernetesApi, folder: Path) -> None:
     for command in ("status", "logs", "wait"):
         done = run(command, "nothing")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import Run
+from conftest import JOB
 from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
 
@@ -132,11 +133,44 @@ def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
 ) -> None:
     message = BOOM.removeprefix("on node-1: code 1: ") if code else ""
     controller.scripts["trainer"] = Script(code=code, lines=("trainer RANK begins", "loss 0.5"), message=message)
-    done = run("submit", "--follow")
+    done = run("submit", "--follow", "--verbose")
     assert done.code == code and end in done.err.splitlines()[-1]
     assert sorted(done.out.splitlines()) == sorted(
         f"trainer {rank} | {text}" for rank in range(3) for text in (f"trainer {rank} begins", "loss 0.5")
     )
+
+
+PASSES = (
+    "[pserver RANK] I0101 00:00:00.000000  12 brpc_ps_server.cc:72] noise",
+    "[agent RANK] attempt 2 starts: 3 trainers",
+    "[trainer RANK] pass=0 passes=2 attempt=2 trainers=3 step=4 loss=0.9 records=40 shard=100 seconds=1.5",
+    "[trainer RANK] pass=0 attempt=2 trainer=RANK trainers=3 loss=0.7RANK records=100 seconds=2.5 time=1e9 passes=2",
+)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_followed_training_is_the_table_of_its_passes(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path, code: int
+) -> None:
+    controller.scripts["trainer"] = Script(code=code, lines=PASSES, message="boom")
+    done = run("submit", "--follow")
+    assert done.code == code and ("boom" if code else "is done: 3 of 3 pods") in done.err.splitlines()[-1]
+    said, header, row = sorted(done.out.splitlines(), key=lambda line: not line.startswith("[agent 0]"))
+    assert said == PASSES[1].replace("RANK", "0")
+    assert header.split("  ")[0].strip() == "pass"
+    assert row.split() == ["0", "0.7100", "0.7000", "0.7100", "0.7200", "300", "2.5"]
+
+
+def test_what_a_command_of_ones_own_writes_is_followed(
+    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+) -> None:
+    (folder / "job.yaml").write_text(
+        "name: words\ntrainers: 2\nmode: collective\ncommand: python3 train.py\nprogram: {folder: mine}\n"
+        'data: {source: "s3://corpus/words", shared: true}\n'
+    )
+    controller.scripts["trainer"] = Script(lines=("epoch 1",))
+    done = run("submit", "--follow")
+    assert (done.code, sorted(done.out.splitlines())) == (0, ["trainer 0 | epoch 1", "trainer 1 | epoch 1"]), done.err
 
 
 def test_a_followed_job_says_why_it_has_nothing_to_show(
@@ -191,7 +225,7 @@ def test_an_earlier_runs_pods_are_not_the_newest_ones(
     time.sleep(1)  # Kubernetes tells creation times in whole seconds.
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
     controller.scripts["trainer"] = Script(lines=("new",))
-    done = run("submit", "--follow")
+    done = run("submit", "--follow", "--verbose")
     assert done.code == 0 and sorted(done.out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
     assert len(api.pods("trainer")) == 6
     for command in (("logs",), ("logs", "--follow")):
@@ -283,10 +317,46 @@ def test_a_paddle_job_is_followed_by_its_operators_status(
     assert done.code == 0 and api.all("paddlejobs") == []
 
 
-def test_without_a_deployed_cluster_nothing_is_sent(run: Run, api: KubernetesApi, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("job", "missing"),
+    [
+        (JOB.replace("s3://corpus/words", "words.tsv"), "image, volume, data.source (a local file goes to the deployed bucket)"),
+        (JOB + "image: mine:1\nvolume: {kind: nfs}\n", "volume"),
+        (JOB + "volume: {kind: claim, claim: mine}\n", "image"),
+    ],
+)
+def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
+    run: Run, api: KubernetesApi, folder: Path, job: str, missing: str
+) -> None:
     (folder / "outputs.json").unlink()
+    (folder / "image.json").unlink()
+    (folder / "job.yaml").write_text(job)
     done = run("submit")
-    assert done.code == 2 and "deploy first" in done.err
+    assert done.code == 2 and done.err.startswith(f"outputs.json does not exist, and the job takes from it: {missing}; deploy")
+    assert kinds(api) == []
+
+
+@pytest.mark.parametrize("volume", ["kind: claim, claim: mine", "kind: nfs, server: files.example", "kind: host-path, path: /d"])
+@pytest.mark.parametrize("source", ["https://data.example/words.tsv", "/home/jobpath/corpora/words.tsv"])
+def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source(
+    run: Run,
+    api: KubernetesApi,
+    controller: JobController,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    volume: str,
+    source: str,
+) -> None:
+    (folder / "outputs.json").unlink()
+    (folder / "image.json").unlink()
+    (folder / "job.yaml").write_text(JOB.replace("s3://corpus/words", source) + f"image: mine:1\nvolume: {{{volume}}}\n")
+    for library in ("boto3", "botocore"):
+        monkeypatch.setitem(sys.modules, library, None)  # Importing it fails.
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert "deploy" not in done.err and "placeholder" not in json.dumps([*api.objects.values()])
+    assert run("status").code == 0 and run("delete").code == 0
+    assert "deploy" not in run("submit", "--dry-run").err and "placeholder" not in run("manifests").err
 
 
 NO_CPU = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found."

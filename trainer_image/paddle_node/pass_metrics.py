@@ -1,4 +1,4 @@
-"""A trainer's metrics on the volume: a line of JSON for each pass.
+"""A trainer's metrics: a line of JSON for each pass on the volume, and a line of its log for each pass and every few seconds.
 
 Promises: `append` returns when the line is on the disk; a line that was cut short, as a full volume leaves it, spoils no
 other and stops nobody.
@@ -9,9 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+_SAID = re.compile(r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)")
+
+
+def said(facts: Mapping[str, Any]) -> str:
+    """Facts of a pass as a trainer prints them: `pass=0 attempt=1 ...`."""
+    return " ".join(f"{name}={value}" for name, value in facts.items())
+
+
+def heard(line: str) -> dict[str, float]:
+    """What a line of a pod's log says that `said` made; empty for any other."""
+    found = _SAID.fullmatch(line)
+    return {name: float(value) for name, _, value in (word.partition("=") for word in found[1].split())} if found else {}
 
 
 def append(file: Path, metrics: Mapping[str, Any]) -> None:

@@ -32,6 +32,9 @@ from paddle_node.shard import Parser, Record, Shard
 if TYPE_CHECKING:
     from paddle_node.fleet import Job
 
+TELL = 10.0
+"""Seconds between two lines of trainer 0 that say how far the pass is."""
+
 
 class Training:
     """One trainer in one attempt."""
@@ -53,6 +56,8 @@ class Training:
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
         """When all trainers met last, or began: no message is needed for all to know when the next checkpoint is due."""
+        self._told = -TELL
+        """When this process last printed how far it is."""
         self._checkpoints = 0
         self._newest = job.resume_folder
         """The folder of the newest pass that this process knows of."""
@@ -112,6 +117,10 @@ class Training:
             read, trained = read + len(records), trained + len(samples)
             # A pass of less than a batch has made a step, too.
             self._session.progress(number, max(1, read // self._batch))
+            if self._first and trained and time.monotonic() - self._told >= TELL:
+                self._told = time.monotonic()
+                far = {"step": max(1, read // self._batch), "shard": self._shard.expected or 0}
+                print(pass_metrics.said({**self._metrics(number, position()), **far}), flush=True)
         parser.check(read, self._shard.name)
         own = position()
         # Who is through the pass meets the others at their checkpoints, too.
@@ -223,11 +232,18 @@ class Training:
             self._record(done["pass"], own, done["attempt"], len(done["trainers"]))
 
     def _record(self, number: int, position: Position, attempt: int, trainers: int) -> None:
-        metrics: dict[str, Any] = {
+        metrics = {**self._metrics(number, position), "attempt": attempt, "trainers": trainers}
+        pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
+        print(pass_metrics.said(metrics), flush=True)
+
+    def _metrics(self, number: int, position: Position) -> dict[str, Any]:
+        """What this trainer has to say of a pass, or of a part of it."""
+        return {
             "pass": number,
-            "attempt": attempt,
+            "passes": self._job.node.passes,
+            "attempt": self._session.attempt,
             "trainer": self._session.trainer_id,
-            "trainers": trainers,
+            "trainers": self._session.trainers,
             "loss": round(position.total / position.trained, 6),
             "records": position.read,
             "skipped": position.read - position.trained,
@@ -235,8 +251,6 @@ class Training:
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
         }
-        pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
-        print(" ".join(f"{key}={value}" for key, value in metrics.items() if key != "time"), flush=True)
 
     def _export(self) -> None:
         """The newest pass as a model for inference, with the program and the agreed values."""

@@ -1,0 +1,196 @@
+"""A job on a cluster: submitted, found by its name, waited for, its results and its model fetched.
+
+Promises: nothing here prints or exits; what happens meanwhile goes to `say`; a failure that is no bug is an `OperationError`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operations import waiting
+from operations.cluster import Cluster
+from operations.errors import Failed, TimedOut, translated
+from operations.job_argument import DEFAULT, named
+from operations.job_view import JobView, view
+from operations.screen import of_job
+from operations.training_metrics import Pass
+from operations.waiting import Narrator
+
+if TYPE_CHECKING:
+    from operations.submission import Submission
+    from operations.volume_access import VolumeAccess
+
+Say = Callable[[str], None]
+log: Say = logging.getLogger("paddle_aws").info
+
+
+class Run:
+    """One job on one cluster; `submit` and `Run.find` make it."""
+
+    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None, narrator: Narrator | None = None) -> None:
+        """`file` describes the volume where the cluster has forgotten the job."""
+        self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
+        self.narrator = narrator or Narrator(cluster.say)
+
+    def __repr__(self) -> str:
+        return f"Run({of_job(self.name, self.namespace)!r})"
+
+    @classmethod
+    @translated()
+    def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Run:
+        """The job of that name or job file. Asks no cluster yet."""
+        which = named(str(job), namespace)
+        return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
+
+    @translated()
+    def status(self) -> JobView:
+        """Its state, its pods, and how far its training is. Raises BadInput where the cluster has no such job."""
+        return view(self.cluster, self.name, self.namespace)
+
+    @translated()
+    def wait(self, timeout: float | None = None) -> JobView:
+        """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds: then it runs on."""
+        # A name that is mistyped is told at once, not waited for.
+        view(self.cluster, self.name, self.namespace)
+        found = waiting.until(
+            self.cluster, self.name, self.namespace, waiting.training_ended, narrator=self.narrator, seconds=timeout
+        )
+        if not waiting.training_ended(found):
+            raise TimedOut(f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: it runs on")
+        waiting.verdict(found)
+        return found
+
+    @translated()
+    def results(self) -> list[Pass]:
+        """Its passes that are through, by number: loss, records, seconds. Of programs on paddle_node.fleet."""
+        from operations import results
+
+        with self.volume() as volume:
+            return results.metrics(volume, volume.files("output"))
+
+    @translated()
+    def model(self, to: str | Path) -> Path:
+        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
+        from operations.volume_transfer import download
+
+        with self.volume() as volume:
+            files = volume.files("output/inference")
+            if not files:
+                raise Failed(f"job {self.name} has no model for inference yet: it is made when the training is done")
+            return download(volume, "output/inference", files, Path(to, "model"), lambda count: None)
+
+    @translated()
+    def cancel(self) -> list[str]:
+        """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
+        from operations import removal
+
+        if running := removal.running(self.cluster, self.name, self.namespace):
+            self.cluster.say(f"ending {', '.join(running)}: the pods get their time to save")
+        return removal.end_running(self.cluster, self.name, self.namespace)
+
+    def volume(self, write: bool = False) -> VolumeAccess:
+        """Its folder on the volume, as a context manager."""
+        from operations.volume_access import VolumeAccess
+
+        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, say=self.cluster.say, job_file=self.file)
+
+
+@translated()
+def submit(
+    job_file: str | Path = "job.yaml",
+    *,
+    context: str | None = None,
+    outputs: str | Path = "outputs.json",
+    image_file: str | Path = "image.json",
+    say: Say = log,
+) -> Run:
+    """Uploads what the job brings, splits its data, starts its training; returns when the training is on the cluster.
+
+    `outputs` and `image_file` are what `cdk deploy --outputs-file` and `make push` wrote, where the job needs them.
+    Raises BadInput for a job that cannot run, or runs already; Failed where the split fails; Unreachable.
+    """
+    from operations.submission import Submission
+
+    return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
+
+
+def send(submission: Submission, context: str | None, say: Say) -> Run:
+    """Submits what was loaded."""
+    cluster = Cluster.connect(context, say)
+    submission.check(cluster)
+    run = of_submission(cluster, submission)
+    bring_program(cluster, submission)
+    split(cluster, submission, run.narrator)
+    train(cluster, submission)
+    return run
+
+
+def of_submission(cluster: Cluster, submission: Submission) -> Run:
+    """The run that a submission becomes."""
+    return Run(cluster, submission.job.name, submission.job.namespace, submission.file)
+
+
+def bring_program(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
+    from tempfile import TemporaryDirectory
+
+    from operations.bucket_upload import bar
+    from operations.volume_access import VOLUME, VolumeAccess
+    from operations.volume_transfer import upload
+
+    job, archive = submission.job, submission.job.program.archive
+    if archive is None:
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"{archive.digest}.tar")
+        archive.write(file)
+        submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
+        with (
+            VolumeAccess(cluster, job.name, job.namespace, write=True, say=cluster.say, submission=submission) as volume,
+            bar(archive.root.name, file.stat().st_size) as progress,
+        ):
+            sent = upload(volume, [(file, file.name)], "programs", progress)
+    cluster.say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
+
+
+def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
+    """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
+    from operations.pod_words import culprit
+
+    if submission.data_job is None:
+        return
+    _bring_data(submission)
+    submission.apply(cluster, submission.preparation())
+    # Only the data job knows whether its source has changed: one that has ended runs again, and ends at once where it has not.
+    submission.forget_data(cluster)
+    cluster.apply(submission.data_job)
+    job = submission.job
+    found = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=narrator)
+    if found.data is not None and found.data.phase == "failed":
+        pod = culprit(pod for pod in found.pods if pod.component == "data")
+        raise Failed(
+            f"job {job.name}: the data split failed: {pod.failure if pod else found.data.reason}; "
+            f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
+        )
+    cluster.say(f"the data is split: {submission.data_job['metadata']['name']} is done")
+
+
+def _bring_data(submission: Submission) -> None:
+    """Uploads the local data file where the bucket does not hold this content."""
+    if submission.local_file is None:
+        return
+    from k8s_charts import data_job
+    from operations.aws import client
+    from operations.bucket_upload import upload_files
+
+    upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.deployed.outputs))
+
+
+def train(cluster: Cluster, submission: Submission) -> None:
+    """Starts the training."""
+    submission.apply(cluster, submission.rest())
+    training = submission.training
+    cluster.say(f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}")

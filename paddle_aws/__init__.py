@@ -1,0 +1,24 @@
+"""Training jobs from Python, by the functions that the command `paddle-aws` calls.
+
+    import paddle_aws
+
+    run = paddle_aws.submit("job.yaml")
+    run.wait()
+    print(run.results()[-1].loss, run.model("model"))
+
+Everything raises an `Error`; what happens meanwhile is logged to the logger `paddle_aws`.
+"""
+
+from operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
+from operations.errors import OperationError as Error
+from operations.job_objects import JobState
+from operations.job_view import JobView
+from operations.pod_words import PodState
+from operations.run import Run, submit
+from operations.training_metrics import Pass, TrainerPass
+from operations.training_progress import TrainingProgress
+
+find = Run.find
+
+__all__ = ["JobState", "JobView", "Pass", "PodState", "Run", "TrainerPass", "TrainingProgress", "find", "submit"]
+__all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]

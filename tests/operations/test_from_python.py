@@ -1,0 +1,94 @@
+"""`import paddle_aws`: what a program gets where a person reads sentences, and the example that uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PROJECT
+from job_controller import JobController, Script
+from kubernetes_api import KubernetesApi
+from paddle_node import passes
+from paddle_node.contract import JobFolder
+
+import paddle_aws
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def trained(controller: JobController, folder: Path) -> JobFolder:
+    """What the trainers of job `words` will have left on the volume."""
+    job = JobFolder(folder / "volume" / "words")
+    controller.volume = folder / "volume"
+    for trainer in range(3):
+        job.node(trainer).mkdir(parents=True)
+        facts = {"pass": 0, "attempt": 1, "trainers": 3, "loss": 0.5, "records": 100, "seconds": 2.0, "time": 1e9}
+        job.metrics(trainer).write_text(json.dumps(facts) + "\n")
+    model = job.attempt("run", 1) / passes.INFERENCE
+    model.mkdir(parents=True)
+    (model / "model.pdmodel").write_bytes(b"network")
+    passes.seal(model, {"pass": 0, "attempt": 1, "run": "run", "data": "d", "program": "p", "saved": "run-1/pass-00000"})
+    passes.lead(job, passes.INFERENCE)
+    return job
+
+
+def test_the_example_trains_and_brings_the_model_home(
+    api: KubernetesApi, controller: JobController, folder: Path, trained: JobFolder
+) -> None:
+    def example() -> subprocess.CompletedProcess[str]:
+        script = PROJECT / "examples" / "submit_from_python.py"
+        environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+        command = [sys.executable, script, "job.yaml", "results"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+    done = example()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["pass 0: loss 0.5000, 300 records in 2 s", "the model is in results/model"]
+    assert (folder / "results" / "model" / "model.pdmodel").read_bytes() == b"network"
+    assert "the data is split" in done.stderr
+    again = example()
+    assert again.returncode == 1 and "BadInput: this very job has run already" in again.stderr.splitlines()[-1]
+
+
+def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
+    api: KubernetesApi,
+    controller: JobController,
+    folder: Path,
+    trained: JobFolder,
+    soon: Callable[..., Any],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "wrong.yaml").write_text("name: words\ntrainers: 0\ndata: {source: a.tsv}\n")
+    for job, sentence in (("none.yaml", "none.yaml"), ("wrong.yaml", "trainers is 0")):
+        with pytest.raises(paddle_aws.BadInput, match=sentence):
+            paddle_aws.submit(job)
+    with pytest.raises(paddle_aws.BadInput, match="there is no job words"):
+        paddle_aws.find("words").status()
+    controller.scripts["trainer"] = Script(code=None)
+    said: list[str] = []
+    running = paddle_aws.submit(say=said.append)
+    soon(lambda: running.status().phase == "running", 120)
+    assert any("the data is split" in line for line in said)
+    with pytest.raises(paddle_aws.TimedOut, match="runs on"):
+        running.wait(timeout=0)
+    with pytest.raises(paddle_aws.BadInput, match="runs already"):
+        paddle_aws.submit()
+    assert running.cancel() and not api.pods("trainer")
+    controller.scripts["trainer"] = Script(code=70, message="trainer 1 was killed")
+    with pytest.raises(paddle_aws.JobFailed, match="trainer 1 was killed"):
+        paddle_aws.submit().wait()
+    # One that runs no more keeps what it has learned; a model that was damaged is none.
+    assert [one.records for one in paddle_aws.find("words").results()] == [300]
+    (trained.attempt("run", 1) / passes.INFERENCE / "model.pdmodel").write_bytes(b"changed")
+    with pytest.raises(paddle_aws.Failed):
+        paddle_aws.find().model("results")
+    for error in (paddle_aws.BadInput, paddle_aws.JobFailed, paddle_aws.TimedOut, paddle_aws.Unreachable):
+        assert issubclass(error, paddle_aws.Error)
+    assert capfd.readouterr() == ("", "")
