@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Self
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from stacks.settings import Refused, Settings
+from settings.model import Fault, Refused, Settings
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
@@ -63,12 +64,12 @@ LogDays = Annotated[int, AfterValidator(_log_days)]
 """How many days CloudWatch Logs keeps something; 0: nothing is written."""
 
 
-def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> None:
-    """Refused where one of `others`, which are about a new one, is set beside `existing`, which names `what`."""
+def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
+    """A fault where one of `others`, which are about a new one, is set beside `existing`, which names `what`."""
     for field in others:
         if getattr(settings, existing) is not None and field in settings.model_fields_set:
             allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
-            raise Refused(field, getattr(settings, field), allowed)
+            yield Refused(field, getattr(settings, field), allowed)
 
 
 class ExistingVpc(Settings):
@@ -115,19 +116,17 @@ class Network(Settings):
             raise Refused("", ", ".join(zones), "each availability zone may stand once")
         return zones
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")
+    def _faults(self) -> Iterator[Fault]:
+        yield from instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")
         if self.existing is not None:
-            return self
+            return
         zones = len(self.availability_zones)
         if self.nat_gateways not in (0, 1, zones):
             allowed = f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)"
-            raise Refused("nat_gateways", self.nat_gateways, allowed)
+            yield Refused("nat_gateways", self.nat_gateways, allowed)
         if not self.nat_gateways and not self.interface_endpoints:
             allowed = "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"
-            raise Refused("nat_gateways", self.nat_gateways, allowed)
-        return self
+            yield Refused("nat_gateways", self.nat_gateways, allowed)
 
     @property
     def zones(self) -> list[str]:
@@ -196,10 +195,8 @@ class Zone(Settings):
     existing: ExistingZone | None = None
     """A private hosted zone that is there already, instead of a new one."""
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        instead_of_new(self, "existing", "a zone", "name")
-        return self
+    def _faults(self) -> Iterator[Fault]:
+        yield from instead_of_new(self, "existing", "a zone", "name")
 
 
 def public_prefix(prefix: int) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from settings.model import Fault, Refused, Settings
 from stacks.network_settings import instead_of_new
-from stacks.settings import Refused, Settings
 
 
 class Key(Settings):
@@ -33,10 +34,8 @@ class Bucket(Settings):
     keep_logs_days: int = Field(default=90, ge=1)
     """How long access logs are kept."""
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
-        return self
+    def _faults(self) -> Iterator[Fault]:
+        yield from instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
 
 
 class ExistingFileSystem(Settings):
@@ -68,17 +67,15 @@ class FileSystem(Settings):
     existing: ExistingFileSystem | None = None
     """A file system that is there already, instead of a new one."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
             allowed = "{here}throughput is provisioned: name the MiB/s, 1 to 3414"
-            raise Refused("provisioned_mib_per_second", None, allowed)
+            yield Refused("provisioned_mib_per_second", None, allowed)
         if self.throughput != "provisioned" and self.provisioned_mib_per_second is not None:
             allowed = f"allowed with {{here}}throughput provisioned only, not {self.throughput}"
-            raise Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
+            yield Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
         theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
-        instead_of_new(self, "existing", "a file system", *theirs)
-        return self
+        yield from instead_of_new(self, "existing", "a file system", *theirs)
 
 
 class Images(Settings):

@@ -28,7 +28,6 @@ MAY_IMPORT = {
         "operations",
         "k8s_charts",
         "stacks.cluster_spec",
-        "stacks.settings",
         "settings",
         "stacks.distribution_lock",
         "paddle_node",
@@ -40,7 +39,6 @@ MAY_IMPORT = {
         "operations",
         "settings",
         "stacks.cluster_spec",
-        "stacks.settings",
     },
     "examples": {"paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
