@@ -206,6 +206,10 @@ class TrainingJob(Settings):
                     f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
                     "which each pod unpacks there; raise it"
                 )
+        module = job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+        files = program.archive.names if program.archive is not None else program.files
+        if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
+            raise JobError(f"data.format names the module {module}: the program's folder has no {module}.py")
         if job.data is not None:
             found["data"] = job.data.mounted_at(job.volume.mount_path)
         return job.model_copy(update=found)

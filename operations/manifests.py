@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.errors import BadInput, Exit, explained
+from operations.screen import say
 
 if TYPE_CHECKING:
     from k8s_charts.outputs import ClusterOutputs
@@ -39,9 +40,13 @@ def manifests(
         from k8s_charts import documents, image
         from k8s_charts.outputs import ClusterOutputs
         from k8s_charts.spec import TrainingJob
+        from operations.early_checks import check_data, check_deployed
 
         job = TrainingJob.load(job_file)
         cluster = ClusterOutputs.load_or_placeholder(outputs)
+        check_deployed(job, cluster, outputs.with_name("cluster.yaml"))
+        if job.data is not None and job.data.local_file is not None and (job_file.parent / job.data.local_file).exists():
+            check_data(job, job_file, say)
         chosen = image.choose(job, cluster, image_file)
         if diff:
             _show_difference(job, cluster, chosen, out)

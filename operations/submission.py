@@ -16,11 +16,11 @@ from k8s_charts import image
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from operations.cluster import NOTICED, Cluster, NotInstalled, Object
+from operations.early_checks import check_data, check_deployed
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
-from operations.screen import age, of_job
-from settings.addresses import without_secrets
+from operations.screen import age, of_job, say
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
@@ -42,6 +42,7 @@ class Submission:
         """From the job file and what deploy and push wrote; raises JobError with one sentence."""
         job = TrainingJob.load(file, fetch=True)
         outputs = ClusterOutputs.load_or_placeholder(outputs_file)
+        check_deployed(job, outputs, outputs_file.with_name("cluster.yaml"))
         chosen = image.choose(job, outputs, image_file)
         return cls(job, file, outputs, tuple(charts.documents(job, outputs, chosen)))
 
@@ -85,10 +86,7 @@ class Submission:
         """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
         if self.outputs.placeholders:
             raise BadInput("outputs.json does not exist: deploy first with `cdk deploy --all --outputs-file outputs.json`")
-        if self.local_file is not None and not self.local_file.is_file():
-            raise BadInput(
-                f"data.source is {without_secrets(str(self.local_file))}: there is no such file; give a file, s3:// or https://"
-            )
+        check_data(self.job, self.file, say)
         defined = {d["spec"]["names"]["kind"] for d in self.documents if d["kind"] == "CustomResourceDefinition"}
         for document in self.documents:
             if document["kind"] not in defined:

@@ -17,6 +17,15 @@ ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
 XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.(?!metal).+")
 """Machines before Nitro: hypervisor xen in the VPC CNI's table of instance types, and g2, g3 and p2, which it has no more."""
 
+_SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
+
+
+def most_vcpus(instance_type: str) -> int | None:
+    """What the name tells: at most 2 up to large, at most 4 for each xlarge. None: it tells nothing (metal)."""
+    size = _SIZE.fullmatch(instance_type)
+    return None if size is None else 2 if size[1] else 4 * int(size[2] or 1)
+
+
 LabelName = Annotated[
     str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$", examples=["example.com/team"])
 ]

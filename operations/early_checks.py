@@ -1,0 +1,72 @@
+"""What can be known to be wrong with a job before anything is deployed, uploaded or sent: its local data, its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operations.errors import BadInput
+from settings.addresses import without_secrets
+
+if TYPE_CHECKING:
+    from k8s_charts.outputs import ClusterOutputs
+    from k8s_charts.spec import TrainingJob
+    from stacks.cluster_spec import ClusterSpec
+
+
+def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> Path | None:
+    """The local data file, which can be read; None where the data job reads a place of its own.
+
+    Raises BadInput. What is only doubtful about the first lines is said.
+    """
+    from paddle_node.data import doubts, unpack
+    from paddle_node.data.local_source import LocalSource
+    from paddle_node.failure import Failure
+
+    if job.data is None or job.data.local_file is None:
+        return None
+    file = job_file.parent / job.data.local_file
+    named = f"data.source is {without_secrets(str(job.data.source))}"
+    if not file.is_file():
+        raise BadInput(f"{named}: there is no file {without_secrets(str(file))}; give a file, s3:// or https://")
+    if job.data.format != "lines" or job.data.shared:
+        return file
+    try:
+        source = LocalSource(str(file.resolve()), {})
+        _, content = next(unpack.members(source, source.objects()[0], "lines"), ("", None))
+        lines = [] if content is None else list(islice(iter(lambda: content.readline(1 << 16), b""), doubts.FIRST))
+    except Failure as failure:
+        raise BadInput(f"{named}: {failure.sentence}") from None
+    if not lines:
+        raise BadInput(f"{named}: it is empty")
+    if any(b"\0" in line for line in lines):
+        raise BadInput(f"{named} and data.format is lines: its first records are no text; use files, or module:function")
+    if job.command is None:
+        for doubt in doubts.of_lines(lines, file.name):
+            say(f"warning: {doubt}")
+    return file
+
+
+def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
+    """Raises BadInput for a pod that no node of the cluster has room for, as far as the names of machine types tell."""
+    from k8s_charts.value_types import amount
+    from stacks.cluster_spec import most_vcpus
+
+    types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
+    vcpus = [most_vcpus(kind) for kind in types]
+    if cluster.cluster.existing or None in vcpus:
+        return
+    most = max(filter(None, vcpus))
+    for setting, resources in (("resources", job.resources), ("data_resources", job.data_resources)):
+        if amount(resources.cpu) > most:
+            raise BadInput(f"{setting}.cpu is {resources.cpu}: the nodes of {', '.join(types)} have at most {most} vCPUs")
+
+
+def check_deployed(job: TrainingJob, outputs: ClusterOutputs, cluster_file: Path) -> None:
+    """`check_nodes` where the cluster is the one of cluster.yaml: it is deployed, or its file system is the job's."""
+    from stacks.cluster_spec import ClusterSpec
+
+    if cluster_file.exists() and (job.volume.kind == "efs" or not outputs.placeholders):
+        check_nodes(job, ClusterSpec.load(cluster_file))
