@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from k8s_charts.outputs import ClusterOutputs
     from k8s_charts.spec import TrainingJob
     from stacks.cluster_spec import ClusterSpec
+
+HEAD = 1 << 20
+"""Bytes of the data that are looked at."""
 
 
 def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> Path | None:
@@ -35,16 +38,17 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
         return file
     try:
         source = LocalSource(str(file.resolve()), {})
-        _, content = next(unpack.members(source, source.objects()[0], "lines"), ("", None))
-        lines = [] if content is None else list(islice(iter(lambda: content.readline(1 << 16), b""), doubts.FIRST))
+        members = unpack.members(source, source.objects()[0], "lines")
+        head = next((content.read(HEAD) for _, content in members), b"")
     except Failure as failure:
         raise BadInput(f"{named}: {failure.sentence}") from None
-    if not lines:
+    if not head:
         raise BadInput(f"{named}: it is empty")
-    if any(b"\0" in line for line in lines):
+    if b"\0" in head:
         raise BadInput(f"{named} and data.format is lines: its first records are no text; use files, or module:function")
     if job.command is None:
-        for doubt in doubts.of_lines(lines, file.name):
+        # The last line may be cut.
+        for doubt in doubts.of_lines(io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines(), file.name):
             say(f"warning: {doubt}")
     return file
 
