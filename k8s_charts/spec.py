@@ -99,7 +99,8 @@ class TrainingJob(Settings):
         description="What trains. Default: launch with a command, else the mode's.",
     )
     trainers: int = Field(
-        json_schema_extra={"minimum": 1, "maximum": 10_000},
+        ge=1,
+        le=10_000,
         description="How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer.",
     )
     parameter_servers: int | None = Field(
@@ -254,7 +255,6 @@ class TrainingJob(Settings):
         return self.data is not None and not self.data.prepared
 
     def _faults(self) -> Iterator[Fault]:
-        yield from self._check_size()
         yield from self._check_name()
         yield from self._check_engine()
         yield from self._check_mode()
@@ -262,16 +262,7 @@ class TrainingJob(Settings):
         yield from self._check_discovery()
         yield from self._check_data()
         yield from self._check_environment()
-        yield from self._check_placement()
-        yield from self._check_cluster()
-
-    def _check_size(self) -> Iterator[str]:
-        if self.command is not None and not "".join(self.command[:1]).strip():
-            yield "command is empty: leave it out, or name the program to run"
-        if self.trainers < 1:
-            yield f"trainers is {self.trainers}: a job needs at least 1 trainer"
-        if self.trainers > 10_000:
-            yield f"trainers is {self.trainers}: at most 10000 are allowed"
+        yield from self._check_nodes()
 
     def _check_name(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
@@ -369,6 +360,9 @@ class TrainingJob(Settings):
             yield "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"
 
     def _check_command(self) -> Iterator[str]:
+        if self.command is not None and not "".join(self.command[:1]).strip():
+            yield "command is empty: leave it out, or name the program to run"
+            return
         if self.engine != "job":
             return
         if self.command is None:
@@ -376,7 +370,6 @@ class TrainingJob(Settings):
                 yield f"{given} is given and command is missing: it belongs to a command"
             if self.chosen_runtime == "launch":
                 yield "command is missing: runtime launch needs the line that trains"
-        if not self.command:
             return
         if self.chosen_runtime not in ("launch", "fleet-ps"):
             yield f"command is given and runtime is {self.runtime}: launch and fleet-ps take one"
@@ -462,12 +455,10 @@ class TrainingJob(Settings):
         if (size := program_files.size(self.environment)) > program_files.LIMIT:
             yield f"environment has {size} bytes as JSON: {program_files.LIMIT} are allowed"
 
-    def _check_placement(self) -> Iterator[str]:
+    def _check_nodes(self) -> Iterator[str]:
         zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
         if self.scheduling.zone not in (None, zone):
             yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
-
-    def _check_cluster(self) -> Iterator[str]:
         ceiling = self.namespace_limits
         if ceiling is None:
             return

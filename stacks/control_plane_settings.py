@@ -38,17 +38,10 @@ class Distribution(Settings):
 class Snapshots(Settings):
     """Snapshots of etcd, which holds what the cluster knows, into the bucket below cluster/snapshots/."""
 
-    schedule: str = "0 */6 * * *"
+    schedule: str = Field(default="0 */6 * * *", pattern=r"^[\d*/,-]+( [\d*/,A-Za-z-]+){4}$", examples=["0 */6 * * *"])
     """When, in UTC: five cron fields."""
     keep: int = Field(default=28, ge=1, le=1000)
     """How many of the newest are kept."""
-
-    @field_validator("schedule")
-    @classmethod
-    def _schedule(cls, value: str) -> str:
-        if not re.fullmatch(r"[\d*/,-]+( [\d*/,A-Za-z-]+){4}", value):
-            raise Refused("", value, "allowed are five cron fields such as 0 */6 * * *")
-        return value
 
 
 class ClusterSsh(Settings):
@@ -93,6 +86,7 @@ Principal = Annotated[
     str,
     Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$", examples=["arn:aws:iam::123456789012:role/Admin"]),
 ]
+AddonName = Annotated[str, Field(pattern=f"^({'|'.join(ADDONS)})$", examples=list(ADDONS))]
 AddonVersion = Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])]
 
 
@@ -128,7 +122,7 @@ class ControlPlane(Settings):
     """ARNs of IAM roles or users that see everything but secrets, and change nothing."""
     log_days: LogDays = 90
     """How long control-plane logs are kept; 0: none are written."""
-    addons: dict[str, AddonVersion] = Field(default={})
+    addons: dict[AddonName, AddonVersion] = Field(default={})
     """Add-on: version, such as v1.2.3-eksbuild.1; unset: that of locks/add-ons.json, else EKS's default (docs/aws.md)."""
     oidc_provider: bool = False
     """An IAM OIDC provider for the cluster, for tools that still use IAM roles for service accounts; ours use Pod Identity."""
@@ -165,14 +159,6 @@ class ControlPlane(Settings):
                 "", value, "it is from before Nitro, and a volume has no NVMe name there: allowed is one such as t3.medium"
             )
         return value
-
-    @field_validator("addons")
-    @classmethod
-    def _addons(cls, versions: dict[str, str]) -> dict[str, str]:
-        for name in versions:
-            if name not in ADDONS:
-                raise Refused(name, versions[name], f"allowed add-ons are {', '.join(ADDONS)}")
-        return versions
 
     def _faults(self) -> Iterator[Fault]:
         if self.kind == "eks" and self.version not in KUBERNETES_VERSIONS:

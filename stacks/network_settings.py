@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -49,19 +49,8 @@ SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0
 """CIDRs that may connect to port 22."""
 
 
-LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
-"""Retention times that CloudWatch Logs takes (its PutRetentionPolicy reference)."""
-
-
-def _log_days(value: int) -> int:
-    """`value` as a retention time; Refused if CloudWatch Logs does not take it (0 means: no logs)."""
-    if value and value not in LOG_DAYS:
-        raise Refused("", value, f"allowed is 0 or one of {', '.join(map(str, LOG_DAYS))} (CloudWatch Logs)")
-    return value
-
-
-LogDays = Annotated[int, AfterValidator(_log_days)]
-"""How many days CloudWatch Logs keeps something; 0: nothing is written."""
+LogDays = Literal[0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
+"""How many days CloudWatch Logs keeps something (its PutRetentionPolicy reference); 0: nothing is written."""
 
 
 def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
@@ -72,6 +61,9 @@ def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -
             yield Refused(field, getattr(settings, field), allowed)
 
 
+SubnetId = Annotated[str, Field(pattern="^subnet-", examples=["subnet-0123456789abcdef0"])]
+
+
 class ExistingVpc(Settings):
     """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
 
@@ -79,18 +71,10 @@ class ExistingVpc(Settings):
     """Its id."""
     cidr: Annotated[str, AfterValidator(lambda value: str(ip_network(value)))]
     """Its address range."""
-    private_subnets: Annotated[dict[str, str], Field(min_length=1)]
+    private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1)]
     """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
-    public_subnets: dict[str, str] = Field(default={})
+    public_subnets: dict[str, SubnetId] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
-
-    @field_validator("private_subnets", "public_subnets")
-    @classmethod
-    def _subnets(cls, subnets: dict[str, str]) -> dict[str, str]:
-        for zone, subnet in subnets.items():
-            if not subnet.startswith("subnet-"):
-                raise Refused(zone, subnet, "allowed is a subnet id such as subnet-0123456789abcdef0")
-        return subnets
 
 
 class Network(Settings):

@@ -18,9 +18,9 @@ from k8s_charts.spec import TrainingJob
 PADDLEJOB = {"engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
-    ({"trainers": -3}, "trainers is -3: a job needs at least 1 trainer"),
-    ({"trainers": 10001}, "trainers is 10001: at most 10000 are allowed"),
+    ({"trainers": 0}, "trainers must be at least 1 (found 0)"),
+    ({"trainers": -3}, "trainers must be at least 1 (found -3)"),
+    ({"trainers": 10001}, "trainers must be at most 10000 (found 10001)"),
     ({"trainers": "3"}, 'trainers must be a whole number (found "3"): leave the quotes out'),
     ({"trainers": True}, "trainers must be a whole number (found true)"),
     ({"trainers": 2.5}, "trainers must be a whole number (found 2.5)"),
@@ -61,7 +61,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"parameter_servers": 2}, "parameter_servers is 2: with engine job each of the 3 trainer pods runs one; leave it out, or use `engine: paddlejob`"),
     ({"engine": "paddlejob", "parameter_servers": 2}, "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image needs to be told which program to run (or name an image of your own)"),
     ({"engine": "paddlejob"}, "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"),
-    ({**PADDLEJOB, "trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
+    ({**PADDLEJOB, "trainers": 0}, "trainers must be at least 1 (found 0)"),
     ({**PADDLEJOB, "paddlejob": {"clean_pod_policy": "Sometimes"}}, "paddlejob.clean_pod_policy must be Always, Never, OnFailure or OnCompletion (found Sometimes)"),
     ({**PADDLEJOB, "paddlejob": {"with_gloo": 3}}, "paddlejob.with_gloo must be 0, 1 or 2 (found 3)"),
     ({**PADDLEJOB, "paddlejob": {"intranet": "Host"}}, "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is paddle"),
