@@ -2,7 +2,7 @@
 
 Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen at once, one sentence a line:
 the setting by its path in the file, what was found and what is allowed. Rules between settings are checked as well where some
-setting is wrong by itself, unless they are about that one. Imports no aws_cdk.
+setting is wrong by itself, unless they are about that one or it has no default. Imports no aws_cdk.
 """
 
 from __future__ import annotations
