@@ -5,10 +5,10 @@ from pathlib import Path
 
 from aws_cdk import App
 
+from settings.errors import SettingError
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 from stacks.part import fate
-from stacks.settings import SettingError
 
 HERE = Path(__file__).parent
 

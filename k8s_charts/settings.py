@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from paddle_node import contract
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from k8s_charts import program_files, requirements
-from k8s_charts.explained import sentence
 from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.value_types import (
     AbsolutePath,
@@ -34,6 +33,7 @@ from k8s_charts.value_types import (
     is_label_value,
 )
 from settings.addresses import without_secrets
+from settings.model import Fault, Settings
 
 TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 """The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
@@ -51,12 +51,6 @@ def _has_a_server(address: str) -> bool:
         return bool(urlsplit(address).hostname) and urlsplit(address).port != 0
     except ValueError:
         return False
-
-
-class Settings(BaseModel):
-    """What all groups share: no unknown key, no silent conversion (`passes: "5"`, `threads: true`), no change afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
 
 
 _PROGRAM_SETTINGS = {
@@ -144,20 +138,18 @@ class Program(Settings):
             root = program._archive.root
         return program.model_copy(update={"requirements": requirements.read(self.requirements, root)})
 
-    @model_validator(mode="after")
-    def _fits(self) -> Program:
+    def _faults(self) -> Iterator[Fault]:
         for field, origins in _PROGRAM_SETTINGS.items():
             if self.origin not in origins and field in self.model_fields_set:
-                raise sentence(
+                yield (
                     f"program.{field} is {getattr(self, field)} and program.from is {self.origin}: "
                     f"{field} belongs to `from: {' | '.join(origins)}`"
                 )
             if self.origin in origins and getattr(self, field) is None:
-                raise sentence(f"program.{field} is missing: `from: {self.origin}` needs it")
+                yield f"program.{field} is missing: `from: {self.origin}` needs it"
         parts = self.folder.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
-            raise sentence(f"program.folder is {self.folder}: the name of one folder is allowed, such as quick_start")
-        return self
+            yield f"program.folder is {self.folder}: the name of one folder is allowed, such as quick_start"
 
 
 def _in_words(value: object) -> object:
@@ -214,42 +206,36 @@ class Data(Settings):
         ),
     )
 
-    @model_validator(mode="after")
-    def _one_origin(self) -> Data:
-        if self.source is None and not self.prepared:
-            raise sentence(
-                "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
-                "with `prepared: true` the shards are on the volume already"
-            )
-        shown = without_secrets(self.source or "")
-        if self.source is not None and self.prepared:
-            raise sentence(f"data.source is {shown}: with `prepared: true` nothing is split, so leave one of them out")
-        if self.source is not None:
-            scheme, separator, rest = self.source.partition("://")
-            if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
-                raise sentence("data.source has a user or a password: a manifest is no place for either, use s3:// or a file")
-            if separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
-                raise sentence(
-                    f"data.source is {shown}: a local file, s3://bucket/prefix, an https:// or http:// address "
-                    "and a path on the volume are allowed"
-                )
-            if separator and scheme != "s3":
-                if not _has_a_server(self.source):
-                    raise sentence(f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address")
-                if any(sign.isspace() or not sign.isascii() for sign in self.source):
-                    raise sentence(f"data.source is {shown}: an address holds no blank and no letter beyond ASCII")
-            if not separator and PurePosixPath(self.source).name in ("", "..", "~"):
-                raise sentence(f"data.source is {shown}: name a file, not a folder alone")
-            if self.source.startswith("~") and not self.source.startswith("~/"):
-                raise sentence(f"data.source is {shown}: only ~/ is expanded, write the folder out")
-        return self
-
-    @model_validator(mode="after")
-    def _shared_is_whole(self) -> Data:
+    def _faults(self) -> Iterator[Fault]:
         for setting in ("prepared", "format", "shards", "splitters", "hold_out", "shuffle_seed", "stage"):
             if self.shared and setting in self.model_fields_set:
-                raise sentence(f"data.{setting} is given: with `shared: true` nothing is split or copied further, leave it out")
-        return self
+                yield f"data.{setting} is given: with `shared: true` nothing is split or copied further, leave it out"
+        if self.source is None:
+            if not self.prepared:
+                yield (
+                    "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
+                    "with `prepared: true` the shards are on the volume already"
+                )
+            return
+        shown = without_secrets(self.source)
+        if self.prepared:
+            yield f"data.source is {shown}: with `prepared: true` nothing is split, so leave one of them out"
+        scheme, separator, rest = self.source.partition("://")
+        if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
+            yield "data.source has a user or a password: a manifest is no place for either, use s3:// or a file"
+        elif separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
+            yield (
+                f"data.source is {shown}: a local file, s3://bucket/prefix, an https:// or http:// address "
+                "and a path on the volume are allowed"
+            )
+        elif separator and scheme != "s3" and not _has_a_server(self.source):
+            yield f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address"
+        elif separator and scheme != "s3" and any(sign.isspace() or not sign.isascii() for sign in self.source):
+            yield f"data.source is {shown}: an address holds no blank and no letter beyond ASCII"
+        elif not separator and PurePosixPath(self.source).name in ("", "..", "~"):
+            yield f"data.source is {shown}: name a file, not a folder alone"
+        elif self.source.startswith("~") and not self.source.startswith("~/"):
+            yield f"data.source is {shown}: only ~/ is expanded, write the folder out"
 
     _mount_path: str = PrivateAttr(default=contract.VOLUME_MOUNT)
 
@@ -288,14 +274,12 @@ class TrainerResources(Resources):
 
     shared_memory: Memory = Field(default="128Mi", description="/dev/shm, which counts against memory.")
 
-    @model_validator(mode="after")
-    def _shared_memory_fits(self) -> TrainerResources:
+    def _faults(self) -> Iterator[Fault]:
         if amount(self.memory) <= amount(self.shared_memory):
-            raise sentence(
+            yield (
                 f"resources.memory is {self.memory}: it has to exceed shared_memory, "
                 f"which is {self.shared_memory} and counts against it"
             )
-        return self
 
 
 class Gpus(Settings):
@@ -307,13 +291,11 @@ class Gpus(Settings):
     )
     parameter_servers: bool = Field(default=False, description="engine paddlejob: parameter servers get the same GPUs and nodes.")
 
-    @model_validator(mode="after")
-    def _fields_need_a_gpu(self) -> Gpus:
+    def _faults(self) -> Iterator[Fault]:
         given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
         if self.count == 0 and given:
             field = given[0]
-            raise sentence(f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU")
-        return self
+            yield f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU"
 
 
 class Volume(Settings):
@@ -354,8 +336,7 @@ class Volume(Settings):
         default=None, description="claim: the name of a PersistentVolumeClaim in the job's namespace."
     )
 
-    @model_validator(mode="after")
-    def _settings_fit_the_kind(self) -> Volume:
+    def _faults(self) -> Iterator[Fault]:
         allowed = {
             "efs": {"file_system_id", "access_point_id", "mount_options"},
             "nfs": {"server", "path", "mount_options"},
@@ -366,26 +347,21 @@ class Volume(Settings):
         for field in ("file_system_id", "access_point_id", "server", "path", "claim", "mount_options"):
             if getattr(self, field) is not None and field not in allowed[self.kind]:
                 kinds = " and ".join(kind for kind, fields in allowed.items() if field in fields)
-                raise sentence(f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}")
+                yield f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}"
         if (self.file_system_id is None) != (self.access_point_id is None):
             missing = "access_point_id" if self.access_point_id is None else "file_system_id"
-            raise sentence(
-                f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together"
-            )
+            yield (f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together")
         if self.kind == "host-path" and self.path in (None, "/"):
-            raise sentence(f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /")
+            yield f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /"
         if self.kind == "claim" and self.claim is None:
-            raise sentence(
-                "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
-            )
+            yield ("volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace")
         for taken, what in _TAKEN.items():
             mount = PurePosixPath(self.mount_path)
             if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
-                raise sentence(f"volume.mount_path is {self.mount_path}: the pod has {what} there, choose another path")
+                yield f"volume.mount_path is {self.mount_path}: the pod has {what} there, choose another path"
         for option in self.mount_options or ():
             if not option or any(character.isspace() or character == "," for character in option):
-                raise sentence(f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas")
-        return self
+                yield f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas"
 
 
 class Ports(Settings):
@@ -416,26 +392,24 @@ class Ports(Settings):
         """Ports that the pod takes on its node's address."""
         return tuple(self.pserver) if self.host_ports is True else self.host_ports or ()
 
-    @model_validator(mode="after")
-    def _no_overlap(self) -> Ports:
+    def _faults(self) -> Iterator[Fault]:
         if self.last > 65535:
-            raise sentence(
+            yield (
                 f"ports.first is {self.first}: the parameter server's last port would be {self.last}, and 65535 is the highest"
             )
         if self.control in self.pserver:
-            raise sentence(
+            yield (
                 f"ports.control is {self.control}: the parameter server listens on {self.first} to {self.last}, choose another"
             )
         trainers = range(contract.TRAINER_PORTS_FROM, contract.TRAINER_PORTS_FROM + 100)
         for name, port in (("first", self.first), ("first", self.last), ("control", self.control)):
             if port in trainers or (name == "first" and self.first < trainers[0] <= self.last):
-                raise sentence(
+                yield (
                     f"ports.{name} is {getattr(self, name)}: it overlaps {trainers[0]} to {trainers[-1]}, "
                     "where trainers listen, choose another"
                 )
         if len(set(self.on_host)) != len(self.on_host):
-            raise sentence("ports.host_ports names a port twice: each may be taken once")
-        return self
+            yield "ports.host_ports names a port twice: each may be taken once"
 
 
 class Toleration(Settings):
@@ -446,18 +420,14 @@ class Toleration(Settings):
     value: Text | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
-    @model_validator(mode="after")
-    def _fits(self) -> Toleration:
+    def _faults(self) -> Iterator[Fault]:
         if self.operator == "Exists" and self.value is not None:
-            raise sentence(f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value")
+            yield f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value"
         if self.operator == "Equal" and self.key is None:
-            raise sentence("scheduling.tolerations has Equal without a key: name the taint's key, or use Exists")
+            yield "scheduling.tolerations has Equal without a key: name the taint's key, or use Exists"
         for text, valid, what in ((self.key, is_label_key, "key"), (self.value, is_label_value, "value")):
             if text is not None and not valid(text):
-                raise sentence(
-                    f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63"
-                )
-        return self
+                yield (f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63")
 
 
 class Scheduling(Settings):
@@ -489,15 +459,11 @@ class Gang(Settings):
         default=None, description="Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."
     )
 
-    @model_validator(mode="after")
-    def _fits(self) -> Gang:
+    def _faults(self) -> Iterator[Fault]:
         if self.kind == "none" and (self.queue or self.priority):
-            raise sentence(
-                f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues"
-            )
+            yield (f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues")
         if self.kind == "kueue" and self.queue is None:
-            raise sentence("gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace")
-        return self
+            yield "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"
 
 
 class Limits(Settings):
@@ -565,14 +531,10 @@ class PaddleJobSettings(Settings):
         ),
     )
 
-    @model_validator(mode="after")
-    def _elastic_needs_etcd(self) -> PaddleJobSettings:
+    def _faults(self) -> Iterator[Fault]:
         if self.elastic is not None and self.etcd_server is None:
-            raise sentence(
-                f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server"
-            )
+            yield (f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server")
         if self.elastic is None and self.etcd_server is not None:
-            raise sentence(f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given")
+            yield f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given"
         if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:
-            raise sentence(f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed")
-        return self
+            yield f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed"

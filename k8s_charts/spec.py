@@ -1,6 +1,6 @@
 """job.yaml as a typed value: every check of a job happens at this door, before anything is synthesized.
 
-`TrainingJob.load(path)` either returns a job that can become manifests or raises JobError with one sentence.
+`TrainingJob.load(path)` either returns a job that can become manifests or raises JobError with a sentence for each fault.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from paddle_node import command_line, contract
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field
 
 from k8s_charts import program_files
 from k8s_charts.errors import JobError
-from k8s_charts.explained import explain, sentence
 from k8s_charts.settings import (
     Data,
     Gang,
@@ -29,12 +28,13 @@ from k8s_charts.settings import (
     Program,
     Resources,
     Scheduling,
-    Settings,
     TrainerResources,
     Volume,
 )
 from k8s_charts.value_types import LABEL_LENGTH, CommandLine, DnsLabel, ImageName, ObjectName, ServiceName, Several, Text, amount
 from settings import file as settings_file
+from settings import model
+from settings.model import Fault, Settings
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
@@ -57,7 +57,7 @@ OUR_AGENTS = (
     "limits.stall_seconds",
     *COMMANDS,
 )
-"""Settings that the program in the pods of engine job reads, and nothing in a PaddleJob's."""
+"""Settings of engine job that nothing of a PaddleJob reads."""
 LONGEST_STRING = 131_071
 """Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
@@ -94,13 +94,13 @@ class TrainingJob(Settings):
         default="2.6",
         description="Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers.",
     )
-    runtime: Text | None = Field(
+    runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = Field(
         default=None,
-        min_length=1,
-        description="What trains: fleet-ps, collective, paddle-0.x or launch. Default: launch with a command, else the mode's.",
+        description="What trains. Default: launch with a command, else the mode's.",
     )
     trainers: int = Field(
-        json_schema_extra={"minimum": 1, "maximum": 10_000},
+        ge=1,
+        le=10_000,
         description="How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer.",
     )
     parameter_servers: int | None = Field(
@@ -185,7 +185,7 @@ class TrainingJob(Settings):
 
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> TrainingJob:
-        """Reads and checks a job file. Raises JobError with the first fault as one sentence.
+        """Reads and checks a job file. Raises JobError with a sentence for each fault, one a line.
 
         The network is asked only where it may be (`fetch`), for a program's commit that is not on this machine yet.
         """
@@ -194,11 +194,7 @@ class TrainingJob(Settings):
     @classmethod
     def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> TrainingJob:
         """Checks settings as `load` does, from a mapping; local paths are relative to `folder`."""
-        try:
-            job = cls.model_validate(dict(settings))
-        except ValidationError as error:
-            # The rules that span settings come last, so a plain slip is explained first.
-            raise JobError(explain(cls, error.errors())) from None
+        job = model.parse(cls, settings)
         # What a part of the job cannot know by itself: the program's files, and where the volume is mounted.
         found: dict[str, object] = {}
         found["program"] = program = job.program.read(folder, fetch=fetch)
@@ -211,6 +207,10 @@ class TrainingJob(Settings):
                     f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
                     "which each pod unpacks there; raise it"
                 )
+        module = job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+        files = program.archive.names if program.archive is not None else program.files
+        if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
+            raise JobError(f"data.format names the module {module}: the program's folder has no {module}.py")
         if job.data is not None:
             found["data"] = job.data.mounted_at(job.volume.mount_path)
         return job.model_copy(update=found)
@@ -259,29 +259,17 @@ class TrainingJob(Settings):
         """Whether there is a data job."""
         return self.data is not None and not self.data.prepared
 
-    @model_validator(mode="after")
-    def _can_work(self) -> TrainingJob:
-        self._check_size()
-        self._check_name()
-        self._check_engine()
-        self._check_mode()
-        self._check_command()
-        self._check_discovery()
-        self._check_data()
-        self._check_environment()
-        self._check_placement()
-        self._check_cluster()
-        return self
+    def _faults(self) -> Iterator[Fault]:
+        yield from self._check_name()
+        yield from self._check_engine()
+        yield from self._check_mode()
+        yield from self._check_command()
+        yield from self._check_discovery()
+        yield from self._check_data()
+        yield from self._check_environment()
+        yield from self._check_nodes()
 
-    def _check_size(self) -> None:
-        if self.command is not None and not "".join(self.command[:1]).strip():
-            raise sentence("command is empty: leave it out, or name the program to run")
-        if self.trainers < 1:
-            raise sentence(f"trainers is {self.trainers}: a job needs at least 1 trainer")
-        if self.trainers > 10_000:
-            raise sentence(f"trainers is {self.trainers}: at most 10000 are allowed")
-
-    def _check_name(self) -> None:
+    def _check_name(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
         splitters = self.data.splitters if self.data is not None else 1
         derived = {
@@ -294,117 +282,117 @@ class TrainingJob(Settings):
         }
         longest = max(derived[self.engine], key=len)
         if len(self.name) + len(longest) > LABEL_LENGTH:
-            raise sentence(
+            yield (
                 f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
                 f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
             )
         if self.pin_names and self.name.endswith(DATA_ENDING):
-            raise sentence(
+            yield (
                 f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
                 f"choose a name that does not end in {DATA_ENDING}"
             )
         if self.name == "shared":
-            raise sentence("name is shared: that folder of the volume holds the data that jobs share, choose another name")
+            yield "name is shared: that folder of the volume holds the data that jobs share, choose another name"
         if self.namespace.startswith("kube-"):
-            raise sentence(f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs")
+            yield f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs"
 
-    def _check_engine(self) -> None:
+    def _check_engine(self) -> Iterator[str]:
         if self.engine == "job":
             if self.paddlejob is not None:
-                raise sentence("paddlejob is given and engine is job: its settings belong to `engine: paddlejob`")
+                yield "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"
             if self.parameter_servers not in (None, self.trainers) and self.mode == "parameter-server":
-                raise sentence(
+                yield (
                     f"parameter_servers is {self.parameter_servers}: with engine job each of the {self.trainers} trainer pods "
                     "runs one; leave it out, or use `engine: paddlejob`"
                 )
             if self.gpus.parameter_servers:
-                raise sentence(
+                yield (
                     "gpus.parameter_servers is given: with engine job a parameter server is in each trainer's pod, "
                     "which has the GPUs; leave it out"
                 )
             if self.volume.kind == "none":
-                raise sentence(
+                yield (
                     "volume.kind is none: with engine job data, program and output are on a volume; "
                     "efs, nfs, host-path or claim is allowed"
                 )
             return
         if self.mode == "parameter-server" and not self.parameter_servers:
-            raise sentence(
-                "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"
-            )
+            yield ("parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers")
         if self.image is None and self.command is None:
-            raise sentence(
+            yield (
                 "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image "
                 "needs to be told which program to run (or name an image of your own)"
             )
         if self.program.archived:
-            raise sentence(
+            yield (
                 f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
             )
         if self.discovery == "pod-list":
-            raise sentence(
-                "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"
-            )
+            yield ("discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out")
         if self.gang.kind == "kueue":
-            raise sentence("gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none")
+            yield "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"
         if self.operator.elastic is not None and self.mode != "collective":
-            raise sentence(f"paddlejob.elastic is {self.operator.elastic}: only mode collective is elastic")
+            yield f"paddlejob.elastic is {self.operator.elastic}: only mode collective is elastic"
         if self.operator.intranet == "Host" and self.namespace in SHARED_NAMESPACES:
-            raise sentence(
-                f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}"
-            )
+            yield (f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}")
+        if self.operator.intranet == "Host" and self.network is not None:
+            yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
         if self.volume.kind == "none" and self.data is not None:
-            raise sentence("volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed")
+            yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
         if self.ports.host_ports:
-            raise sentence(
+            yield (
                 "ports.host_ports is given: with engine paddlejob it is `paddlejob.intranet: Host` that takes the node's ports"
             )
         for setting in OUR_AGENTS:
             if _is_given(self, setting):
-                raise sentence(f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out")
+                yield f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out"
 
-    def _check_mode(self) -> None:
+    def _check_mode(self) -> Iterator[str]:
         if self.mode != "parameter-server" and self.parameter_servers:
-            raise sentence(f"parameter_servers is {self.parameter_servers}: mode {self.mode} has none")
+            yield f"parameter_servers is {self.parameter_servers}: mode {self.mode} has none"
         if self.mode == "single" and self.trainers != 1:
-            raise sentence(f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more")
+            yield f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more"
         if self.engine == "job" and self.runtime is not None:
             expected = ("collective", "launch") if self.mode != "parameter-server" else None
             if (expected and self.runtime not in expected) or (expected is None and self.runtime == "collective"):
-                raise sentence(f"runtime is {self.runtime}: it does not fit mode {self.mode}")
+                yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
         if self.paddle == "3.3" and self.engine == "job" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
-            raise sentence(
+            yield (
                 f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; "
                 'use `mode: collective`, or `paddle: "2.6"`'
             )
         if self.gpus.count and self.image is None:
-            raise sentence("image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)")
+            yield "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"
 
-    def _check_command(self) -> None:
+    def _check_command(self) -> Iterator[str]:
+        if self.command is not None and not "".join(self.command[:1]).strip():
+            yield "command is empty: leave it out, or name the program to run"
+            return
         if self.engine != "job":
             return
         if self.command is None:
-            if given := next((setting for setting in COMMANDS if _is_given(self, setting)), None):
-                raise sentence(f"{given} is given and command is missing: it belongs to a command")
+            for given in (setting for setting in COMMANDS if _is_given(self, setting)):
+                yield f"{given} is given and command is missing: it belongs to a command"
             if self.chosen_runtime == "launch":
-                raise sentence("command is missing: runtime launch needs the line that trains")
+                yield "command is missing: runtime launch needs the line that trains"
             return
         if self.chosen_runtime not in ("launch", "fleet-ps"):
-            raise sentence(f"command is given and runtime is {self.runtime}: launch and fleet-ps take one")
+            yield f"command is given and runtime is {self.runtime}: launch and fleet-ps take one"
         if self.processes is not None and self.chosen_runtime == "fleet-ps":
-            raise sentence(f"processes is {self.processes}: runtime fleet-ps has one pserver and one trainer a pod, leave it out")
+            yield f"processes is {self.processes}: runtime fleet-ps has one pserver and one trainer a pod, leave it out"
         if self.gpus.count and self.chosen_processes > self.gpus.count:
-            raise sentence(f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed")
+            yield f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed"
         try:
             line = command_line.read(self.command)
         except ValueError as error:
-            raise sentence(f"command is {error}") from None
+            yield f"command is {error}"
+            return
         if _ASSIGNMENT.match(self.command[0]):
-            raise sentence(f"command begins with {self.command[0]}: no shell reads it, so variables belong into environment")
+            yield f"command begins with {self.command[0]}: no shell reads it, so variables belong into environment"
         if shell := next((word for word in self.command if word in _SHELL), None):
-            raise sentence(f"command has the word {shell}: no shell reads it; a script is allowed, or bash -c '...'")
+            yield f"command has the word {shell}: no shell reads it; a script is allowed, or bash -c '...'"
         if wrong := command_line.contradiction(line.flags, self.trainers):
-            raise sentence(f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or make them equal")
+            yield f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or make them equal"
         texts = [*(("command", word) for word in self.command), *(("resume", word) for word in self.resume)]
         texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
         texts += [("progress", self.progress or ""), ("success", self.success or "")]
@@ -412,76 +400,70 @@ class TrainingJob(Settings):
             try:
                 command_line.fill(text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None)
             except ValueError as error:
-                raise sentence(f"{setting} has {error}") from None
+                yield f"{setting} has {error}"
         found = command_line.globs(self.resume)
         if self.resume and len(found) != 1:
-            raise sentence(f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed")
+            yield f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed"
         for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
             if path is not None and not _below_output(path):
-                raise sentence(f"{setting} is {path}: a path below output/ is allowed, without ..")
+                yield f"{setting} is {path}: a path below output/ is allowed, without .."
+        if set(self.success or "") & set("*?["):
+            yield f"success is {self.success}: one file below output/ is allowed, without *, ? and ["
 
-    def _check_discovery(self) -> None:
+    def _check_discovery(self) -> Iterator[str]:
         if self.ports.host_ports and self.discovery != "pod-list":
-            raise sentence(
-                "ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`"
-            )
+            yield ("ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`")
         if self.ports.host_ports and self.namespace in SHARED_NAMESPACES:
-            raise sentence(
-                f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}"
-            )
+            yield (f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}")
         if self.discovery == "pod-list" and self.mode == "single":
-            raise sentence("discovery is pod-list: mode single has no peers to look for, leave discovery out")
+            yield "discovery is pod-list: mode single has no peers to look for, leave discovery out"
         if self.mode == "collective" and self.discovery == "pod-list":
-            raise sentence("discovery is pod-list: collective ranks are found by index, leave discovery out")
+            yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
 
-    def _check_data(self) -> None:
+    def _check_data(self) -> Iterator[str]:
         if self.data is None:
             if self.engine == "job":
-                raise sentence("data is missing: give its source, or `prepared: true` where the shards are on the volume")
+                yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
             return
         if self.data.prepared and not (self.program.archived or self.program.origin == "volume"):
-            raise sentence(
+            yield (
                 f"program.from is {self.program.origin}: with `data.prepared: true` no data job brings the program, "
                 "so `from: volume`, `from: folder` or `from: git` is needed"
             )
         if self.data.shared and self.engine == "job" and self.command is None:
-            raise sentence(
+            yield (
                 "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; "
                 "leave shared out, or give the command that reads the folder"
             )
         source = PurePosixPath(self.data.source or "")
         if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
             # The pod mounts what it names, and Kubernetes takes no such path.
-            raise sentence(f"data.source is {source}: a path on the volume without .. is allowed")
+            yield f"data.source is {source}: a path on the volume without .. is allowed"
         if self.engine == "job" and self.data.shards not in (None, self.trainers):
-            raise sentence(
-                f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
-            )
+            yield (f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out")
 
-    def _check_environment(self) -> None:
+    def _check_environment(self) -> Iterator[str]:
         own = {str(variable) for variable in contract.Variable}
         for variable in self.environment:
             if not _VARIABLE.fullmatch(variable):
-                raise sentence(
+                yield (
                     f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, "
                     "no digit and no '..' first, not '.' alone, at most 253"
                 )
             if variable in own:
-                raise sentence(f"environment has {variable}: the job sets it itself, from the setting of that meaning")
+                yield f"environment has {variable}: the job sets it itself, from the setting of that meaning"
         strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}
         strings |= {f"arguments.{number}": argument for number, argument in enumerate(self.arguments)}
         for setting, text in strings.items():
             if (length := len(text.encode())) > LONGEST_STRING:
-                raise sentence(f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}")
+                yield f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}"
         if (size := program_files.size(self.environment)) > program_files.LIMIT:
-            raise sentence(f"environment has {size} bytes as JSON: {program_files.LIMIT} are allowed")
+            yield f"environment has {size} bytes as JSON: {program_files.LIMIT} are allowed"
 
-    def _check_placement(self) -> None:
+    def _check_nodes(self) -> Iterator[str]:
         zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
         if self.scheduling.zone not in (None, zone):
-            raise sentence(f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out")
-
-    def _check_cluster(self) -> None:
+            yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
         ceiling = self.namespace_limits
         if ceiling is None:
             return
@@ -495,7 +477,7 @@ class TrainingJob(Settings):
             ("gpus", gpus, ceiling.gpus),
         ):
             if needed > given:
-                raise sentence(
+                yield (
                     f"namespace_limits.{setting} is {getattr(ceiling, setting)}: this job's {pods} training pods "
                     "alone need more, so it would never start"
                 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operations.errors import BadInput, Exit, explained
+from operations.screen import say
 
 if TYPE_CHECKING:
     from k8s_charts.deployed import Deployed
@@ -39,9 +40,13 @@ def manifests(
         from k8s_charts import documents
         from k8s_charts.deployed import Deployed
         from k8s_charts.spec import TrainingJob
+        from operations.early_checks import check_data, check_deployed
 
         job = TrainingJob.load(job_file)
         deployed = Deployed.load(job, outputs, image_file)
+        check_deployed(job, outputs)
+        if job.data is not None and job.data.local_file is not None and (job_file.parent / job.data.local_file).exists():
+            check_data(job, job_file, say)
         if diff:
             _show_difference(job, deployed, out)
             return

@@ -14,11 +14,11 @@ from k8s_charts import documents as charts
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster import NOTICED, Cluster, NotInstalled, Object
+from operations.early_checks import check_data, check_deployed
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
-from operations.screen import age, of_job
-from settings.addresses import without_secrets
+from operations.screen import age, of_job, say
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
@@ -40,6 +40,7 @@ class Submission:
         """From the job file and what deploy and push wrote; raises JobError with one sentence."""
         job = TrainingJob.load(file, fetch=True)
         deployed = Deployed.load(job, outputs_file, image_file)
+        check_deployed(job, outputs_file)
         return cls(job, file, deployed, tuple(charts.documents(job, deployed.outputs, deployed.image)))
 
     @property
@@ -85,10 +86,7 @@ class Submission:
                 f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file outputs.json`, or name your own in "
                 "the job file: any Kubernetes is enough then (docs/jobs.md)"
             )
-        if self.local_file is not None and not self.local_file.is_file():
-            raise BadInput(
-                f"data.source is {without_secrets(str(self.local_file))}: there is no such file; give a file, s3:// or https://"
-            )
+        check_data(self.job, self.file, cluster.say)
         defined = {d["spec"]["names"]["kind"] for d in self.documents if d["kind"] == "CustomResourceDefinition"}
         for document in self.documents:
             if document["kind"] not in defined:

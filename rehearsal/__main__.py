@@ -64,7 +64,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
         # Before the state is begun anew: a mistake in a setting must not cost the last run's model.
-        Rehearsal.check(config, job_file)
+        Rehearsal.check(config, job_file, lambda text: console.print(text, style="yellow", markup=False))
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:

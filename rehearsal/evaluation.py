@@ -24,6 +24,8 @@ class Evaluation:
     number: int
     metric: str
     value: float
+    better: bool
+    """Than the baseline."""
     baseline: float
     baseline_of: str
     records: int
@@ -42,5 +44,6 @@ async def evaluate(training: Job, host: Host, addresses: AddressBlock) -> Evalua
     for line in reversed(log.read_text().splitlines()):
         if line.startswith("{"):
             found = json.loads(line)
-            return Evaluation(*(found[key] for key in ("pass", "metric", "value", "baseline", "baseline_of", "records")))
+            names = ("pass", "metric", "value", "better", "baseline", "baseline_of", "records")
+            return Evaluation(*(found[name] for name in names))
     raise Failed("evaluate_pass.py printed no result", last_lines(log))

@@ -17,6 +17,9 @@ from rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
 PROGRAMS = Path("examples", "paddlejob", "programs")
 """Below the project: what stands for the programs of images that are not here."""
 
+_ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
+"""Metrics of which less is better."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -27,6 +30,11 @@ class Measured:
     baseline: float
     first_loss: float
     last_loss: float
+
+    @property
+    def better(self) -> bool:
+        """Than the baseline."""
+        return self.value < self.baseline if self.metric in _ERRORS else self.value > self.baseline
 
 
 def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJob:

@@ -22,6 +22,7 @@ from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
 from operations import loss_plot
+from operations.early_checks import check_data, check_nodes
 from operations.training_metrics import Pass
 from rehearsal import account, interpreter, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
@@ -43,7 +44,6 @@ from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
 from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
-from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -212,10 +212,11 @@ class Rehearsal:
         archive.write(place)
 
     @staticmethod
-    def check(config: Path, job_file: Path) -> Path | None:
+    def check(config: Path, job_file: Path, say: Callable[[str], None] = lambda text: None) -> Path | None:
         """Reads both settings. The file to upload; None where the data job reads a place of its own."""
-        ClusterSpec.load(config)
+        spec = ClusterSpec.load(config)
         job = TrainingJob.load(job_file, fetch=True)
+        check_nodes(job, spec)
         count = job.trainers + (job.parameter_servers or 0 if job.engine == "paddlejob" else 0)
         if count > ROOM:
             raise Refused(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
@@ -227,14 +228,7 @@ class Rehearsal:
             return None
         if not job.splits:
             raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
-        if job.data.local_file is None:
-            return None
-        local = job_file.parent / job.data.local_file
-        if not local.is_file():
-            raise Refused(
-                f"data.source names a file here: {without_secrets(str(local))} is no file; give a file, s3:// or https://"
-            )
-        return local
+        return check_data(job, job_file, say)
 
     def _let_look_around(self, cloud: Cloud) -> None:
         """The account's settings for a shell, and time to use them."""

@@ -16,9 +16,6 @@ from rich.tree import Tree
 from rehearsal.rehearse import PaddleJobResults, Results, shown
 from rehearsal.screen import Phase
 
-_ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
-"""Metrics of which less is better."""
-
 
 def summary(results: Results | PaddleJobResults, phases: list[Phase], seconds: float) -> RenderableType:
     """Everything to print after a rehearsal that went well."""
@@ -53,7 +50,7 @@ def _job(results: Results) -> _Rows:
     found = results.evaluation
     rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
     losses = f"{results.passes[0].loss:.4f} -> {results.passes[-1].loss:.4f}, drawn in {shown(results.plot)}"
-    return [(found.metric, _measured(found.metric, found.value, found.baseline, rest)), ("loss", losses)]
+    return [(found.metric, _measured(found.value, found.better, rest)), ("loss", losses)]
 
 
 def _paddle_job(results: PaddleJobResults) -> _Rows:
@@ -63,12 +60,11 @@ def _paddle_job(results: PaddleJobResults) -> _Rows:
         return [("metric", "none: worker 0 printed no line of JSON with one"), *logs]
     rest = f" as worker 0 measured it; baseline: {found.baseline:.3f}"
     losses = f"{found.first_loss:.4f} -> {found.last_loss:.4f}"
-    return [(found.metric, _measured(found.metric, found.value, found.baseline, rest)), ("loss", losses), *logs]
+    return [(found.metric, _measured(found.value, found.better, rest)), ("loss", losses), *logs]
 
 
-def _measured(metric: str, value: float, baseline: float, rest: str) -> Text:
-    better = value < baseline if metric in _ERRORS else value > baseline
-    return Text.assemble((f"{value:.3f}", "bold green" if better else "bold red"), rest)
+def _measured(value: float, better: bool, rest: str) -> Text:
+    return Text.assemble((f"{value:.3f}", "bold green" if better else "bold yellow"), rest)
 
 
 def _panel(results: Results | PaddleJobResults, rows: _Rows, phases: list[Phase], seconds: float) -> Panel:
@@ -80,7 +76,11 @@ def _panel(results: Results | PaddleJobResults, rows: _Rows, phases: list[Phase]
     grid.add_row("time", ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases) + f": {seconds:.0f} s in all")
     kept = f", but for {len(results.retained)} resources that `retain: true` keeps" if results.retained else ""
     grid.add_row("account", f"as it was before the deploy{kept}")
-    return Panel(grid, title=f"{results.job.name}: trained and gone again", border_style="green", title_align="left")
+    found = results.measured if isinstance(results, PaddleJobResults) else results.evaluation
+    useless = found is not None and not found.better
+    title = "trained, but no better than a constant guess" if useless else "trained and gone again"
+    style = "yellow" if useless else "green"
+    return Panel(grid, title=f"{results.job.name}: {title}", border_style=style, title_align="left")
 
 
 def output_tree(folder: JobFolder, program: str, trainers: int, title: str) -> Tree:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from aws_cdk import Stack
 from constructs import Construct
 
+from settings.errors import SettingError
 from stacks.access import AccessStack
 from stacks.cluster import ClusterStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
 from stacks.nodes import NodesStack
-from stacks.settings import SettingError
 from stacks.storage import StorageStack
 
 if TYPE_CHECKING:

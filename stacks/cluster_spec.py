@@ -7,21 +7,22 @@ anything else is refused by `ClusterSpec.load` with one sentence. Imports no aws
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from settings.model import Fault, Refused, Settings, read
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
-from stacks.node_settings import XEN_TYPE, NodeGroup
+from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
 from stacks.people_settings import NO_BUDGETS, Budget, Jobs, Logs
-from stacks.settings import Refused, Settings, read
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools know this module alone of all that is below it.
-__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "ClusterSpec"]
+__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "ClusterSpec", "most_vcpus"]
 
 GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])]
 
@@ -94,35 +95,36 @@ class ClusterSpec(Settings):
                 raise Refused(key, value, "allowed are keys of 1 to 128 characters and values of up to 256")
         return tags
 
-    @model_validator(mode="after")
-    def _zones(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
+        for rule in (self._zones, self._addresses, self._self_managed, self._untainted, self._region):
+            yield from rule()
+
+    def _zones(self) -> Iterator[Fault]:
         field = "network.existing.private_subnets" if self.network.existing else "network.availability_zones"
         zones = self.network.zones
         if len(zones) < 2 and not self.cluster.self_managed:
             allowed = "EKS wants two at least; to keep nodes in one zone, set nodes.<group>.availability_zones"
-            raise Refused(field, ", ".join(zones), allowed)
+            yield Refused(field, ", ".join(zones), allowed)
         for zone in zones:
             if not re.fullmatch(re.escape(self.region) + "[a-z]", zone):
-                raise Refused(field, zone, f"allowed are zones of region {self.region}, such as {self.region}a")
+                yield Refused(field, zone, f"allowed are zones of region {self.region}, such as {self.region}a")
         wanted = {f"nodes.{name}.availability_zones": group.availability_zones for name, group in self.nodes.items()}
         if existing := self.file_system.existing:
             wanted["file_system.existing.zones_without_mount_target"] = existing.zones_without_mount_target
         for setting, names in wanted.items():
             for zone in names:
                 if zone not in zones:
-                    raise Refused(setting, zone, f"allowed are {field} ({', '.join(zones)})")
-        return self
+                    yield Refused(setting, zone, f"allowed are {field} ({', '.join(zones)})")
 
-    @model_validator(mode="after")
-    def _addresses(self) -> Self:
+    def _addresses(self) -> Iterator[Fault]:
         vpc = self.network.range
         field = "network.existing.cidr" if self.network.existing else "network.cidr"
         services = ip_network(self.cluster.services)
         if vpc.overlaps(services):
-            raise Refused("cluster.service_cidr", str(services), f"it overlaps {field} ({vpc}): take a range apart from it")
+            yield Refused("cluster.service_cidr", str(services), f"it overlaps {field} ({vpc}): take a range apart from it")
         if self.cluster.self_managed:
-            self._pod_addresses(vpc, field, services)
-            return self
+            yield from self._pod_addresses(vpc, field, services)
+            return
         has = self.network.private_addresses_per_zone
         if has is not None:
             for zone in self.network.zones:
@@ -133,23 +135,22 @@ class ClusterSpec(Settings):
                         f"its private subnet in {zone} has {has} addresses, and {nodes} nodes with their pods take "
                         f"{nodes * ADDRESSES_PER_NODE}: take a wider range or fewer nodes"
                     )
-                    raise Refused(field, str(vpc), allowed)
-        return self
+                    yield Refused(field, str(vpc), allowed)
+                    return
 
-    def _pod_addresses(self, vpc: IPv4Network, field: str, services: IPv4Network) -> None:
+    def _pod_addresses(self, vpc: IPv4Network, field: str, services: IPv4Network) -> Iterator[Fault]:
         pods = ip_network(self.cluster.pod_cidr)
         for other, setting in ((vpc, field), (services, "cluster.service_cidr")):
             if pods.overlaps(other):
-                raise Refused("cluster.pod_cidr", str(pods), f"it overlaps {setting} ({other}): take a range apart from it")
+                yield Refused("cluster.pod_cidr", str(pods), f"it overlaps {setting} ({other}): take a range apart from it")
         machines, has = sum(group.max for group in self.nodes.values()) + 1, 2 ** (24 - pods.prefixlen)
         if machines > has:
             allowed = f"each machine takes a /24 of it, which makes {has}, and there may be {machines}: take a wider range"
-            raise Refused("cluster.pod_cidr", str(pods), allowed)
+            yield Refused("cluster.pod_cidr", str(pods), allowed)
 
-    @model_validator(mode="after")
-    def _self_managed(self) -> Self:
+    def _self_managed(self) -> Iterator[Fault]:
         if not self.cluster.self_managed:
-            return self
+            return
         for name, group in self.nodes.items():
             for setting, found in (
                 ("kind", group.kind == "managed" and "kind" in group.model_fields_set and "managed"),
@@ -159,70 +160,67 @@ class ClusterSpec(Settings):
             ):
                 if found:
                     allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
-                    raise Refused(f"nodes.{name}.{setting}", found, allowed)
+                    yield Refused(f"nodes.{name}.{setting}", found, allowed)
             for value in group.instance_types:
                 if XEN_TYPE.fullmatch(value):
                     allowed = "it is from before Nitro: allowed with cluster.kind self-managed is one such as m5.large"
-                    raise Refused(f"nodes.{name}.instance_types", value, allowed)
+                    yield Refused(f"nodes.{name}.instance_types", value, allowed)
         if self.logs.days:
             allowed = "container logs go to CloudWatch with cluster.kind eks only: set it 0 (docs/self-managed.md)"
-            raise Refused("logs.days", self.logs.days, allowed)
+            yield Refused("logs.days", self.logs.days, allowed)
         zone, zones = self.control_plane_zone, self.network.zones
         if zone not in zones:
-            raise Refused("cluster.availability_zone", zone, f"allowed is one of the network's zones ({', '.join(zones)})")
+            yield Refused("cluster.availability_zone", zone, f"allowed is one of the network's zones ({', '.join(zones)})")
+            return
         if self.cluster.elastic_ip and zone not in self.network.public_zones:
             allowed = f"there is no public subnet in {zone} (network.nat_gateways 0, or none named in network.existing)"
-            raise Refused("cluster.elastic_ip", True, allowed)
+            yield Refused("cluster.elastic_ip", True, allowed)
         if address := self.cluster.private_address:
-            self._check_address(address, zone)
-        return self
+            yield from self._check_address(address, zone)
 
-    def _check_address(self, address: str, zone: str) -> None:
+    def _check_address(self, address: str, zone: str) -> Iterator[Fault]:
         subnet = self.network.subnet(zone, public=self.cluster.elastic_ip)
         inside = subnet or self.network.range
         try:
             found = IPv4Address(address)
         except ValueError:
-            raise Refused("cluster.private_address", address, f"allowed is an address in {inside}") from None
+            yield Refused("cluster.private_address", address, f"allowed is an address in {inside}")
+            return
         place = int(found) - int(inside.network_address)
         # AWS keeps the first four addresses of each subnet, and its last; a NAT gateway has a public one's last but one.
         kind, kept = ("public", 2) if self.cluster.elastic_ip else ("private", 1)
         if found not in inside or (subnet and not 4 <= place < subnet.num_addresses - kept):
             last = "its last two" if kept == 2 else "its last"
             what = f"the {kind} subnet of {zone}, but for its first four and {last}" if subnet else "the VPC"
-            raise Refused("cluster.private_address", address, f"allowed is an address in {inside} ({what})")
+            yield Refused("cluster.private_address", address, f"allowed is an address in {inside} ({what})")
 
-    @model_validator(mode="after")
-    def _untainted(self) -> Self:
+    def _untainted(self) -> Iterator[Fault]:
         # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
         # fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them beside its
         # control plane.
         if self.cluster.existing or self.cluster.self_managed:
-            return self
+            return
         welcoming = [name for name, group in self.nodes.items() if not group.repels]
         if not welcoming:
             allowed = (
                 "every group is tainted (gpu adds a taint too), and coredns and the EFS driver would never start: "
                 "add a group without gpu and taints"
             )
-            raise Refused("nodes", ", ".join(self.nodes), allowed)
-        if not any(self.nodes[name].desired for name in welcoming):
+            yield Refused("nodes", ", ".join(self.nodes), allowed)
+        elif not any(self.nodes[name].desired for name in welcoming):
             # Nor is it a way to rest: the deploy of a change to an add-on would wait as long.
             allowed = (
                 "coredns and the EFS driver would never start without a node: allowed is 1 or more in one group without taints "
                 f"(to pay for no node, destroy {self.name}-nodes)"
             )
-            raise Refused(f"nodes.{welcoming[0]}.desired", 0, allowed)
-        return self
+            yield Refused(f"nodes.{welcoming[0]}.desired", 0, allowed)
 
-    @model_validator(mode="after")
-    def _region(self) -> Self:
+    def _region(self) -> Iterator[Fault]:
         if self.budget and self.budget.monthly_usd and self.region in NO_BUDGETS:
             allowed = f"CloudFormation has no budgets in {self.region}: leave it out, and alarms and dashboard come alone"
-            raise Refused("budget.monthly_usd", self.budget.monthly_usd, allowed)
+            yield Refused("budget.monthly_usd", self.budget.monthly_usd, allowed)
         if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
-            raise Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")
-        return self
+            yield Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")
 
     @property
     def cluster_name(self) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from settings.model import Fault, Refused, Settings
 from stacks.network_settings import LogDays, SshRanges, instead_of_new, not_everybody, private_range
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
-from stacks.settings import Refused, Settings
 
 PROJECT = Path(__file__).parents[1]
 
@@ -37,17 +38,10 @@ class Distribution(Settings):
 class Snapshots(Settings):
     """Snapshots of etcd, which holds what the cluster knows, into the bucket below cluster/snapshots/."""
 
-    schedule: str = "0 */6 * * *"
+    schedule: str = Field(default="0 */6 * * *", pattern=r"^[\d*/,-]+( [\d*/,A-Za-z-]+){4}$", examples=["0 */6 * * *"])
     """When, in UTC: five cron fields."""
     keep: int = Field(default=28, ge=1, le=1000)
     """How many of the newest are kept."""
-
-    @field_validator("schedule")
-    @classmethod
-    def _schedule(cls, value: str) -> str:
-        if not re.fullmatch(r"[\d*/,-]+( [\d*/,A-Za-z-]+){4}", value):
-            raise Refused("", value, "allowed are five cron fields such as 0 */6 * * *")
-        return value
 
 
 class ClusterSsh(Settings):
@@ -92,6 +86,7 @@ Principal = Annotated[
     str,
     Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$", examples=["arn:aws:iam::123456789012:role/Admin"]),
 ]
+AddonName = Annotated[str, Field(pattern=f"^({'|'.join(ADDONS)})$", examples=list(ADDONS))]
 AddonVersion = Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])]
 
 
@@ -127,7 +122,7 @@ class ControlPlane(Settings):
     """ARNs of IAM roles or users that see everything but secrets, and change nothing."""
     log_days: LogDays = 90
     """How long control-plane logs are kept; 0: none are written."""
-    addons: dict[str, AddonVersion] = Field(default={})
+    addons: dict[AddonName, AddonVersion] = Field(default={})
     """Add-on: version, such as v1.2.3-eksbuild.1; unset: that of locks/add-ons.json, else EKS's default (docs/aws.md)."""
     oidc_provider: bool = False
     """An IAM OIDC provider for the cluster, for tools that still use IAM roles for service accounts; ours use Pod Identity."""
@@ -165,45 +160,27 @@ class ControlPlane(Settings):
             )
         return value
 
-    @field_validator("addons")
-    @classmethod
-    def _addons(cls, versions: dict[str, str]) -> dict[str, str]:
-        for name in versions:
-            if name not in ADDONS:
-                raise Refused(name, versions[name], f"allowed add-ons are {', '.join(ADDONS)}")
-        return versions
-
-    @model_validator(mode="after")
-    def _version(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.kind == "eks" and self.version not in KUBERNETES_VERSIONS:
-            raise Refused("version", self.version, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
-        if not re.fullmatch(r"1\.\d{2,3}", self.version):
-            raise Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
-        return self
-
-    @model_validator(mode="after")
-    def _of_this_kind(self) -> Self:
+            yield Refused("version", self.version, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
+        elif not re.fullmatch(r"1\.\d{2,3}", self.version):
+            yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
         for other, fields in (("self-managed", EKS_ALONE), ("eks", SELF_MANAGED_ALONE)):
             for field in fields:
                 # An empty list is what the shipped file has, and asks for nothing.
                 if self.kind == other and field in self.model_fields_set and (value := getattr(self, field)):
                     alone = "eks" if other == "self-managed" else "self-managed"
                     found = "set" if isinstance(value, Settings) else value
-                    raise Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
+                    yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
         if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
             allowed = "the control plane has no public address: set {here}elastic_ip true, or leave it empty"
-            raise Refused("public_access_from", ", ".join(self.public_access_from), allowed)
-        return self
-
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        instead_of_new(self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider")
+            yield Refused("public_access_from", ", ".join(self.public_access_from), allowed)
+        yield from instead_of_new(self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider")
         everybody = [*self.administrators, *self.deployers, *self.readers]
         for arn in everybody:
             if everybody.count(arn) > 1:
                 allowed = "EKS takes one access entry for each: name it once among {here}administrators, deployers and readers"
-                raise Refused("administrators", arn, allowed)
-        return self
+                yield Refused("administrators", arn, allowed)
 
     @property
     def self_managed(self) -> bool:

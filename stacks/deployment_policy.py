@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
-from stacks.settings import SettingError
 
 LIMIT = 6144
 """IAM's limit of a managed policy, characters, white space not counted."""

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from stacks.settings import SettingError, Settings, read
+from settings.model import SettingError, Settings, read
 
 LOCK = Path("locks/distribution.json")
 CACHE = Path(".cache/distribution")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from stacks.settings import Refused, Settings
+from settings.model import Fault, Refused, Settings
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
@@ -48,27 +49,19 @@ SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0
 """CIDRs that may connect to port 22."""
 
 
-LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
-"""Retention times that CloudWatch Logs takes (its PutRetentionPolicy reference)."""
+LogDays = Literal[0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
+"""How many days CloudWatch Logs keeps something (its PutRetentionPolicy reference); 0: nothing is written."""
 
 
-def _log_days(value: int) -> int:
-    """`value` as a retention time; Refused if CloudWatch Logs does not take it (0 means: no logs)."""
-    if value and value not in LOG_DAYS:
-        raise Refused("", value, f"allowed is 0 or one of {', '.join(map(str, LOG_DAYS))} (CloudWatch Logs)")
-    return value
-
-
-LogDays = Annotated[int, AfterValidator(_log_days)]
-"""How many days CloudWatch Logs keeps something; 0: nothing is written."""
-
-
-def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> None:
-    """Refused where one of `others`, which are about a new one, is set beside `existing`, which names `what`."""
+def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
+    """A fault where one of `others`, which are about a new one, is set beside `existing`, which names `what`."""
     for field in others:
         if getattr(settings, existing) is not None and field in settings.model_fields_set:
             allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
-            raise Refused(field, getattr(settings, field), allowed)
+            yield Refused(field, getattr(settings, field), allowed)
+
+
+SubnetId = Annotated[str, Field(pattern="^subnet-", examples=["subnet-0123456789abcdef0"])]
 
 
 class ExistingVpc(Settings):
@@ -78,18 +71,10 @@ class ExistingVpc(Settings):
     """Its id."""
     cidr: Annotated[str, AfterValidator(lambda value: str(ip_network(value)))]
     """Its address range."""
-    private_subnets: Annotated[dict[str, str], Field(min_length=1)]
+    private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1)]
     """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
-    public_subnets: dict[str, str] = Field(default={})
+    public_subnets: dict[str, SubnetId] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
-
-    @field_validator("private_subnets", "public_subnets")
-    @classmethod
-    def _subnets(cls, subnets: dict[str, str]) -> dict[str, str]:
-        for zone, subnet in subnets.items():
-            if not subnet.startswith("subnet-"):
-                raise Refused(zone, subnet, "allowed is a subnet id such as subnet-0123456789abcdef0")
-        return subnets
 
 
 class Network(Settings):
@@ -116,19 +101,17 @@ class Network(Settings):
         # The subnets are numbered: another order must not move them.
         return sorted(zones)
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")
+    def _faults(self) -> Iterator[Fault]:
+        yield from instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")
         if self.existing is not None:
-            return self
+            return
         zones = len(self.availability_zones)
         if self.nat_gateways not in (0, 1, zones):
             allowed = f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)"
-            raise Refused("nat_gateways", self.nat_gateways, allowed)
+            yield Refused("nat_gateways", self.nat_gateways, allowed)
         if not self.nat_gateways and not self.interface_endpoints:
             allowed = "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"
-            raise Refused("nat_gateways", self.nat_gateways, allowed)
-        return self
+            yield Refused("nat_gateways", self.nat_gateways, allowed)
 
     @property
     def zones(self) -> list[str]:
@@ -197,10 +180,8 @@ class Zone(Settings):
     existing: ExistingZone | None = None
     """A private hosted zone that is there already, instead of a new one."""
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
-        instead_of_new(self, "existing", "a zone", "name")
-        return self
+    def _faults(self) -> Iterator[Fault]:
+        yield from instead_of_new(self, "existing", "a zone", "name")
 
 
 def public_prefix(prefix: int) -> int:

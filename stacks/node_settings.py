@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from settings.model import Fault, Refused, Settings
 from stacks.network_settings import SshRanges
-from stacks.settings import Refused, Settings
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image drives (EKS user guide); g4ad is AMD's, g5g is arm."""
 ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
 XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.(?!metal).+")
 """Machines before Nitro: hypervisor xen in the VPC CNI's table of instance types, and g2, g3 and p2, which it has no more."""
+
+_SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
+
+
+def most_vcpus(instance_type: str) -> int | None:
+    """What the name tells: at most 2 up to large, at most 4 for each xlarge. None: it tells nothing (metal)."""
+    size = _SIZE.fullmatch(instance_type)
+    return None if size is None else 2 if size[1] else 4 * int(size[2] or 1)
+
 
 LabelName = Annotated[
     str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$", examples=["example.com/team"])
@@ -95,24 +105,22 @@ class NodeGroup(Settings):
                 raise Refused(key, labels[key], "kubelets may not set labels of kubernetes.io; use a domain of your own")
         return labels
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.min > self.max:
-            raise Refused("min", self.min, f"allowed is 0 to {{here}}max ({self.max})")
-        if not self.min <= self.desired <= self.max:
-            raise Refused("desired", self.desired, f"allowed is {{here}}min ({self.min}) to {{here}}max ({self.max})")
+            yield Refused("min", self.min, f"allowed is 0 to {{here}}max ({self.max})")
+        elif not self.min <= self.desired <= self.max:
+            yield Refused("desired", self.desired, f"allowed is {{here}}min ({self.min}) to {{here}}max ({self.max})")
         for value in self.instance_types:
             if self.gpu and not GPU_TYPE.fullmatch(value):
-                raise Refused("instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge")
+                yield Refused("instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge")
             if not self.gpu and GPU_TYPE.fullmatch(value):
-                raise Refused("instance_types", value, "its GPUs would lie idle: set {here}gpu true, or take another type")
+                yield Refused("instance_types", value, "its GPUs would lie idle: set {here}gpu true, or take another type")
         for field in ("placement_group", "efa"):
             if getattr(self, field) and len(self.availability_zones) != 1:
                 allowed = "it works within one zone: name exactly one in {here}availability_zones"
-                raise Refused(field, getattr(self, field), allowed)
+                yield Refused(field, getattr(self, field), allowed)
         if self.auto_repair and self.kind == "self-managed":
-            raise Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
-        return self
+            yield Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
 
     @property
     def repels(self) -> bool:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from settings.model import Refused, Settings
 from stacks.network_settings import LogDays
-from stacks.settings import Refused, Settings
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
 Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", examples=["somebody@example.com"])]

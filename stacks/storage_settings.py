@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from settings.model import Fault, Refused, Settings
 from stacks.network_settings import instead_of_new
-from stacks.settings import Refused, Settings
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
 _KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
@@ -38,12 +39,10 @@ class Bucket(Settings):
     keep_logs_days: int = Field(default=90, ge=1)
     """How long access logs are kept."""
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.existing_key_arn and not self.existing_name:
-            raise Refused("existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only")
-        instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
-        return self
+            yield Refused("existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only")
+        yield from instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
 
 
 class ExistingFileSystem(Settings):
@@ -57,12 +56,10 @@ class ExistingFileSystem(Settings):
     zones_without_mount_target: list[str] = Field(default=[])
     """With `security_group`: zones of network.availability_zones in which it has no mount target yet: these are made."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.zones_without_mount_target and not self.security_group:
             allowed = "allowed with {here}security_group only; without it every zone gets a mount target"
-            raise Refused("zones_without_mount_target", ", ".join(self.zones_without_mount_target), allowed)
-        return self
+            yield Refused("zones_without_mount_target", ", ".join(self.zones_without_mount_target), allowed)
 
 
 class FileSystem(Settings):
@@ -83,17 +80,15 @@ class FileSystem(Settings):
     existing: ExistingFileSystem | None = None
     """A file system that is there already, instead of a new one."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
             allowed = "{here}throughput is provisioned: name the MiB/s, 1 to 3414"
-            raise Refused("provisioned_mib_per_second", None, allowed)
+            yield Refused("provisioned_mib_per_second", None, allowed)
         if self.throughput != "provisioned" and self.provisioned_mib_per_second is not None:
             allowed = f"allowed with {{here}}throughput provisioned only, not {self.throughput}"
-            raise Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
+            yield Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
         theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
-        instead_of_new(self, "existing", "a file system", *theirs)
-        return self
+        yield from instead_of_new(self, "existing", "a file system", *theirs)
 
 
 class Images(Settings):
@@ -104,8 +99,6 @@ class Images(Settings):
     keep: int = Field(default=50, ge=1)
     """How many of the newest images are kept."""
 
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> Self:
+    def _faults(self) -> Iterator[Fault]:
         if self.existing:
-            instead_of_new(self, "existing", "a repository", "keep")
-        return self
+            yield from instead_of_new(self, "existing", "a repository", "keep")

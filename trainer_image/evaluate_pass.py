@@ -1,7 +1,7 @@
 """Tells how good the last complete pass of a job is, on the records that were held out from training.
 
 Promises: a fresh process that knows nothing but the volume; it prints ONE line of JSON: {pass, metric, value,
-baseline, baseline_of, records}; it ends with 65 and a sentence where any part of the pass is missing or damaged.
+better, baseline, baseline_of, records}; it ends with 65 and a sentence where any part of the pass is missing or damaged.
 Start it in the image with the trainer's variables. `baseline` is what the best constant answer would get.
 """
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from settings.errors import SettingError
 from stacks.deployment_policy import LIMIT, LOOK, documents, main, size, statements
-from stacks.settings import SettingError
 
 from .conftest import FILES, Built
 

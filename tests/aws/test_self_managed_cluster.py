@@ -15,9 +15,9 @@ from aws_cdk.assertions import Match, Template
 
 from constructs_lib.release import LIMIT, boot_user_data
 from constructs_lib.state_volume import StateVolume
+from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.own_cluster import release
-from stacks.settings import SettingError
 
 VERSION = "v1.35.0+k3s0"
 PROJECT = Path(__file__).parents[2]

@@ -71,7 +71,7 @@ def test_bad_input_is_one_sentence_and_leaves_the_last_manifests(clone: Path) ->
     (clone / "dist" / "0000-paddle-namespace.k8s.yaml").write_text("old")
     (clone / "job.yaml").write_text("name: x\ntrainers: 0\ndata: {source: a.tsv}\n")
     done = run("paddle-aws", "manifests", folder=clone)
-    assert (done.returncode, done.stderr) == (2, "trainers is 0: a job needs at least 1 trainer\n")
+    assert (done.returncode, done.stderr) == (2, "trainers must be at least 1 (found 0)\n")
     assert files(clone / "dist") == {"0000-paddle-namespace.k8s.yaml": b"old"}
 
 

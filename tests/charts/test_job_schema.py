@@ -1,4 +1,4 @@
-"""docs/job.schema.json is what editors check job.yaml with: it has to say what the settings say."""
+"""docs/ says of cluster.yaml and job.yaml what the settings say: editors check both files by the schemas."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import jsonschema
 import pytest
 import yaml
 
-from k8s_charts import schema
 from k8s_charts.errors import JobError
 from k8s_charts.spec import TrainingJob
+from operations import schemas
 
 MINIMAL = {"name": "x", "trainers": 1, "data": {"source": "a.tsv"}}
 
 
-def test_the_file_is_the_schema_of_the_settings(project: Path) -> None:
-    assert (project / schema.FILE).read_text(encoding="utf-8") == schema.text(), "python -m k8s_charts.schema writes it anew"
+@pytest.mark.parametrize("name", ["cluster.schema.json", "cluster-settings.md", "job.schema.json"])
+def test_each_file_says_what_the_settings_say(name: str, project: Path) -> None:
+    written = (project / "docs" / name).read_text(encoding="utf-8")
+    assert written == schemas.texts()[name], "python -m operations.schemas writes it anew"
 
 
 @pytest.fixture(scope="module")
 def validator() -> jsonschema.Draft202012Validator:
-    found = json.loads(schema.text())
+    found = json.loads(schemas.texts()["job.schema.json"])
     jsonschema.Draft202012Validator.check_schema(found)
     return jsonschema.Draft202012Validator(found)
 

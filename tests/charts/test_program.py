@@ -206,15 +206,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         f"program.commit is {C} and program.from is folder: commit belongs to `from: git`",
     ),
     ({"from": "git", "commit": C}, "program.repository is missing: `from: git` needs it"),
-    ({**GIT, "commit": "main"}, "program.commit is main: text like 0000000000000000000000000000000000000000 is allowed"),
+    ({**GIT, "commit": "main"}, "program.commit must be like 0000000000000000000000000000000000000000 (found main)"),
     (
         {**GIT, "repository": "--upload-pack=x"},
-        "program.repository is --upload-pack=x: "
-        "text like https://host/name.git or ssh://git@host/name.git or file:///folder is allowed",
+        "program.repository must be like https://host/name.git or ssh://git@host/name.git or file:///folder "
+        "(found --upload-pack=x)",
     ),
     ({**GIT, "folder": "../x"}, "program.folder is ../x: the name of one folder is allowed, such as quick_start"),
-    ({"requirements": 5}, "program.requirements is 5: text is allowed; a number or a word like yes, no or null needs quotes"),
-    ({"packages": ["libgl1; reboot"]}, "program.packages.0 is libgl1; reboot: text like ^[a-z0-9][-a-z0-9+.]+$ is allowed"),
+    ({"requirements": 5}, "program.requirements must be text (found 5): put it in quotes"),
+    (
+        {"packages": ["libgl1; reboot"]},
+        "program.packages[0] must be text that matches ^[a-z0-9][-a-z0-9+.]+$ (found libgl1; reboot)",
+    ),
     (
         {"requirements": ["--index-url=x"]},
         "program.requirements has '--index-url=x': a package and its versions are allowed, such as six>=1.16",

@@ -18,16 +18,16 @@ from k8s_charts.spec import TrainingJob
 PADDLEJOB = {"engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
-    ({"trainers": -3}, "trainers is -3: a job needs at least 1 trainer"),
-    ({"trainers": 10001}, "trainers is 10001: at most 10000 are allowed"),
-    ({"trainers": "3"}, "trainers is 3: a whole number is allowed"),
-    ({"trainers": True}, "trainers is True: a whole number is allowed"),
-    ({"trainers": 2.5}, "trainers is 2.5: a whole number is allowed"),
-    ({"trainer": 3}, "trainer is no setting of a job: did you mean trainers?"),
-    ({"resources": {"memroy": "1Gi"}}, "resources.memroy is no setting of a job: did you mean memory?"),
-    ({"passes": 0}, "passes is 0: at least 1 is allowed"),
-    ({"mode": "ring"}, "mode is ring: parameter-server, collective or single is allowed"),
+    ({"trainers": 0}, "trainers must be at least 1 (found 0)"),
+    ({"trainers": -3}, "trainers must be at least 1 (found -3)"),
+    ({"trainers": 10001}, "trainers must be at most 10000 (found 10001)"),
+    ({"trainers": "3"}, 'trainers must be a whole number (found "3"): leave the quotes out'),
+    ({"trainers": True}, "trainers must be a whole number (found true)"),
+    ({"trainers": 2.5}, "trainers must be a whole number (found 2.5)"),
+    ({"trainer": 3}, "trainer is not a setting: did you mean trainers?"),
+    ({"resources": {"memroy": "1Gi"}}, "resources.memroy is not a setting: did you mean memory?"),
+    ({"passes": 0}, "passes must be at least 1 (found 0)"),
+    ({"mode": "ring"}, "mode must be parameter-server, collective or single (found ring)"),
     # Names.
     ({"name": "Words"}, "name is Words: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
     ({"name": "1words"}, "name is 1words: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
@@ -35,19 +35,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": "w" * 48}, f"name is {'w' * 48}: at most 47 characters are allowed here, so that the host name {'w' * 48}-data-hhhhhhhh-0 fits 63"),
     ({"name": "w" * 62, "pin_names": True, "data": {"prepared": True}, "program": {"from": "volume"}}, f"name is {'w' * 62}: at most 56 characters are allowed here, so that the host name {'w' * 62}-data-0 fits 63"),
     ({"name": "words-data", "pin_names": True}, "name is words-data: with pin_names that is the data job of a job words, choose a name that does not end in -data"),
-    ({"name": False}, "name is False: text is allowed; a number or a word like yes, no or null needs quotes"),
+    ({"name": False}, "name must be text (found false): put it in quotes"),
     ({"namespace": "kube-system"}, "namespace is kube-system: kube-* belongs to the cluster, choose one for training jobs"),
     ({**PADDLEJOB, "name": "w" * 52, "pin_names": True}, f"name is {'w' * 52}: at most 51 characters are allowed here, so that the host name {'w' * 52}-worker-9999 fits 63"),
     # What was found is repeated short, on one line; a misspelled setting before the one that it leaves missing.
     ({"name": "a\nb"}, "name is a b: lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"),
-    ({"mode": "x" * 99}, f"mode is {'x' * 80}...: parameter-server, collective or single is allowed"),
-    ({"Trainers": 3, "passes": 0}, "Trainers is no setting of a job: did you mean trainers?"),
-    ({"data": {"source": ""}}, "data.source is empty: leave it out, or give at least one character"),
+    ({"mode": "x" * 99}, f"mode must be parameter-server, collective or single (found {'x' * 80}...)"),
+    ({"Trainers": 3, "passes": 0}, "Trainers is not a setting: did you mean trainers?"),
+    ({"data": {"source": ""}}, "data.source must not be empty"),
     ({"image": "UPPER:latest"}, "image is UPPER:latest: the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case"),
     ({"image": "x@sha256:abc"}, "image is x@sha256:abc: the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case"),
     # Ports.
     ({"ports": {"first": 65534}}, "ports.first is 65534: the parameter server's last port would be 65537, and 65535 is the highest"),
-    ({"ports": {"first": 65536}}, "ports.first is 65536: at most 65535 is allowed"),
+    ({"ports": {"first": 65536}}, "ports.first must be at most 65535 (found 65536)"),
     ({"ports": {"control": 7166}}, "ports.control is 7166: the parameter server listens on 7164 to 7167, choose another"),
     ({"ports": {"first": 8498}}, "ports.first is 8498: it overlaps 8500 to 8599, where trainers listen, choose another"),
     ({"ports": {"control": 8510}}, "ports.control is 8510: it overlaps 8500 to 8599, where trainers listen, choose another"),
@@ -61,9 +61,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"parameter_servers": 2}, "parameter_servers is 2: with engine job each of the 3 trainer pods runs one; leave it out, or use `engine: paddlejob`"),
     ({"engine": "paddlejob", "parameter_servers": 2}, "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image needs to be told which program to run (or name an image of your own)"),
     ({"engine": "paddlejob"}, "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"),
-    ({**PADDLEJOB, "trainers": 0}, "trainers is 0: a job needs at least 1 trainer"),
-    ({**PADDLEJOB, "paddlejob": {"clean_pod_policy": "Sometimes"}}, "paddlejob.clean_pod_policy is Sometimes: Always, Never, OnFailure or OnCompletion is allowed"),
-    ({**PADDLEJOB, "paddlejob": {"with_gloo": 3}}, "paddlejob.with_gloo is 3: 0, 1 or 2 is allowed"),
+    ({**PADDLEJOB, "trainers": 0}, "trainers must be at least 1 (found 0)"),
+    ({**PADDLEJOB, "paddlejob": {"clean_pod_policy": "Sometimes"}}, "paddlejob.clean_pod_policy must be Always, Never, OnFailure or OnCompletion (found Sometimes)"),
+    ({**PADDLEJOB, "paddlejob": {"with_gloo": 3}}, "paddlejob.with_gloo must be 0, 1 or 2 (found 3)"),
     ({**PADDLEJOB, "paddlejob": {"intranet": "Host"}}, "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is paddle"),
     ({**PADDLEJOB, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}, "paddlejob.elastic is 1: only mode collective is elastic"),
     ({"engine": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
@@ -72,7 +72,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**PADDLEJOB, "gang": {"kind": "kueue", "queue": "q"}}, "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"),
     ({**PADDLEJOB, "keep_passes": 0}, "keep_passes is given: with engine paddlejob nothing in the pods reads it, leave it out"),
     ({**PADDLEJOB, "checkpoint_minutes": 5}, "checkpoint_minutes is given: with engine paddlejob nothing in the pods reads it, leave it out"),
-    ({"checkpoint_minutes": -1}, "checkpoint_minutes is -1: at least 0.0 is allowed"),
+    ({"checkpoint_minutes": -1}, "checkpoint_minutes must be at least 0 (found -1)"),
     ({"name": "shared"}, "name is shared: that folder of the volume holds the data that jobs share, choose another name"),
     ({"data": {"source": "a", "shared": True}}, "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; leave shared out, or give the command that reads the folder"),
     ({"command": ["python"], "data": {"source": "a", "shared": True, "hold_out": 0.1}}, "data.hold_out is given: with `shared: true` nothing is split or copied further, leave it out"),
@@ -85,6 +85,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"paddlejob": {}}, "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"),
     ({"discovery": "pod-list", "mode": "collective"}, "discovery is pod-list: collective ranks are found by index, leave discovery out"),
     ({"discovery": "pod-list", "mode": "single", "trainers": 1}, "discovery is pod-list: mode single has no peers to look for, leave discovery out"),
+    ({"runtime": "pytorch"}, "runtime must be fleet-ps, collective, paddle-0.x or launch (found pytorch)"),
+    ({"command": "a", "success": "output/*"}, "success is output/*: one file below output/ is allowed, without *, ? and ["),
+    ({**PADDLEJOB, "namespace": "own", "network": "closed", "paddlejob": {"intranet": "Host"}}, "network is closed: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"),
     ({"runtime": "collective"}, "runtime is collective: it does not fit mode parameter-server"),
     # Resources.
     ({"resources": {"memory": "64Mi"}}, "resources.memory is 64Mi: it has to exceed shared_memory, which is 128Mi and counts against it"),
@@ -99,7 +102,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     # Data and program.
     ({"data": None}, "data is missing: give its source, or `prepared: true` where the shards are on the volume"),
     ({"data": {}}, "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; with `prepared: true` the shards are on the volume already"),
-    ({"data": {"source": "a", "hold_out": 1}}, "data.hold_out is 1: less than 1.0 is allowed"),
+    ({"data": {"source": "a", "hold_out": 1}}, "data.hold_out must be less than 1 (found 1)"),
     ({"data": {"source": "a", "shards": 4}}, "data.shards is 4: trainer i reads shard i, so with 3 trainers leave it out"),
     ({"data": {"source": "a", "prepared": True}}, "data.source is a: with `prepared: true` nothing is split, so leave one of them out"),
     ({"data": {"prepared": True}}, "program.from is image: with `data.prepared: true` no data job brings the program, so `from: volume`, `from: folder` or `from: git` is needed"),
@@ -108,7 +111,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"program": {"from": "configmap", "path": "no-such-folder"}}, "program.path is no-such-folder: there is no such folder"),
     ({"program": {"from": "folder", "path": "."}, "engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}, "program.from is folder: the operator's pods unpack no archive, use `from: configmap` or image"),
     ({"program": {"folder": "../other"}}, "program.folder is ../other: the name of one folder is allowed, such as quick_start"),
-    ({"data": {"source": "s3://a/b", "stage": "maybe"}}, "data.stage is maybe: auto, always or never is allowed"),
+    ({"data": {"source": "s3://a/b", "stage": "maybe"}}, "data.stage must be auto, always or never (found maybe)"),
     ({"environment": {"JOB_NAME": "x"}}, "environment has JOB_NAME: the job sets it itself, from the setting of that meaning"),
     ({"environment": {"A=B": "x"}}, "environment has the name 'A=B': letters, digits, '_', '-' and '.' are allowed, no digit and no '..' first, not '.' alone, at most 253"),
     ({"environment": {"..x": "x"}}, "environment has the name '..x': letters, digits, '_', '-' and '.' are allowed, no digit and no '..' first, not '.' alone, at most 253"),
@@ -116,15 +119,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"environment": {"A": "x" * 131_070}}, "environment.A has 131072 bytes: Linux starts no program with more than 131071"),
     ({"environment": {f"A{i}": "x" * 90_000 for i in range(3)}}, "environment has 270030 bytes as JSON: 250000 are allowed"),
     ({"arguments": ["a", "ä" * 65_536]}, "arguments.1 has 131072 bytes: Linux starts no program with more than 131071"),
-    ({"environment": {"A": False}}, "environment.A is False: text is allowed; a number or a word like yes, no or null needs quotes"),
-    ({"arguments": "--a --b"}, "arguments is --a --b: a list is allowed"),
+    ({"environment": {"A": False}}, "environment.A must be text (found false): put it in quotes"),
+    ({"arguments": "--a --b"}, "arguments must be a list (found --a --b)"),
     ({"command": []}, "command is empty: leave it out, or name the program to run"),
     # Commands.
     ({"command": ["", "train.py"]}, "command is empty: leave it out, or name the program to run"),
     ({"command": {"python": "train.py"}}, "command is {'python': 'train.py'}: a line whose quotes are closed, or a list of words, is allowed"),
     ({"command": "FOO=1 python train.py"}, "command begins with FOO=1: no shell reads it, so variables belong into environment"),
     ({"command": "cd tools && python train.py"}, "command has the word &&: no shell reads it; a script is allowed, or bash -c '...'"),
-    ({"checkpoint_minutes": 1e308}, "checkpoint_minutes is 1e+308: at most 525600.0 is allowed"),
+    ({"checkpoint_minutes": 1e308}, "checkpoint_minutes must be at most 525600 (found 1e+308)"),
     ({"command": "python 'train.py"}, "command is python 'train.py: a line whose quotes are closed, or a list of words, is allowed"),
     ({"command": "python -m paddle.distributed.launch --nnodes 5 train.py"}, "command has --nnodes 5 and trainers is 3: leave the flag out, or make them equal"),
     ({"command": "fleetrun --ips=10.0.0.1,10.0.0.2 train.py"}, "command has --ips of 2 machines and trainers is 3: leave the flag out, or make them equal"),
@@ -161,7 +164,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"scheduling": {"tolerations": [{"key": "a", "value": "b c"}]}}, "scheduling.tolerations has the value b c: letters, digits, '-', '_' and '.' are allowed, at most 63"),
     ({"gang": {"queue": "q"}}, "gang.queue is given and gang.kind is none: volcano or kueue has queues"),
     ({"gang": {"kind": "kueue"}}, "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"),
-    ({"limits": {"hours": 0}}, "limits.hours is 0: more than 0.001 is allowed"),
+    ({"limits": {"hours": 0}}, "limits.hours must be more than 0.001 (found 0)"),
 ]  # fmt: skip
 
 
@@ -169,7 +172,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(JobError) as refusal:
         job(**settings)
-    assert str(refusal.value) == sentence
+    assert sentence in str(refusal.value).splitlines()
 
 
 FILES = {
@@ -182,7 +185,7 @@ FILES = {
     "~: x\n": "job.yaml is not valid YAML: line 1: the key ~ is no text: put it in quotes",
     "? [a, 1]\n: x\n": "job.yaml is not valid YAML: line 1: a list or a group of settings stands where the name of a setting belongs",
     "3\n": "job.yaml holds one value: allowed are `setting: value` lines",
-    "Trainers: 3\nname: x\ndata: {source: a}\n": "Trainers is no setting of a job: did you mean trainers?",
+    "Trainers: 3\nname: x\ndata: {source: a}\n": "Trainers is not a setting: did you mean trainers?",
 }
 
 
@@ -193,6 +196,29 @@ def test_a_file_that_is_no_job_is_refused_in_one_sentence(text: str, tmp_path: P
     with pytest.raises(JobError) as refusal:
         TrainingJob.load(Path("job.yaml"))
     assert str(refusal.value) == FILES[text]
+
+
+def test_every_wrong_setting_is_said_at_once(job: Callable[..., TrainingJob]) -> None:
+    """A rule between settings too, where none of those is wrong by itself: `discovery` is, and the rule about it is not asked."""
+    with pytest.raises(JobError) as refusal:
+        job(
+            mode="collective",
+            parameter_servers=2,
+            runtime="pytorch",
+            pases=5,
+            discovery="pods",
+            ports={"first": 65534, "host_ports": [1, 1]},
+            resources={"cpu": "many"},
+        )
+    assert str(refusal.value).splitlines() == [
+        "pases is not a setting: did you mean passes?",
+        "discovery must be index or pod-list (found pods)",
+        "runtime must be fleet-ps, collective, paddle-0.x or launch (found pytorch)",
+        "ports.first is 65534: the parameter server's last port would be 65537, and 65535 is the highest",
+        "ports.host_ports names a port twice: each may be taken once",
+        "resources.cpu is many: a number of cores is allowed in steps of a thousandth, such as 500m, 0.5 or 2",
+        "parameter_servers is 2: mode collective has none",
+    ]
 
 
 def test_yaml_may_share_a_mapping(tmp_path: Path) -> None:

@@ -79,3 +79,23 @@ def test_a_pass_whose_bytes_are_as_saved_and_that_no_process_can_load_is_passed_
     log = job.logs[0].read_text()
     assert "describes no pass (optimizer is 'none')" in log and "pass-00001 is passed over: two attempts" in log
     assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b"words of text %d\tarts", "records have 54 different answers: is the answer in another column?"),
+        (b"arts\twords of text %d", "every record has the answer 'arts', so there is nothing to learn"),
+        (b"arts\tcaf\xe9 %d", "54 of 54 records cannot be read, at most 1% may be so; the first is record 1 of"),
+    ],
+)
+def test_answers_that_no_model_can_learn_end_the_job_naming_a_record(training_job, line, sentence):
+    job = training_job(pods=1, PASSES="1")
+    source = job.place / "source"
+    source.write_bytes(b"".join(line % number + b"\n" for number in range(60)))
+    job.split(source)
+    job.start()
+    assert job.wait() == [65], job.said()
+    said = without_traceback(job)
+    assert sentence in said and "attempt 2" not in said
+    assert "record 1 of " in said and ("words of text" in said or "it is not UTF-8" in said)

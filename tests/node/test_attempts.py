@@ -145,7 +145,19 @@ def test_the_outcome_is_for_its_run_alone(tmp_path):
     assert outcome(folder(tmp_path), "two") is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"attempts": [{}], "outcomes": {}}', '{"attempts": []}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"attempts": [{}], "outcomes": {}}',
+        '{"attempts": []}',
+        '{"attempts": [{"number": "1", "run": "r", "started": 1.0}], "outcomes": {}}',
+        '{"attempts": [{"number": 1, "run": "r", "started": 1.0, "resume": {"pass": 1}}], "outcomes": {}}',
+        '{"attempts": [{"number": 1, "run": "r", "started": 1.0, "early": 1}], "outcomes": {}}',
+        '{"attempts": [], "outcomes": {"r": {"code": true, "sentence": ""}}}',
+    ],
+)
 def test_what_somebody_else_wrote_there_is_a_sentence(tmp_path, text):
     (tmp_path / "job/output/run").mkdir(parents=True)
     (tmp_path / "job/output/run/attempts.json").write_text(text)

@@ -60,7 +60,7 @@ def test_what_the_settings_name_has_to_exist(run: Run, aws: Cloud, tmp_path: Pat
 def test_a_settings_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text("retain: perhaps\n")
     done = run("doctor", str(tmp_path / "cluster.yaml"))
-    assert done.code == 2 and done.err.startswith("cluster.yaml: retain is perhaps")
+    assert done.code == 2 and done.err.startswith("cluster.yaml: retain must be true or false (found perhaps)")
 
 
 def test_families() -> None:

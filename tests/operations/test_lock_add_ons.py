@@ -17,9 +17,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from commands import Run
 
+from settings.errors import SettingError
 from stacks.build import locked_versions
 from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS
-from stacks.settings import SettingError
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 

@@ -264,7 +264,7 @@ def test_version_that_the_settings_exclude(config: Path, run: Run) -> None:
 
 
 def test_lock_that_is_not_what_the_command_writes(tmp_path: Path) -> None:
-    from stacks.settings import SettingError
+    from settings.errors import SettingError
 
     path = tmp_path / "distribution.json"
     file = {"url": "https://x/k3s", "sha256": "0" * 64, "size": 8}
@@ -277,7 +277,7 @@ def test_lock_that_is_not_what_the_command_writes(tmp_path: Path) -> None:
         "images": {name: "public.ecr.aws/x/y:v1" for name in ("efs-csi-driver", "node-driver-registrar", "liveness-probe")},
     }
     for change, words in (
-        ({"version": "latest"}, "version is"),
+        ({"version": "latest"}, "version must be"),
         ({"files": {"k3s": file}}, "has no file k3s-airgap-images-amd64.tar.zst"),
         ({"images": {}}, "has no image efs-csi-driver"),
         ({"files": good["files"] | {"k3s": file | {"sha256": "?"}}}, "files.k3s.sha256"),

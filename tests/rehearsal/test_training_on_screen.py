@@ -1,6 +1,7 @@
 """What a user sees of a training: a row for each pass that every trainer went through, in any order of their lines."""
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,8 +9,11 @@ from paddle_node import pass_metrics
 from paddle_node.contract import JobFolder
 from rich.console import Console
 
+from k8s_charts.spec import TrainingJob
+from rehearsal.paddle_job import Measured
+from rehearsal.rehearse import PaddleJobResults
 from rehearsal.screen import Screen
-from rehearsal.summary import output_tree
+from rehearsal.summary import output_tree, summary
 from rehearsal.training_screen import TrainingScreen, outcome
 
 
@@ -101,3 +105,16 @@ def test_the_screen_waits_for_enter_and_moves_on(monkeypatch):
         screen.wait_for_enter("Enter goes on")
         phase.result = "after it"
     assert "Enter goes on" in said.getvalue() and "after it" in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "colour"),
+    [(0.9, "trained and gone again", "\x1b[32m"), (0.5, "trained, but no better than a constant guess", "\x1b[33m")],
+)
+def test_a_model_that_learned_nothing_is_not_all_green(value, said, colour):
+    job = TrainingJob.parse({"name": "mine", "trainers": 1, "data": {"source": "a"}})
+    measured = Measured("accuracy", value, baseline=0.5, first_loss=1.0, last_loss=0.9)
+    console = Console(width=100, force_terminal=True, color_system="standard", file=io.StringIO())
+    console.print(summary(PaddleJobResults(job, measured, Path("logs")), [], 1.0))
+    frame = next(line for line in console.file.getvalue().splitlines() if said in line)
+    assert frame.startswith(colour)

@@ -163,11 +163,11 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
 @pytest.mark.parametrize(
     ("job", "sentence"),
     [
-        ("name: x\ntrainers: 0\n", "trainers is 0"),
-        ("name: x\ntrainers: 1\ninvented: 1\n", "invented"),
+        ("name: x\ntrainers: 0\ndata: {source: s3://a/b}\n", "trainers must be at least 1 (found 0)"),
+        ("name: x\ntrainers: 1\ninvented: 1\ndata: {source: s3://a/b}\n", "invented"),
         (
             "name: x\ntrainers: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: nowhere.tsv}\n",
-            "nowhere.tsv is no file",
+            "data.source is nowhere.tsv: there is no file",
         ),
         (
             "name: x\ntrainers: 245\ndata: {source: s3://a/b}\n",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from paddle_node import durable, passes
+from paddle_node import durable, passes, typed
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.passes import Identity
@@ -51,7 +51,7 @@ class Ended:
     """Its progress, in the runtime's own words; empty: none."""
     kind: str = PROGRAM
     """One of `KINDS`: what it is counted as."""
-    passed_over: Sequence[str] = ()
+    passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or that earlier attempts could not load."""
     data: str = ""
     """Digest of the data manifest."""
@@ -63,10 +63,6 @@ class Ended:
     """The exception that ended it; empty: none was seen."""
     early: bool = False
     """The program failed by itself before its first step."""
-
-
-KNOWN = {each.name for each in fields(Ended)}
-"""What another version of this program recorded beside them is left out."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +235,8 @@ def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
     try:
         document = json.loads(path.read_text())
         return (
-            [Ended(**{name: attempt[name] for name in KNOWN & attempt.keys()}) for attempt in document["attempts"]],
-            {run: Outcome(**found) for run, found in document["outcomes"].items()},
+            [typed.read(Ended, attempt, "an attempt") for attempt in document["attempts"]],
+            {run: typed.read(Outcome, found, run) for run, found in document["outcomes"].items()},
         )
     except FileNotFoundError:
         return [], {}

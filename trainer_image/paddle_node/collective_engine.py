@@ -35,6 +35,7 @@ class CollectiveEngine:
     """See `Engine`."""
 
     lockstep = True
+    answers: Sequence[str] = ()
 
     def __init__(self, layer: Any, forward: Forward, optimizer: Any) -> None:
         self._layer = layer
@@ -57,9 +58,10 @@ class CollectiveEngine:
     def step(self, samples: Sequence[Sample]) -> float:
         loss = 0.0
         if samples:
-            found = self._forward(self._layer, samples).loss
-            found.backward()
-            loss = found.numpy().item()
+            found = self._forward(self._layer, samples)
+            self.answers = found.answers
+            found.loss.backward()
+            loss = found.loss.numpy().item()
         self._average_gradients(len(samples))
         self._optimizer.step()
         self._optimizer.clear_grad()

@@ -19,6 +19,8 @@ class Engine(Protocol):
 
     lockstep: bool
     """Every trainer makes each step together with the others; otherwise each goes on at its own pace."""
+    answers: Sequence[str]
+    """Names of the program's classes, known behind the first step; empty: its answers are numbers."""
 
     def connect(self, session: Session) -> None:
         """All trainers: returns when all hold the same initial parameters."""

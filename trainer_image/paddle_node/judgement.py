@@ -1,7 +1,8 @@
 """How good predictions are, beside what the best constant answer would get.
 
-Promises: one flat JSON object {metric, value, baseline, baseline_of, records}: accuracy for classes, the root of
-the mean squared error for numbers; the baseline knows the judged answers, so that it is never too low.
+Promises: one flat JSON object {metric, value, better, baseline, baseline_of, records}: accuracy for classes, the root of
+the mean squared error for numbers; the baseline knows the judged answers, so that it is never too low, and `better` says whether
+the model is above it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ def judge(names: Sequence[str], answers: Sequence[Any], predictions: Sequence[An
 
 
 def _accuracy(names: Sequence[str], answers: Sequence[Any], scores: Any) -> dict[str, Any]:
-    right = np.argmax(scores, axis=1) == np.array(answers)
+    right = round(float((np.argmax(scores, axis=1) == np.array(answers)).mean()), 4)
     commonest, count = Counter(map(int, answers)).most_common(1)[0]
+    baseline = round(count / len(answers), 4)
     return {
         "metric": "accuracy",
-        "value": round(float(right.mean()), 4),
-        "baseline": round(count / len(answers), 4),
+        "value": right,
+        "better": right > baseline,
+        "baseline": baseline,
         "baseline_of": f"always guessing {names[commonest] if 0 <= commonest < len(names) else 'what training never saw'}",
         "records": len(answers),
     }
@@ -33,10 +36,13 @@ def _accuracy(names: Sequence[str], answers: Sequence[Any], scores: Any) -> dict
 
 def _error(answers: Sequence[Any], guesses: Any) -> dict[str, Any]:
     truth = np.array(answers, dtype=np.float64)
+    error = round(float(np.sqrt(((guesses.reshape(-1) - truth) ** 2).mean())), 4)
+    baseline = round(float(truth.std()), 4)
     return {
         "metric": "rmse",
-        "value": round(float(np.sqrt(((guesses.reshape(-1) - truth) ** 2).mean())), 4),
-        "baseline": round(float(truth.std()), 4),
+        "value": error,
+        "better": error < baseline,
+        "baseline": baseline,
         "baseline_of": f"always guessing {truth.mean():.2f}",
         "records": len(answers),
     }

@@ -25,6 +25,7 @@ class ParameterServerEngine:
 
     def __init__(self, servers: ParameterServers, model: Model, network: Callable[[], Model], sync: bool) -> None:
         self.lockstep = sync
+        self.answers = model.answers
         self._servers = servers
         self._model = model
         self._network = network

@@ -10,7 +10,7 @@ and counted.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,9 @@ STRETCH = 1 << 12
 ODD = 0.01
 """Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
 
+FEW_ANSWERS = 10
+"""So many classes are never too many for the records."""
+
 Reader = Callable[[Path], Iterable[str]]
 """From a file of the shard to its records."""
 
@@ -40,9 +43,19 @@ class Record(NamedTuple):
     """From 1, within the file, or within the stretch of it that begins behind byte `begin`."""
     begin: int = 0
 
+    def said(self, why: str = "") -> str:
+        """Where it lies and what it says, cut to one short piece."""
+        behind = f" behind byte {self.begin}" if self.begin else ""
+        shown = self.text if len(self.text) <= 80 else f"{self.text[:80]}..."
+        return f"record {self.number}{behind} of {self.file.name}{why}: {shown!r}"
+
+
+class NotUtf8(str):
+    """A record with U+FFFD where its bytes are no text: `Parser` counts it among those that cannot be read."""
+
 
 def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
-    """One record a line, without its line end: data.format `lines`. Bytes that are no UTF-8 become U+FFFD.
+    """One record a line, without its line end: data.format `lines`. One that is not UTF-8 is `NotUtf8`.
 
     Of a stretch those that begin in it.
     """
@@ -52,7 +65,10 @@ def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
             stream.readline()
         # Only at a newline: a lone carriage return inside of a record is no line end for the splitter either.
         while (end is None or stream.tell() < end) and (line := stream.readline()):
-            yield line.decode(errors="replace").rstrip("\r\n")
+            try:
+                yield line.decode().rstrip("\r\n")
+            except UnicodeDecodeError:
+                yield NotUtf8(line.decode(errors="replace").rstrip("\r\n"))
 
 
 class Shard:
@@ -127,6 +143,17 @@ class Shard:
         if used == 0:
             raise Failure(ExitCode.BAD_DATA, f"{self.name}: the program left out all {read} records: nothing is left to train on")
 
+    def check_answers(self, answers: Sequence[str], trainers: int) -> None:
+        """Raises `Failure` where the program's classes are such that no model can learn them from the trainers' shards."""
+        records = (self.expected or 0) * trainers
+        if len(answers) == 1:
+            what = f"every record has the answer {answers[0]!r}, so there is nothing to learn"
+        elif records and len(answers) > max(FEW_ANSWERS, records / 2):
+            what = f"about {records} records have {len(answers)} different answers: is the answer in another column?"
+        else:
+            return
+        raise Failure(ExitCode.BAD_DATA, f"{self.name}: {what} {next(iter(self)).said()}")
+
 
 class Parser:
     """Turns records into what the program's `parse` makes of them, and counts those it cannot read."""
@@ -163,12 +190,12 @@ class Parser:
 
     def _value(self, record: Record) -> Any:
         try:
+            if isinstance(record.text, NotUtf8):
+                raise ValueError("it is not UTF-8")
             return self._parse(record.text)
         except (ValueError, KeyError, IndexError) as error:
             if self._first is None:
-                shown = record.text if len(record.text) <= 80 else f"{record.text[:80]}..."
-                behind = f" behind byte {record.begin}" if record.begin else ""
-                self._first = f"record {record.number}{behind} of {record.file.name} ({error}): {shown!r}"
+                self._first = record.said(f" ({error})")
             self.odd += 1
             return None
 

@@ -111,6 +111,7 @@ class Training:
                 total += len(samples) * self._step(samples, number, read)
                 if not self._stepped:
                     self._stepped = True
+                    self._shard.check_answers(self._engine.answers, self._session.trainers)
                     self._job.timeline.mark("parameters were loaded and a batch trained")
                     print(self._job.timeline.said(), flush=True)
                 self._steps += 1

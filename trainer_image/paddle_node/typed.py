@@ -6,12 +6,13 @@ dataclass does not know are passed over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-_WORDS = {str: "a text", int: "a whole number from 0", float: "a number", dict: "an object", tuple: "a list"}
+_WORDS = {str: "a text", int: "a whole number from 0", float: "a number", bool: "true or false", tuple: "a list"}
 
 
 class Untyped(ValueError):
@@ -19,7 +20,7 @@ class Untyped(ValueError):
 
 
 def read(kind: Any, value: Any, name: str) -> Any:
-    """`value`, called `name`, as a `kind`: a dataclass, str, int (from 0), float, dict, a union or a tuple of such."""
+    """`value`, called `name`, as a `kind`: a dataclass, str, int (from 0), float, bool, a mapping, a union or a tuple of such."""
     if type(value) is kind and (kind is str or (kind is int and value >= 0)):
         return value  # Most fields: a manifest may have a million files.
     if get_origin(kind) is UnionType:
@@ -27,15 +28,17 @@ def read(kind: Any, value: Any, name: str) -> Any:
         return None if value is None and other is type(None) else read(kind, value, name)
     described = is_dataclass(kind)
     outer = dict if described else get_origin(kind) or kind
-    allowed: Any = {tuple: list, float: (int, float)}.get(outer, outer)
-    if not isinstance(value, allowed) or isinstance(value, bool) or (kind is int and value < 0):
-        raise Untyped(f"{name} is {value!r}, not {_WORDS[outer]}")
+    allowed: Any = {tuple: list, float: (int, float), Mapping: dict}.get(outer, outer)
+    if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool) or (kind is int and value < 0):
+        raise Untyped(f"{name} is {value!r}, not {_WORDS.get(outer, 'an object')}")
     if described:
         return kind(**{key: read(hint, value.get(key), key) for key, hint, needed in _fields(kind) if needed or key in value})
     if outer is tuple:
         inner = get_args(kind)
         kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         return tuple(read(each, one, f"one of {name}") for each, one in zip(kinds, value, strict=True))
+    if outer is Mapping:
+        return {key: read(get_args(kind)[1], each, key) for key, each in value.items()}
     return outer(value)
 
 
@@ -43,4 +46,4 @@ def read(kind: Any, value: Any, name: str) -> Any:
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
     """Name, type, and whether there is no default."""
     hints = get_type_hints(kind)
-    return [(field.name, hints[field.name], field.default is MISSING) for field in fields(kind)]
+    return [(one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING) for one in fields(kind)]

@@ -24,7 +24,7 @@ from types import FrameType
 
 from paddle_node import contract, data_manifest, durable, full_disk, program_archive, program_copy, staging
 from paddle_node.contract import ExitCode, JobFolder
-from paddle_node.data import commit, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
+from paddle_node.data import commit, doubts, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
@@ -258,6 +258,9 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         deal = Deal(streams, settings.shards, settings.hold_out, settings.own_seed, settings.first - number, 1 - 2 * number)
         written = 0
         for batch in records.batches(source, shares[number], settings.format, reader):
+            if not (deal.taken or settings.index or number) and settings.format == "lines":
+                for doubt in doubts.of_lines(batch, shares[number][0].thing.name):
+                    _say(f"warning: {doubt}")
             deal.take(batch)
             if streams.written > written:
                 advance(streams.written - written)

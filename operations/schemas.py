@@ -1,6 +1,6 @@
-"""Writes what docs/ says of cluster.yaml's settings, from the settings themselves: `python -m stacks.schema`.
+"""What docs/ says of the settings of cluster.yaml and job.yaml: `python -m operations.schemas` writes it from these.
 
-docs/cluster.schema.json is for editors, which complete and check cluster.yaml by it; docs/cluster-settings.md is for people.
+The JSON Schemas are for editors, which complete and check both files by them; cluster-settings.md is for people.
 """
 
 from __future__ import annotations
@@ -10,28 +10,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from k8s_charts.spec import TrainingJob
+from settings.model import Settings
 from stacks.cluster_spec import ClusterSpec
 
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings of cluster.yaml
 
-Written by `python -m stacks.schema` from the settings themselves. `<group>` stands for a name of your choice.
+Written by `python -m operations.schemas` from the settings themselves. `<group>` stands for a name of your choice.
 
 | setting | default | meaning |
 |---|---|---|
 """
 
 
-def json_schema() -> str:
-    """The JSON Schema of cluster.yaml."""
-    return json.dumps(ClusterSpec.model_json_schema(), indent=2) + "\n"
-
-
-def reference() -> str:
-    """Every setting in a table."""
-    schema = ClusterSpec.model_json_schema()
-    rows = (f"| `{path}` | {default} | {meaning} |" for path, default, meaning in _rows(schema, schema["$defs"], ""))
-    return HEAD + "\n".join(rows) + "\n"
+def texts() -> dict[str, str]:
+    """Each file of docs/ by its name."""
+    specs: dict[str, type[Settings]] = {"cluster.schema.json": ClusterSpec, "job.schema.json": TrainingJob}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schemas = {name: {**head, **spec.model_json_schema()} for name, spec in specs.items()}
+    found = {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas.items()}
+    cluster = schemas["cluster.schema.json"]
+    rows = (f"| `{path}` | {default} | {meaning} |" for path, default, meaning in _rows(cluster, cluster["$defs"], ""))
+    return {**found, "cluster-settings.md": HEAD + "\n".join(rows) + "\n"}
 
 
 def _rows(group: dict[str, Any], groups: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
@@ -66,11 +67,6 @@ def _default(field: dict[str, Any]) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def main() -> None:
-    """Writes both files."""
-    (DOCS / "cluster.schema.json").write_text(json_schema(), encoding="utf-8")
-    (DOCS / "cluster-settings.md").write_text(reference(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    for name, text in texts().items():
+        (DOCS / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,76 @@
+"""What can be known to be wrong with a job before anything is deployed, uploaded or sent: its local data, its nodes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operations.errors import BadInput
+from settings.addresses import without_secrets
+
+if TYPE_CHECKING:
+    from k8s_charts.spec import TrainingJob
+    from stacks.cluster_spec import ClusterSpec
+
+HEAD = 1 << 20
+"""Bytes of the data that are looked at."""
+
+
+def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> Path | None:
+    """The local data file, which can be read; None where the data job reads a place of its own.
+
+    Raises BadInput. What is only doubtful about the first lines is said.
+    """
+    from paddle_node.data import doubts, unpack
+    from paddle_node.data.local_source import LocalSource
+    from paddle_node.failure import Failure
+
+    if job.data is None or job.data.local_file is None:
+        return None
+    file = job_file.parent / job.data.local_file
+    named = f"data.source is {without_secrets(str(job.data.source))}"
+    if not file.is_file():
+        raise BadInput(f"{named}: there is no file {without_secrets(str(file))}; give a file, s3:// or https://")
+    if job.data.format != "lines" or job.data.shared:
+        return file
+    try:
+        source = LocalSource(str(file.resolve()), {})
+        members = unpack.members(source, source.objects()[0], "lines")
+        head = next((content.read(HEAD) for _, content in members), b"")
+    except Failure as failure:
+        raise BadInput(f"{named}: {failure.sentence}") from None
+    if not head:
+        raise BadInput(f"{named}: it is empty")
+    if b"\0" in head:
+        raise BadInput(f"{named} and data.format is lines: its first records are no text; use files, or module:function")
+    if job.command is None:
+        # The last line may be cut.
+        for doubt in doubts.of_lines(io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines(), file.name):
+            say(f"warning: {doubt}")
+    return file
+
+
+def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
+    """Raises BadInput for a pod that no node of the cluster has room for, as far as the names of machine types tell."""
+    from k8s_charts.value_types import amount
+    from stacks.cluster_spec import most_vcpus
+
+    types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
+    vcpus = [most_vcpus(kind) for kind in types]
+    if cluster.cluster.existing or None in vcpus:
+        return
+    most = max(filter(None, vcpus))
+    for setting, resources in (("resources", job.resources), ("data_resources", job.data_resources)):
+        if amount(resources.cpu) > most:
+            raise BadInput(f"{setting}.cpu is {resources.cpu}: the nodes of {', '.join(types)} have at most {most} vCPUs")
+
+
+def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
+    """`check_nodes` where the cluster is the one of cluster.yaml: it is deployed, or its file system is the job's."""
+    from stacks.cluster_spec import ClusterSpec
+
+    cluster_file = outputs_file.with_name("cluster.yaml")
+    if cluster_file.exists() and (job.volume.kind == "efs" or outputs_file.exists()):
+        check_nodes(job, ClusterSpec.load(cluster_file))

@@ -1,0 +1,55 @@
+"""What the first lines of a source give reason to doubt, before anybody trains on them.
+
+Promises: a look at the beginning alone, without the program: it refuses nothing, and each doubt names file and line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+FIRST = 1000
+"""Lines that are looked at."""
+FEWEST = 20
+"""Fewer tell no header from a record."""
+_DELIMITERS = ("\t", "::", ",", ";", "|")
+
+
+def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
+    """One sentence for each doubt."""
+    texts = [line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)]
+    for number, line in enumerate(lines[:FIRST]):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            yield f"line {number + 1} of {name} is not UTF-8 (byte {line[error.start]:#04x}): {shown(texts[number])}"
+            break
+    if any(_begins_with_names([text.split(delimiter) for text in texts]) for delimiter in _DELIMITERS):
+        yield f"line 1 of {name} looks like a header, which a program reads as a record: {shown(texts[0])}; remove it"
+
+
+def shown(text: str) -> str:
+    """A record, cut to one short piece."""
+    return repr(text if len(text) <= 80 else f"{text[:80]}...")
+
+
+def _begins_with_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a column's first value is a word above numbers, or above few labels that all come again."""
+    alike = [row for row in rows if len(row) == len(rows[0]) > 1]
+    if len(alike) < max(FEWEST, 0.9 * len(rows)):
+        return False
+    for first, *others in zip(*alike, strict=True):
+        values = Counter(others)
+        labels = len(values) * 10 <= len(others) and min(values.values()) > 1
+        if first not in values and not _number(first) and (labels or all(map(_number, values))):
+            return True
+    return False
+
+
+def _number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
