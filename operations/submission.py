@@ -18,7 +18,7 @@ from operations.early_checks import check_data, check_deployed
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
-from operations.screen import age, of_job, say
+from operations.screen import age, of_job
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
