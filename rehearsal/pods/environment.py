@@ -69,18 +69,19 @@ def environment(
     """The variables of `container`; `base` is what the image sets."""
     variables = dict(base)
     for source in container.environment_from:
+        if source.config_map is None:
+            continue
         for key, value in _config_map(source.config_map, source.optional, config_maps).items():
             variables[f"{source.prefix}{key}"] = value
     for entry in container.environment:
         if entry.field_path is not None:
             variables[entry.name] = facts.field(entry.field_path)
         elif entry.config_map is not None:
-            name, key = entry.config_map
-            values = _config_map(name, entry.optional, config_maps)
-            if key in values:
-                variables[entry.name] = values[key]
+            values = _config_map(entry.config_map, entry.optional, config_maps)
+            if entry.key in values:
+                variables[entry.name] = values[entry.key]
             elif not entry.optional:
-                raise Refused(f"env {entry.name}: ConfigMap {name} has no key {key}")
+                raise Refused(f"env {entry.name}: ConfigMap {entry.config_map} has no key {entry.key}")
         else:
             variables[entry.name] = expand(entry.value or "", variables)
     return variables

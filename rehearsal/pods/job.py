@@ -142,12 +142,12 @@ class RunningJob:
         per_index = self.job.back_off_limit_per_index
         if per_index is not None and failures_of_index > per_index:
             return "FailIndex"
-        return "BackoffLimitExceeded" if self._failures > self.job.back_off_limit else "retry"
+        return "BackoffLimitExceeded" if self._failures > self.job.retries else "retry"
 
     def _restarted(self) -> None:
         """A container that the kubelet starts again counts as a failure of the Job."""
         self._failures += 1
-        if self._failures > self.job.back_off_limit and not self._reason:
+        if self._failures > self.job.retries and not self._reason:
             self._reason = "BackoffLimitExceeded"
             self._ending = asyncio.create_task(self._end_pods())
 
@@ -195,7 +195,7 @@ class RunningJob:
 
 def _with_index(template: PodTemplate) -> PodTemplate:
     """The Job controller adds JOB_COMPLETION_INDEX to every container that does not set it."""
-    entry = EnvironmentEntry(Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
+    entry = EnvironmentEntry(name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
 
     def one(container: Container) -> Container:
         named = {known.name for known in container.environment}

@@ -144,11 +144,11 @@ async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, wa
 def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, variables: Mapping[str, str], etc_hosts: Path | None) -> Pod:
     first, *others = pod.template.containers
     # `$` is doubled for the kubelet's expansion, as the operator's values have none to be expanded.
-    entries = tuple(EnvironmentEntry(name, value.replace("$", "$$")) for name, value in variables.items())
+    entries = tuple(EnvironmentEntry(name=name, value=value.replace("$", "$$")) for name, value in variables.items())
     told = replace(
         first,
         environment=(*first.environment, *entries),
-        environment_from=(*first.environment_from, EnvironmentSource(job.name)),
+        environment_from=(*first.environment_from, EnvironmentSource(config_map=job.name)),
     )
     facts = PodFacts(
         name=pod.name,

@@ -244,7 +244,7 @@ class Pod:
                 folder.mkdir(parents=True)
                 if volume.config_map is not None:
                     data = self.host.manifests.config_maps.get(volume.config_map, {})
-                    for key, path in volume.items or tuple((key, key) for key in data):
+                    for key, path in [(item.key, item.path) for item in volume.items] or [(key, key) for key in data]:
                         (folder / path).parent.mkdir(parents=True, exist_ok=True)
                         (folder / path).write_text(data[key])
         if mount.sub_path:
