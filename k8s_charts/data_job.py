@@ -107,12 +107,4 @@ class DataChart(Chart):
         )
         # One pod counts its failures; of several one index lost is the split lost.
         splitters = job.data.splitters if job.data is not None else 1
-        return k8s.JobSpec(
-            template=template,
-            pod_failure_policy=pod.failure_policy(template),
-            # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
-            pod_replacement_policy="Failed",
-            active_deadline_seconds=int(job.limits.hours * 3600),
-            ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
-            **pod.tries(splitters, job.limits.retries, indexed=splitters > 1),
-        )
+        return pod.job_spec(job, template, splitters, indexed=splitters > 1)
