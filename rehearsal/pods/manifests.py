@@ -32,14 +32,11 @@ def _at(*path: str, default: Any = ...) -> Any:
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class EnvironmentEntry:
-    """One `env` item: a value, a downward-API field or a ConfigMap's key."""
+    """One `env` item: a value, or a downward-API field."""
 
     name: str
     value: str | None = None
     field_path: str | None = _at("valueFrom", "fieldRef", "fieldPath", default=None)
-    config_map: str | None = _at("valueFrom", "configMapKeyRef", "name", default=None)
-    key: str = _at("valueFrom", "configMapKeyRef", "key", default="")
-    optional: bool = _at("valueFrom", "configMapKeyRef", "optional", default=False)
 
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
@@ -47,8 +44,6 @@ class EnvironmentSource:
     """One `envFrom` item; a Secret has no effect here."""
 
     config_map: str | None = _at("configMapRef", "name", default=None)
-    optional: bool = _at("configMapRef", "optional", default=False)
-    prefix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
@@ -65,14 +60,10 @@ class Mount:
 class Probe:
     """Times in seconds; the defaults are Kubernetes'."""
 
-    command: tuple[str, ...] = _at("exec", "command", default=())
-    port: int | None = _at("tcpSocket", "port", default=None)
-    initial_delay: float = _at("initialDelaySeconds", default=0)
+    command: tuple[str, ...] = _at("exec", "command")
     period: float = _at("periodSeconds", default=10)
     timeout: float = _at("timeoutSeconds", default=1)
     failures: int = _at("failureThreshold", default=3)
-    successes: int = _at("successThreshold", default=1)
-    grace: float | None = _at("terminationGracePeriodSeconds", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
@@ -107,22 +98,12 @@ class Container:
 
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Item:
-    """A key of a ConfigMap, and the file that it becomes."""
-
-    key: str
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Volume:
     """A pod's volume: exactly one of a claim's name, a ConfigMap's name, or a folder of the pod's own."""
 
     name: str
     claim: str | None = _at("persistentVolumeClaim", "claimName", default=None)
     config_map: str | None = _at("configMap", "name", default=None)
-    items: tuple[Item, ...] = _at("configMap", "items", default=())
-    optional: bool = _at("configMap", "optional", default=False)
     folder: dict[str, Any] | None = _at("emptyDir", default=None)
 
 
@@ -142,7 +123,6 @@ class PodTemplate:
     restart_policy: str = _at("spec", "restartPolicy", default="Always")
     grace: float = _at("spec", "terminationGracePeriodSeconds", default=30)
     deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
-    hostname: str = _at("spec", "hostname", default="")
     subdomain: str = _at("spec", "subdomain", default="")
     service_account: str = _at("spec", "serviceAccountName", default="default")
     token: bool = _at("spec", "automountServiceAccountToken", default=False)
@@ -152,19 +132,15 @@ class PodTemplate:
 class FailureRule:
     """One rule of podFailurePolicy."""
 
-    action: Literal["FailJob", "Ignore", "Count", "FailIndex"]
+    action: Literal["FailJob", "Ignore"]
     container: str | None = _at("onExitCodes", "containerName", default=None)
-    operator: str = _at("onExitCodes", "operator", default="")
-    """Empty: it looks at no exit codes, and no pod here has conditions."""
+    operator: Literal["In"] = _at("onExitCodes", "operator", default="In")
     codes: frozenset[int] = _at("onExitCodes", "values", default=frozenset())
+    """None: it looks at conditions, which no pod here has."""
 
     def matches(self, codes: Mapping[str, int]) -> bool:
         """Whether a failed pod's exit codes (by container) meet this rule; 0 never does, as in Kubernetes."""
-        return self.operator != "" and any(
-            code != 0 and (code in self.codes) == (self.operator == "In")
-            for name, code in codes.items()
-            if self.container is None or name == self.container
-        )
+        return any(code != 0 and code in self.codes for name, code in codes.items() if self.container in (None, name))
 
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
@@ -179,7 +155,6 @@ class Job:
     mode: str = _at("spec", "completionMode", default="NonIndexed")
     back_off_limit: int | None = _at("spec", "backoffLimit", default=None)
     back_off_limit_per_index: int | None = _at("spec", "backoffLimitPerIndex", default=None)
-    max_failed_indexes: int | None = _at("spec", "maxFailedIndexes", default=None)
     failure_rules: tuple[FailureRule, ...] = _at("spec", "podFailurePolicy", "rules", default=())
     deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
 
@@ -209,7 +184,7 @@ class PaddleJob:
     name: str
     namespace: str
     roles: Mapping[str, Replicas]
-    """ps, worker, heter: those that it has, in this order."""
+    """ps, worker: those that it has, in this order."""
     by_service: bool
     """Whether pods are told each other's names; else their addresses."""
     gloo: int
@@ -223,7 +198,6 @@ class Service:
     name: str = _at("metadata", "name")
     namespace: str = _at("metadata", "namespace", default="default")
     selector: dict[str, str] = _at("spec", "selector", default={})
-    publish_not_ready: bool = _at("spec", "publishNotReadyAddresses", default=False)
 
 
 @plain(frozen=True)
@@ -301,6 +275,8 @@ def _service(document: dict[str, Any]) -> Service:
         raise Refused(
             f"Service {name}: spec.clusterIP is {spec.get('clusterIP', 'not set')}: the rehearsal has headless Services (None)"
         )
+    if not spec.get("publishNotReadyAddresses"):
+        raise Refused(f"Service {name}: spec.publishNotReadyAddresses is not true: names here do not wait for a pod to be ready")
     return _read(Service, document, f"Service {name}")
 
 
@@ -311,10 +287,12 @@ def _job(document: dict[str, Any]) -> Job:
     job = _read(Job, document, f"Job {name}")
     if job.indexed and "completions" not in spec:
         raise Refused(f"Job {name}: spec.completions is not set: an Indexed Job needs it")
-    if job.failure_rules and (policy := job.template.restart_policy) == "OnFailure":
-        raise Refused(f"Job {name}: restartPolicy is {policy}: a podFailurePolicy needs Never")
+    if job.parallelism < job.completions:
+        raise Refused(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
     if (limit := job.back_off_limit_per_index) is not None and not job.indexed:
         raise Refused(f"Job {name}: spec.backoffLimitPerIndex is {limit}: it needs completionMode Indexed")
+    if limit is not None and (most := spec.get("maxFailedIndexes")) != 0:
+        raise Refused(f"Job {name}: spec.maxFailedIndexes is {most}: 0 is allowed here, each index has to succeed")
     return job
 
 
@@ -330,11 +308,7 @@ def paddle_job(document: dict[str, Any]) -> PaddleJob:
     return PaddleJob(
         name=name,
         namespace=document["metadata"].get("namespace", "default"),
-        roles={
-            role: _read(Replicas, spec[role], f"PaddleJob {name}: spec.{role}")
-            for role in ("ps", "worker", "heter")
-            if role in spec
-        },
+        roles={role: _read(Replicas, spec[role], f"PaddleJob {name}: spec.{role}") for role in ("ps", "worker") if role in spec},
         by_service=intranet == "Service",
         gloo=spec.get("withGloo", 0),
         elastic="elastic" in spec,
@@ -351,15 +325,15 @@ def _read(kind: type[T], document: object, where: str) -> T:
 
 def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
     """What is well-formed and cannot run here, and what leads nowhere."""
-    if template.restart_policy not in ("Never", "OnFailure"):
-        raise Refused(f"{where}: restartPolicy is {template.restart_policy}: a Job allows Never or OnFailure")
+    if template.restart_policy != "Never":
+        raise Refused(f"{where}: restartPolicy is {template.restart_policy}: Never is allowed here")
     if template.token:
         raise Refused(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
     for volume in template.volumes.values():
         if volume.claim is None and volume.config_map is None and volume.folder is None:
             known = "persistentVolumeClaim, configMap, emptyDir"
             raise Refused(f"{where}: volume {volume.name} names no source that the rehearsal knows ({known})")
-        if volume.config_map is not None and volume.config_map not in manifests.config_maps and not volume.optional:
+        if volume.config_map is not None and volume.config_map not in manifests.config_maps:
             raise Refused(
                 f"{where}: volume {volume.name} wants the ConfigMap {volume.config_map}, which is not among the manifests"
             )
@@ -367,6 +341,9 @@ def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
         if container.restart_policy != "Never" or any(rule.operator != "In" for rule in container.restart_rules):
             policy = f"restartPolicy is {container.restart_policy}"
             raise Refused(f"container {container.name}: {policy}: Never is allowed here, and rules with operator In")
+        for source in container.environment_from:
+            if source.config_map is not None and source.config_map not in manifests.config_maps:
+                raise Refused(f"{where}: container {container.name} wants the ConfigMap {source.config_map}, which is not here")
         for mount in container.mounts:
             if mount.volume not in template.volumes:
                 raise Refused(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")
