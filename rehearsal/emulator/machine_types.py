@@ -18,7 +18,7 @@ from resource_types import Made, Properties, ResourceType, _pick, _retag, _speci
 
 TYPES: dict[str, ResourceType] = {}
 
-INTERFACE = ("Description", "GroupSet", "InterfaceType", "PrivateIpAddress", "SourceDestCheck", "SubnetId")
+INTERFACE = ("Description", "GroupSet", "InterfaceType", "PrivateIpAddress", "SubnetId")
 
 
 def _free_address(subnet: str, wanted: str | None) -> str:
@@ -38,7 +38,7 @@ def _free_address(subnet: str, wanted: str | None) -> str:
 def _interface_create(logical_id: str, props: Properties, stack: str) -> Made:
     given = _pick(props, *INTERFACE)
     address = _free_address(given["SubnetId"], given.pop("PrivateIpAddress", None))
-    told = {"Groups" if name == "GroupSet" else name: value for name, value in given.items() if name != "SourceDestCheck"}
+    told = {"Groups" if name == "GroupSet" else name: value for name, value in given.items()}
     made = client("ec2").create_network_interface(**told)["NetworkInterface"]
     identifier: str = made["NetworkInterfaceId"]
     _retag(identifier, {}, props)
@@ -87,7 +87,7 @@ def _association_delete(physical_id: str, props: Properties) -> None:
 
 TYPES["AWS::EC2::EIPAssociation"] = ResourceType(_association_create, _association_delete, tags=None)
 
-FIXED = ("AvailabilityZone", "Encrypted", "KmsKeyId", "SnapshotId")
+FIXED = ("AvailabilityZone", "Encrypted", "KmsKeyId")
 
 
 def _volume_create(logical_id: str, props: Properties, stack: str) -> Made:

@@ -158,26 +158,18 @@ def _eip_delete(physical_id: str, props: Properties) -> None:
 TYPES["AWS::EC2::EIP"] = ResourceType(_eip_create, _eip_delete, _eip_update)
 
 
-def _nat(props: Properties) -> dict[str, Any]:
-    return {name: value for name, value in _told(props).items() if name != "MaxDrainDurationSeconds"}
-
-
 TYPES["AWS::EC2::NatGateway"] = _ec2(
     "create_nat_gateway",
     "natgateway",
     "NatGateway.NatGatewayId",
     "NatGatewayId",
     lambda gateway: client("ec2").delete_nat_gateway(NatGatewayId=gateway),
-    _nat,
 )
 
 
 def _flow_log(props: Properties) -> dict[str, Any]:
     given = _told(props)
-    given["ResourceIds"] = [given.pop("ResourceId")]
-    if "MaxAggregationInterval" in given:
-        given["MaxAggregationInterval"] = int(given["MaxAggregationInterval"])
-    return given
+    return {"ResourceIds": [given.pop("ResourceId")], **given}
 
 
 TYPES["AWS::EC2::FlowLog"] = _ec2(
@@ -193,9 +185,7 @@ TYPES["AWS::EC2::FlowLog"] = _ec2(
 def _rule(direction: str) -> ResourceType:
     """AWS::EC2::SecurityGroupIngress and Egress: one rule each."""
     peer = "Source" if direction == "ingress" else "Destination"
-    names = ["GroupId", "GroupName", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description"]
-    names += [f"{peer}PrefixListId", f"{peer}SecurityGroupId"]
-    names += ["SourceSecurityGroupName", "SourceSecurityGroupOwnerId"] if direction == "ingress" else []
+    names = ("GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description", f"{peer}SecurityGroupId")
 
     def create(logical_id: str, props: Properties, stack: str) -> Made:
         given = _pick(props, *names)
@@ -245,36 +235,22 @@ def _private_key(key_pair_id: str) -> str:
 
 
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial")
-    tags = _specified("key-pair", props)
-    if "PublicKeyMaterial" in given:
-        made = client("ec2").import_key_pair(
-            KeyName=given["KeyName"], PublicKeyMaterial=given["PublicKeyMaterial"].encode(), **tags
-        )
-    else:
-        made = client("ec2").create_key_pair(**given, **tags)
-        client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
-    return given["KeyName"], {"KeyPairId": made.get("KeyPairId", ""), "KeyFingerprint": made.get("KeyFingerprint", "")}
+    made = client("ec2").create_key_pair(**_told(props), **_specified("key-pair", props))
+    client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
+    return props["KeyName"], {"KeyPairId": made["KeyPairId"], "KeyFingerprint": made["KeyFingerprint"]}
 
 
 def _key_pair_delete(physical_id: str, props: Properties) -> None:
     [pair] = client("ec2").describe_key_pairs(KeyNames=[physical_id])["KeyPairs"]
     client("ec2").delete_key_pair(KeyName=physical_id)
-    if "PublicKeyMaterial" not in props:
-        client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
+    client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
 
 
 TYPES["AWS::EC2::KeyPair"] = ResourceType(_key_pair_create, _key_pair_delete, replacing=AllBut())
 
 
 def _dhcp_options(props: Properties) -> dict[str, Any]:
-    names = {
-        "DomainName": "domain-name",
-        "DomainNameServers": "domain-name-servers",
-        "NtpServers": "ntp-servers",
-        "NetbiosNameServers": "netbios-name-servers",
-        "NetbiosNodeType": "netbios-node-type",
-    }
+    names = {"DomainName": "domain-name", "DomainNameServers": "domain-name-servers", "NtpServers": "ntp-servers"}
     lists = {name: value if isinstance(value, list) else [value] for name, value in _pick(props, *names).items()}
     return {"DhcpConfigurations": [{"Key": names[name], "Values": [*map(str, value)]} for name, value in lists.items()]}
 
@@ -324,12 +300,12 @@ def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
 
 
 def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = _eks_call("CreateAddon", props, ("PreserveOnDelete",), tags=_tag_map(props))
+    made = _eks_call("CreateAddon", props, (), tags=_tag_map(props))
     return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
 
 
 def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    _eks_call("UpdateAddon", new, ("PreserveOnDelete", "NamespaceConfig"), podIdentityAssociations=[])
+    _eks_call("UpdateAddon", new, (), podIdentityAssociations=[])
     arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
     _eks_retag(arn, old, new)
     return physical_id, {"Arn": arn}
@@ -339,7 +315,7 @@ TYPES["AWS::EKS::Addon"] = ResourceType(
     _addon_create,
     lambda physical_id, props: client("eks").delete_addon(clusterName=props["ClusterName"], addonName=props["AddonName"]),
     _addon_update,
-    replacing=("AddonName", "ClusterName", "NamespaceConfig"),
+    replacing=("AddonName", "ClusterName"),
 )
 
 
@@ -370,8 +346,7 @@ def _entry_policies(old: dict[str, Any], new: dict[str, Any], props: Properties)
 
 def _entry_update(physical_id: str, old: Properties, new: Properties) -> Made:
     who = _entry(new)
-    username = {"username": new["Username"]} if "Username" in new else {}
-    client("eks").update_access_entry(**who, kubernetesGroups=new.get("KubernetesGroups", []), **username)
+    client("eks").update_access_entry(**who, kubernetesGroups=new.get("KubernetesGroups", []))
     _entry_policies(_policies(old), _policies(new), new)
     arn = client("eks").describe_access_entry(**who)["accessEntry"]["accessEntryArn"]
     _eks_retag(arn, old, new)
@@ -382,7 +357,7 @@ TYPES["AWS::EKS::AccessEntry"] = ResourceType(
     _entry_create,
     lambda physical_id, props: client("eks").delete_access_entry(**_entry(props)),
     _entry_update,
-    replacing=("ClusterName", "PrincipalArn", "Type"),
+    replacing=AllBut(("AccessPolicies", "KubernetesGroups", "Tags")),
 )
 
 
@@ -415,53 +390,20 @@ TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
 # IAM.
 
 
-def _documents(props: Properties) -> dict[str, str]:
-    return {policy["PolicyName"]: provisioners._policy_document_json(policy) for policy in props.get("Policies") or []}
-
-
 def _group_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "GroupName", "ManagedPolicyArns", "Path", "Policies")
-    name = given.get("GroupName") or _name(stack, logical_id, 128)
-    made = client("iam").create_group(GroupName=name, **({"Path": given["Path"]} if "Path" in given else {}))["Group"]
-    _group_policies(name, {}, props)
-    return name, {"Arn": made["Arn"]}
+    name = _name(stack, logical_id, 128)
+    return name, {"Arn": client("iam").create_group(GroupName=name, **props)["Group"]["Arn"]}
 
 
-def _group_policies(name: str, old: Properties, new: Properties) -> None:
-    iam = client("iam")
-    before, after = set(old.get("ManagedPolicyArns") or []), set(new.get("ManagedPolicyArns") or [])
-    for arn in sorted(before - after):
-        iam.detach_group_policy(GroupName=name, PolicyArn=arn)
-    for arn in sorted(after - before):
-        iam.attach_group_policy(GroupName=name, PolicyArn=arn)
-    inline_before, inline_after = _documents(old), _documents(new)
-    for policy in inline_before.keys() - inline_after.keys():
-        iam.delete_group_policy(GroupName=name, PolicyName=policy)
-    for policy, document in inline_after.items():
-        if inline_before.get(policy) != document:
-            iam.put_group_policy(GroupName=name, PolicyName=policy, PolicyDocument=document)
-
-
-def _group_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    _group_policies(physical_id, old, new)
-    return physical_id, {"Arn": client("iam").get_group(GroupName=physical_id)["Group"]["Arn"]}
-
-
-def _group_delete(physical_id: str, props: Properties) -> None:
-    _group_policies(physical_id, props, {})
-    client("iam").delete_group(GroupName=physical_id)
-
-
-TYPES["AWS::IAM::Group"] = ResourceType(_group_create, _group_delete, _group_update, replacing=("GroupName", "Path"), tags=None)
+TYPES["AWS::IAM::Group"] = ResourceType(
+    _group_create, lambda physical_id, props: client("iam").delete_group(GroupName=physical_id), tags=None
+)
 
 
 def _provider_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "Url", "ClientIdList", "ThumbprintList")
+    given = _pick(props, "Url", "ClientIdList")
     made = client("iam").create_open_id_connect_provider(
-        Url=given["Url"],
-        ClientIDList=given.get("ClientIdList", []),
-        ThumbprintList=given.get("ThumbprintList", []),
-        Tags=props.get("Tags") or [],
+        Url=given["Url"], ClientIDList=given.get("ClientIdList", []), Tags=props.get("Tags") or []
     )
     return made["OpenIDConnectProviderArn"], {"Arn": made["OpenIDConnectProviderArn"]}
 
