@@ -166,13 +166,9 @@ class TrainingChart(Chart):
         )
         spec = pod.job_spec(job, template, job.trainers, indexed=by_index, suspend=gang.suspended(job))
         document = pod.with_restart_rules(k8s.KubeJob.manifest(spec=spec), outputs)
-        custom_object.add(
-            self,
-            "Job",
-            api_version=document["apiVersion"],
-            kind=document["kind"],
-            name=names.immutable(job, job.name, document),
-            namespace=job.namespace,
-            labels={**self._labels, **gang.queue_labels(job)},
-            spec=document["spec"],
-        )
+        metadata = {
+            "name": names.immutable(job, job.name, document),
+            "namespace": job.namespace,
+            "labels": {**self._labels, **gang.queue_labels(job)},
+        }
+        custom_object.add(self, {**document, "metadata": metadata})
