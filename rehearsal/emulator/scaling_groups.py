@@ -2,7 +2,7 @@
 
 Promises: a group has as many machines as it wants, launched from its template by RunInstances, whose parameters AWS's own
 model checks; one that is terminated lets its volumes go and is replaced at once, one whose template has a newer version is
-replaced; all end before their group does. Limits: records of EC2 without
+replaced; all end before their group does; DescribeInstanceAttribute tells their user data. Limits: records of EC2 without
 disks, nothing boots, so nothing is waited for and no signal comes.
 """
 
@@ -43,7 +43,15 @@ def apply() -> None:
             _settle(group)
         return answer
 
-    ec2._ACTION_MAP["TerminateInstances"] = terminated
+    attribute = ec2._ACTION_MAP["DescribeInstanceAttribute"]
+
+    def told(parameters: Any) -> Any:
+        """MiniStack keeps a machine's user data to itself."""
+        status, headers, body = attribute(parameters)
+        text = ec2._instances.get(ec2._p(parameters, "InstanceId"), {}).get("UserData", "")
+        return status, headers, body.replace(b"<userData/>", f"<userData><value>{text}</value></userData>".encode())
+
+    ec2._ACTION_MAP |= {"TerminateInstances": terminated, "DescribeInstanceAttribute": told}
 
 
 def _alive(instance: str) -> bool:

@@ -71,6 +71,8 @@ def test_a_group_has_the_machines_that_it_wants(cloud: Cloud, stack: Stack) -> N
     stack(resources("another", 3), name=made["StackName"])
     third = running(cloud)
     assert len(third) == 3 and not set(third) & set(second)
+    told = ec2.describe_instance_attribute(InstanceId=next(iter(third)), Attribute="userData")
+    assert base64.b64decode(told["UserData"]["Value"]) == b"another"
 
     cloudformation.delete_stack(StackName=made["StackName"])
     assert running(cloud) == {}
