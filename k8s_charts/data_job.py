@@ -36,6 +36,7 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
     data = job.data
     if data is None:
         raise ValueError("a job without data has no data job")
+    profile = outputs.data_job_credentials == "instance-profile"
     return [
         *variables.identity(job_name=job.name, namespace=job.namespace),
         variables.field(Variable.POD_UID, "metadata.uid"),
@@ -52,13 +53,9 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
         variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.name)),
         *(variables.archive(job) if ":" in data.format else []),
         *([variables.plain(Variable.DATA_JOB, identity)] if identity else []),
-        *([variables.plain("AWS_REGION", outputs.region)] if _needs_region(outputs) else []),
+        # The pod identity agent tells the region with the credentials; an instance's profile does not.
+        *([variables.plain("AWS_REGION", outputs.region)] if profile and outputs.region else []),
     ]
-
-
-def _needs_region(outputs: ClusterOutputs) -> bool:
-    """The pod identity agent tells the region with the credentials; an instance's profile does not."""
-    return outputs.data_job_credentials == "instance-profile" and bool(outputs.region)
 
 
 class DataChart(Chart):
