@@ -175,7 +175,6 @@ def job_spec(
     Where pods have indexes each counts its own failures and waits for its own, and one that has used them up fails the Job.
     """
     retries = job.limits.retries
-    limits = {"backoff_limit_per_index": retries, "max_failed_indexes": 0} if indexed else {"backoff_limit": retries}
     return k8s.JobSpec(
         template=template,
         parallelism=pods,
@@ -187,7 +186,9 @@ def job_spec(
         active_deadline_seconds=int(job.limits.hours * 3600),
         ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
         suspend=suspend,
-        **limits,
+        backoff_limit=None if indexed else retries,
+        backoff_limit_per_index=retries if indexed else None,
+        max_failed_indexes=0 if indexed else None,
     )
 
 
