@@ -36,6 +36,7 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
     data = job.data
     if data is None:
         raise ValueError("a job without data has no data job")
+    profile = outputs.data_job_credentials == "instance-profile"
     return [
         *variables.identity(job_name=job.name, namespace=job.namespace),
         variables.field(Variable.POD_UID, "metadata.uid"),
@@ -52,13 +53,9 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, identity: str) -> li
         variables.plain(Variable.TRAIN_CONFIG_DIR, variables.literal(job.program.name)),
         *(variables.archive(job) if ":" in data.format else []),
         *([variables.plain(Variable.DATA_JOB, identity)] if identity else []),
-        *([variables.plain("AWS_REGION", outputs.region)] if _needs_region(outputs) else []),
+        # The pod identity agent tells the region with the credentials; an instance's profile does not.
+        *([variables.plain("AWS_REGION", outputs.region)] if profile and outputs.region else []),
     ]
-
-
-def _needs_region(outputs: ClusterOutputs) -> bool:
-    """The pod identity agent tells the region with the credentials; an instance's profile does not."""
-    return outputs.data_job_credentials == "instance-profile" and bool(outputs.region)
 
 
 class DataChart(Chart):
@@ -107,12 +104,4 @@ class DataChart(Chart):
         )
         # One pod counts its failures; of several one index lost is the split lost.
         splitters = job.data.splitters if job.data is not None else 1
-        return k8s.JobSpec(
-            template=template,
-            pod_failure_policy=pod.failure_policy(template),
-            # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
-            pod_replacement_policy="Failed",
-            active_deadline_seconds=int(job.limits.hours * 3600),
-            ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
-            **pod.tries(splitters, job.limits.retries, indexed=splitters > 1),
-        )
+        return pod.job_spec(job, template, splitters, indexed=splitters > 1)

@@ -51,13 +51,6 @@ def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: in
         spec["queue"] = job.gang.queue
     if job.gang.priority is not None:
         spec["priorityClassName"] = job.gang.priority
-    custom_object.add(
-        scope,
-        "PodGroup",
-        api_version="scheduling.volcano.sh/v1beta1",
-        kind="PodGroup",
-        name=job.name,
-        namespace=job.namespace,
-        labels=names.labels(job),
-        spec=spec,
-    )
+    metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
+    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    custom_object.add(scope, group)

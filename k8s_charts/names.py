@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from k8s_charts import volume_source
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import DATA_ENDING, HASH_LENGTH, TrainingJob
 
@@ -57,7 +56,7 @@ def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
         return job.name
     # Where the pods mount it is not the claim's affair.
     settings = job.volume.model_dump(mode="json", exclude={"mount_path", "folder", "claim"})
-    source = volume_source.of(job.volume, outputs)
+    source = outputs.volume_source(job.volume)
     late = [value for value in source.values() if _TOKEN.search(value)]
     known = {key: value for key, value in source.items() if value not in late}
     return "-".join([hashed(job.name, settings | known), *late])

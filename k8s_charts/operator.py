@@ -27,7 +27,7 @@ class OperatorChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, "paddle-operator")
-        custom_object.add_document(self, yaml.safe_load((_HERE / "paddle_job_definition.yaml").read_text()))
+        custom_object.add(self, yaml.safe_load((_HERE / "paddle_job_definition.yaml").read_text()))
         k8s.KubeNamespace(
             self, "Namespace", metadata=k8s.ObjectMeta(name=NAMESPACE, labels={**names.PART_OF, **pod_security("restricted")})
         )
@@ -41,7 +41,7 @@ class OperatorChart(Chart):
             role["rules"].append({**groups, "verbs": ["get", "list", "watch", "create", "delete"]})
             deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--scheduling=volcano")
         for document in (account, role, binding):
-            custom_object.add_document(self, document)
+            custom_object.add(self, document)
         k8s.KubeNetworkPolicy(
             self,
             "NetworkPolicy",
@@ -52,4 +52,4 @@ class OperatorChart(Chart):
                 egress=[network.to_names_service(), network.to_anywhere(*network.API_SERVER_PORTS)],
             ),
         )
-        custom_object.add_document(self, deployment)
+        custom_object.add(self, deployment)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from k8s_charts.errors import JobError
+from k8s_charts.settings import Volume
 from settings import file as settings_file
 
 Credentials = Literal["pod-identity", "instance-profile"]
@@ -56,6 +57,17 @@ class ClusterOutputs:
         """Whether containers may say after which exit codes they are started again: Kubernetes has it on from 1.35."""
         version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
         return version is not None and int(version[1]) >= 35
+
+    def volume_source(self, volume: Volume) -> dict[str, str]:
+        """What lies behind a job's volume, as job.yaml or the deployed stacks name it; nothing for a claim that exists."""
+        if volume.kind == "efs":
+            return {
+                "file_system": volume.file_system_id or self.file_system_id,
+                "access_point": volume.access_point_id or self.access_point_id,
+            }
+        if volume.kind == "nfs":
+            return {"server": volume.server or self.file_system_dns_name, "path": volume.path or "/"}
+        return {"path": str(volume.path)} if volume.kind == "host-path" else {}
 
     @classmethod
     def load(cls, path: Path) -> ClusterOutputs:

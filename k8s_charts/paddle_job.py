@@ -89,16 +89,9 @@ class PaddleJobChart(Chart):
             ),
         )
         gang.pod_group(self, job, members=members, with_gpus=members if job.gpus.parameter_servers else job.trainers)
-        custom_object.add(
-            self,
-            "PaddleJob",
-            api_version="batch.paddlepaddle.org/v1",
-            kind="PaddleJob",
-            name=job.name,
-            namespace=job.namespace,
-            labels=names.labels(job),
-            spec=self._spec(servers, data_job),
-        )
+        metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
+        kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": metadata}
+        custom_object.add(self, {**kind, "spec": self._spec(servers, data_job)})
 
     def _spec(self, servers: int, data_job: str | None) -> dict[str, Any]:
         settings = self._job.operator

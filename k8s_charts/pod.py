@@ -115,7 +115,6 @@ def template(
     deadline_seconds: int | None = None,
     program: OwnProgram | None = None,
     annotations: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
     probe_may_kill: bool = False,
 ) -> k8s.PodTemplateSpec:
     """The pod around the container, run as the access point's user.
@@ -136,9 +135,7 @@ def template(
     if program is not None:
         volumes.append(k8s.Volume(name=PROGRAM, config_map=k8s.ConfigMapVolumeSource(name=program.config_map)))
     return k8s.PodTemplateSpec(
-        metadata=k8s.ObjectMeta(
-            labels={**names.labels(job, role), **(labels or {})}, annotations=dict(annotations) if annotations else None
-        ),
+        metadata=k8s.ObjectMeta(labels=names.labels(job, role), annotations=dict(annotations) if annotations else None),
         spec=k8s.PodSpec(
             init_containers=job_folder.maker(job, container, requirements(resources), reads_source=role == "data") or None,
             containers=[container],
@@ -170,13 +167,29 @@ def template(
     )
 
 
-def tries(pods: int, retries: int, *, indexed: bool) -> dict[str, Any]:
-    """How many pods of a Job run side by side, and may fail: by index, where pods have one.
+def job_spec(
+    job: TrainingJob, template: k8s.PodTemplateSpec, pods: int, *, indexed: bool, suspend: bool | None = None
+) -> k8s.JobSpec:
+    """`pods` of a Job side by side, which end at the job's limits.
 
-    Each index then counts its own failures and waits for its own, and one that has used them up fails the Job.
+    Where pods have indexes each counts its own failures and waits for its own, and one that has used them up fails the Job.
     """
-    limits = {"backoff_limit_per_index": retries, "max_failed_indexes": 0} if indexed else {"backoff_limit": retries}
-    return {"completion_mode": "Indexed" if indexed else "NonIndexed", "parallelism": pods, "completions": pods, **limits}
+    retries = job.limits.retries
+    return k8s.JobSpec(
+        template=template,
+        parallelism=pods,
+        completions=pods,
+        completion_mode="Indexed" if indexed else "NonIndexed",
+        pod_failure_policy=failure_policy(template),
+        # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
+        pod_replacement_policy="Failed",
+        active_deadline_seconds=int(job.limits.hours * 3600),
+        ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
+        suspend=suspend,
+        backoff_limit=None if indexed else retries,
+        backoff_limit_per_index=retries if indexed else None,
+        max_failed_indexes=0 if indexed else None,
+    )
 
 
 def with_restart_rules(job: dict[str, Any], outputs: ClusterOutputs) -> dict[str, Any]:

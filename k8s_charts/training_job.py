@@ -164,24 +164,11 @@ class TrainingChart(Chart):
             annotations=gang.pod_annotations(job),
             probe_may_kill=True,
         )
-        spec = k8s.JobSpec(
-            template=template,
-            pod_failure_policy=pod.failure_policy(template),
-            # A replacement starts when its predecessor is gone: never two pods under one index.
-            pod_replacement_policy="Failed",
-            active_deadline_seconds=int(job.limits.hours * 3600),
-            ttl_seconds_after_finished=int(job.limits.keep_finished_hours * 3600),
-            suspend=gang.suspended(job),
-            **pod.tries(job.trainers, job.limits.retries, indexed=by_index),
-        )
+        spec = pod.job_spec(job, template, job.trainers, indexed=by_index, suspend=gang.suspended(job))
         document = pod.with_restart_rules(k8s.KubeJob.manifest(spec=spec), outputs)
-        custom_object.add(
-            self,
-            "Job",
-            api_version=document["apiVersion"],
-            kind=document["kind"],
-            name=names.immutable(job, job.name, document),
-            namespace=job.namespace,
-            labels={**self._labels, **gang.queue_labels(job)},
-            spec=document["spec"],
-        )
+        metadata = {
+            "name": names.immutable(job, job.name, document),
+            "namespace": job.namespace,
+            "labels": {**self._labels, **gang.queue_labels(job)},
+        }
+        custom_object.add(self, {**document, "metadata": metadata})

@@ -8,7 +8,7 @@ from cdk8s import Chart
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 
-from k8s_charts import names, volume_source
+from k8s_charts import names
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.settings import TUTORIALS_MOUNT_OPTIONS, Volume
 from k8s_charts.spec import TrainingJob
@@ -16,7 +16,7 @@ from k8s_charts.spec import TrainingJob
 
 def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
     """What lies behind the PersistentVolume: fields of its spec."""
-    source = volume_source.of(volume, outputs)
+    source = outputs.volume_source(volume)
     if volume.kind == "nfs":
         return {
             "nfs": k8s.NfsVolumeSource(server=source["server"], path=source["path"]),

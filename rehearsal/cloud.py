@@ -46,16 +46,17 @@ class Cloud:
         *,
         region: str = REGION,
         enforce: bool = False,
+        parts: Sequence[Path] = (),
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """`project` has cdk.json and the environments of `make rehearse`; `extra` is added to the environment.
 
-        `enforce`: IAM is enforced, for every call and for what CloudFormation does with its execution role.
+        `enforce`: every call is put to its caller's policies. `parts`: modules that change the emulator further, by `apply()`.
         """
         self.project = project.resolve()
         self.state = state.resolve()
         self.region = region
-        self._enforce = enforce
+        self._options = [*(["--enforce"] if enforce else []), *(f"--part={part}" for part in parts)]
         self._report = report
         self._extra = dict(extra or {})
         self._emulator: subprocess.Popen[bytes] | None = None
@@ -70,9 +71,8 @@ class Cloud:
             raise CloudError(f"{interpreter} is missing: run `make rehearse`, which makes it")
         self.state.mkdir(parents=True, exist_ok=True)
         server = Path(__file__).parent / "emulator" / "server.py"
-        command = [str(interpreter), str(server), "--region", self.region, "--scratch", str(self.state / "emulator")]
-        if self._enforce:
-            command += ["--actions", str(self.project / "stacks" / "deployment_actions.json")]
+        scratch = str(self.state / "emulator")
+        command = [str(interpreter), str(server), "--region", self.region, "--scratch", scratch, *self._options]
         log = self.state / "emulator.log"
         with log.open("wb") as sink:
             # Its own session: a Ctrl-C at the terminal is ours to pass on, after cdk has been stopped.

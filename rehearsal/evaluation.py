@@ -35,7 +35,7 @@ async def evaluate(training: Job, host: Host, addresses: AddressBlock) -> Evalua
     """Measure the last complete pass. Raises Failed with the process's own words."""
     container = replace(training.template.containers[0], command=_COMMAND, args=(), startup=None, liveness=None)
     template = replace(training.template, containers=(container,), subdomain="")
-    once = replace(training, name=f"{training.name}-evaluate", template=template, parallelism=1, completions=1)
+    once = replace(training, name=f"{training.name}-evaluate", template=template, completions=1)
     job = replace(once, back_off_limit=0, failure_rules=())
     result = await run_job(job, host, addresses)
     log = result.ended[-1].logs[container.name]

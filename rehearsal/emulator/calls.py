@@ -18,9 +18,6 @@ import botocore.session
 from ministack.app import SERVICE_REGISTRY, _get_module
 from ministack.core.responses import get_account_id, get_region
 
-MODULES = {"efs": "efs", "elbv2": "alb"}
-"""botocore's name of a service, where MiniStack's registry has another."""
-
 _session = botocore.session.Session()
 
 
@@ -39,7 +36,7 @@ def _client(service: str, account: str, region: str) -> Any:
         aws_secret_access_key="in-process",
         config=botocore.config.Config(retries={"max_attempts": 0}),
     )
-    module = MODULES.get(service) or SERVICE_REGISTRY[service]["module"]
+    module = SERVICE_REGISTRY[service]["module"]
     made.meta.events.register("before-send.*.*", functools.partial(_answer, module))
     return made
 

@@ -14,11 +14,11 @@ from typing import Any
 from calls import client
 from ministack.services import ec2
 from ministack.services.cloudformation import provisioners
-from resource_types import Made, Properties, ResourceType, _pick, _retag, _specified
+from resource_types import Made, Properties, ResourceType, _pick, _retag, _specified, _told
 
 TYPES: dict[str, ResourceType] = {}
 
-INTERFACE = ("Description", "GroupSet", "InterfaceType", "PrivateIpAddress", "SourceDestCheck", "SubnetId")
+INTERFACE = ("Description", "GroupSet", "InterfaceType", "PrivateIpAddress", "SubnetId")
 
 
 def _free_address(subnet: str, wanted: str | None) -> str:
@@ -38,8 +38,8 @@ def _free_address(subnet: str, wanted: str | None) -> str:
 def _interface_create(logical_id: str, props: Properties, stack: str) -> Made:
     given = _pick(props, *INTERFACE)
     address = _free_address(given["SubnetId"], given.pop("PrivateIpAddress", None))
-    told = {"Groups" if name == "GroupSet" else name: value for name, value in given.items() if name != "SourceDestCheck"}
-    made = client("ec2").create_network_interface(**told, **_specified("network-interface", props))["NetworkInterface"]
+    told = {"Groups" if name == "GroupSet" else name: value for name, value in given.items()}
+    made = client("ec2").create_network_interface(**told)["NetworkInterface"]
     identifier: str = made["NetworkInterfaceId"]
     _retag(identifier, {}, props)
     ec2._network_interfaces[identifier]["PrivateIpAddress"] = address
@@ -62,23 +62,19 @@ def _interface_update(physical_id: str, old: Properties, new: Properties) -> Mad
 
 TYPES["AWS::EC2::NetworkInterface"] = ResourceType(
     _interface_create,
-    lambda physical_id, props: client("ec2").delete_network_interface(NetworkInterfaceId=physical_id) and None,
+    lambda physical_id, props: client("ec2").delete_network_interface(NetworkInterfaceId=physical_id),
     _interface_update,
     replacing=("InterfaceType", "PrivateIpAddress", "SubnetId"),
 )
 
-ASSOCIATION = ("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress")
-
 
 def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *ASSOCIATION)
-    interface = ec2._network_interfaces.get(given.get("NetworkInterfaceId", ""))
+    interface = ec2._network_interfaces.get(props.get("NetworkInterfaceId", ""))
     if interface is None:
-        raise ValueError(f"InvalidNetworkInterfaceID.NotFound: {given.get('NetworkInterfaceId')} does not exist")
-    made = client("ec2").associate_address(**given)["AssociationId"]
-    record = ec2._addresses[given["AllocationId"]]
-    record["NetworkInterfaceId"] = given["NetworkInterfaceId"]
-    record["PrivateIpAddress"] = interface["PrivateIpAddress"]
+        raise ValueError(f"InvalidNetworkInterfaceID.NotFound: {props.get('NetworkInterfaceId')} does not exist")
+    made = client("ec2").associate_address(**props)["AssociationId"]
+    record = ec2._addresses[props["AllocationId"]]
+    record |= {"NetworkInterfaceId": props["NetworkInterfaceId"], "PrivateIpAddress": interface["PrivateIpAddress"]}
     return made, {"Id": made}
 
 
@@ -89,19 +85,13 @@ def _association_delete(physical_id: str, props: Properties) -> None:
             record.pop("NetworkInterfaceId", None)
 
 
-TYPES["AWS::EC2::EIPAssociation"] = ResourceType(
-    _association_create,
-    _association_delete,
-    replacing=ASSOCIATION,
-    tags=None,
-)
+TYPES["AWS::EC2::EIPAssociation"] = ResourceType(_association_create, _association_delete, tags=None)
 
-VOLUME = ("AvailabilityZone", "Encrypted", "KmsKeyId", "Size", "SnapshotId", "VolumeType")
-FIXED = ("AvailabilityZone", "Encrypted", "KmsKeyId", "SnapshotId")
+FIXED = ("AvailabilityZone", "Encrypted", "KmsKeyId")
 
 
 def _volume_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *VOLUME)
+    given = _told(props)
     told = {**given, "Size": int(given.get("Size", 8)), "Encrypted": provisioners._cfn_bool(given.get("Encrypted", False))}
     identifier: str = client("ec2").create_volume(**told, **_specified("volume", props))["VolumeId"]
     ec2._volumes[identifier]["KmsKeyId"] = given.get("KmsKeyId", "")
@@ -109,7 +99,7 @@ def _volume_create(logical_id: str, props: Properties, stack: str) -> Made:
 
 
 def _volume_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _pick(new, *VOLUME)
+    given = _pick(new, *FIXED, "Size", "VolumeType")
     for name in FIXED:
         if old.get(name) != new.get(name):
             raise ValueError(f"Update to resource type AWS::EC2::Volume property {name} is not supported")
@@ -120,9 +110,10 @@ def _volume_update(physical_id: str, old: Properties, new: Properties) -> Made:
 
 TYPES["AWS::EC2::Volume"] = ResourceType(
     _volume_create,
-    lambda physical_id, props: client("ec2").delete_volume(VolumeId=physical_id) and None,
+    lambda physical_id, props: client("ec2").delete_volume(VolumeId=physical_id),
     _volume_update,
-    snapshot=lambda physical_id, props: client("ec2").create_snapshot(VolumeId=physical_id) and None,
+    replacing=(),
+    snapshot=lambda physical_id, props: client("ec2").create_snapshot(VolumeId=physical_id),
 )
 
 

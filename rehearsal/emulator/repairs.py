@@ -115,8 +115,6 @@ def _with_default_key(resolve: Callable[[dict[str, str], str], Any]) -> Callable
 def _lifecycle(rule: Properties) -> dict[str, Any]:
     """A template's rule in the API's members."""
     told: dict[str, Any] = {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
-    if "Id" in rule:
-        told["ID"] = rule["Id"]
     if "ExpirationInDays" in rule:
         told["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
     elif provisioners._cfn_bool(rule.get("ExpiredObjectDeleteMarker", False)):
@@ -126,8 +124,6 @@ def _lifecycle(rule: Properties) -> dict[str, Any]:
     if "AbortIncompleteMultipartUpload" in rule:
         days = int(rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"])
         told["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": days}
-    for step in rule.get("Transitions") or []:
-        told.setdefault("Transitions", []).append({"Days": int(step["TransitionInDays"]), "StorageClass": step["StorageClass"]})
     return told
 
 
@@ -180,7 +176,7 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
         itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": made}]}
         client("ec2").authorize_security_group_ingress(GroupId=made, IpPermissions=[itself])
         network["clusterSecurityGroupId"] = made
-    for kept in ("EncryptionConfig", "UpgradePolicy", "ComputeConfig", "StorageConfig", "DeletionProtection", "ZonalShiftConfig"):
+    for kept in ("EncryptionConfig", "ComputeConfig", "StorageConfig"):
         if kept in new:
             cluster[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
     return dict(provisioners._eks_cluster_attrs(cluster))
@@ -214,7 +210,7 @@ def _nodegroup_checked(props: Properties) -> None:
 def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
     """What MiniStack drops of a node group."""
     group = eks._nodegroups[f"{new['ClusterName']}/{name}"]
-    for kept in ("CapacityType", "LaunchTemplate", "NodeRepairConfig", "RemoteAccess", "UpdateConfig"):
+    for kept in ("CapacityType", "LaunchTemplate", "NodeRepairConfig"):
         if kept in new:
             group[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
     return {"Id": f"{new['ClusterName']}/{name}"}

@@ -9,10 +9,12 @@ is not checked is in docs/emulator.md.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jmespath
+from botocore import xform_name
 from botocore.exceptions import ClientError
 from calls import client, service_model
 from ministack.core.responses import get_account_id
@@ -26,19 +28,26 @@ Made = tuple[str, dict[str, Any]]
 TYPES: dict[str, ResourceType] = {}
 
 
+class AllBut(tuple[str, ...]):
+    """All properties but these."""
+
+    def __contains__(self, name: object) -> bool:
+        return name not in tuple(self)
+
+
 @dataclass(frozen=True)
 class ResourceType:
     """How one type lives in MiniStack's engine."""
 
     create: Callable[[str, Properties, str], Made]
-    delete: Callable[[str, Properties], None]
+    delete: Callable[[str, Properties], object]
     update: Callable[[str, Properties, Properties], Made] | None = None
     """In place: (physical id, old, new). Properties in `replacing` never come here."""
-    replacing: Sequence[str] = ()
+    replacing: Container[str] = AllBut(("Tags",))
     """Properties whose change makes a new resource, by the resource reference."""
     tags: tuple[str, str] | None = ("Tags", "list")
     """The tag property and its shape."""
-    snapshot: Callable[[str, Properties], None] | None = None
+    snapshot: Callable[[str, Properties], object] | None = None
     """What `DeletionPolicy: Snapshot` takes before the delete."""
 
 
@@ -57,12 +66,12 @@ def apply() -> None:
         if kind.snapshot is not None:
             handler["snapshot"] = kind.snapshot
         provisioners._RESOURCE_HANDLERS[name] = handler
-        provisioners._REPLACING_PROPERTIES[name] = tuple(kind.replacing)
+        provisioners._REPLACING_PROPERTIES[name] = kind.replacing
         if kind.tags:
             provisioners._STACK_TAG_PROPERTY[name] = kind.tags
 
 
-def _gone_is_deleted(delete: Callable[[str, Properties], None]) -> Callable[[str, Properties], None]:
+def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[str, Properties], None]:
     """CloudFormation takes a resource that is already gone as deleted."""
 
     @functools.wraps(delete)
@@ -102,19 +111,36 @@ def _retag(physical_id: str, old: Properties, new: Properties) -> None:
 
 # EC2.
 
-EIP = ("Domain", "InstanceId", "PublicIpv4Pool", "NetworkBorderGroup", "Address", "IpamPoolId", "TransferAddress")
+
+def _told(props: Properties) -> dict[str, Any]:
+    """Everything but the tags: botocore refuses what the API does not know."""
+    return {name: value for name, value in props.items() if name != "Tags"}
+
+
+def _ec2(
+    create: str, kind: str, identifier: str, attribute: str, delete: Callable[[str], object], told: Callable[..., Any] = _told
+) -> ResourceType:
+    """A type whose tags alone can change, made by the call `create`, in whose answer `identifier` is a path."""
+
+    def made(logical_id: str, props: Properties, stack: str) -> Made:
+        answer = getattr(client("ec2"), create)(**told(props), **_specified(kind, props))
+        found: str = jmespath.search(identifier, answer)
+        return found, {attribute: found}
+
+    def retagged(physical_id: str, old: Properties, new: Properties) -> Made:
+        _retag(physical_id, old, new)
+        return physical_id, {attribute: physical_id}
+
+    return ResourceType(made, lambda physical_id, props: delete(physical_id), retagged)
 
 
 def _address_of(public_ip: str) -> dict[str, Any]:
-    for address in client("ec2").describe_addresses()["Addresses"]:
-        if address["PublicIp"] == public_ip:
-            return dict(address)
-    return {}
+    found = client("ec2").describe_addresses()["Addresses"]
+    return next((dict(address) for address in found if address["PublicIp"] == public_ip), {})
 
 
 def _eip_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *EIP)
-    made = client("ec2").allocate_address(**given, **_specified("elastic-ip", props))
+    made = client("ec2").allocate_address(**_told(props), **_specified("elastic-ip", props))
     return made["PublicIp"], {"AllocationId": made["AllocationId"], "PublicIp": made["PublicIp"]}
 
 
@@ -129,84 +155,37 @@ def _eip_delete(physical_id: str, props: Properties) -> None:
         client("ec2").release_address(AllocationId=address["AllocationId"])
 
 
-TYPES["AWS::EC2::EIP"] = ResourceType(_eip_create, _eip_delete, _eip_update, replacing=EIP)
-
-NAT = ("AllocationId", "ConnectivityType", "MaxDrainDurationSeconds", "PrivateIpAddress", "SubnetId", "VpcId")
+TYPES["AWS::EC2::EIP"] = ResourceType(_eip_create, _eip_delete, _eip_update)
 
 
-def _nat_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *NAT)
-    given.pop("MaxDrainDurationSeconds", None)
-    made = client("ec2").create_nat_gateway(**given, **_specified("natgateway", props))["NatGateway"]
-    return made["NatGatewayId"], {"NatGatewayId": made["NatGatewayId"]}
-
-
-def _nat_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    _retag(physical_id, old, new)
-    return physical_id, {"NatGatewayId": physical_id}
-
-
-TYPES["AWS::EC2::NatGateway"] = ResourceType(
-    _nat_create,
-    lambda physical_id, props: client("ec2").delete_nat_gateway(NatGatewayId=physical_id) and None,
-    _nat_update,
-    replacing=NAT,
-)
-
-FLOW_LOG = (
-    "DeliverCrossAccountRole",
-    "DeliverLogsPermissionArn",
-    "DestinationOptions",
-    "LogDestination",
-    "LogDestinationType",
-    "LogFormat",
-    "LogGroupName",
-    "MaxAggregationInterval",
-    "ResourceId",
-    "ResourceType",
-    "TrafficType",
+TYPES["AWS::EC2::NatGateway"] = _ec2(
+    "create_nat_gateway",
+    "natgateway",
+    "NatGateway.NatGatewayId",
+    "NatGatewayId",
+    lambda gateway: client("ec2").delete_nat_gateway(NatGatewayId=gateway),
 )
 
 
-def _flow_log_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *FLOW_LOG)
-    given["ResourceIds"] = [given.pop("ResourceId")]
-    if "MaxAggregationInterval" in given:
-        given["MaxAggregationInterval"] = int(given["MaxAggregationInterval"])
-    made = client("ec2").create_flow_logs(**given, **_specified("vpc-flow-log", props))
-    # MiniStack files the tags under another kind than AWS names.
-    _retag(made["FlowLogIds"][0], {}, props)
-    return made["FlowLogIds"][0], {"Id": made["FlowLogIds"][0]}
+def _flow_log(props: Properties) -> dict[str, Any]:
+    given = _told(props)
+    return {"ResourceIds": [given.pop("ResourceId")], **given}
 
 
-def _flow_log_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    _retag(physical_id, old, new)
-    return physical_id, {"Id": physical_id}
-
-
-TYPES["AWS::EC2::FlowLog"] = ResourceType(
-    _flow_log_create,
-    lambda physical_id, props: client("ec2").delete_flow_logs(FlowLogIds=[physical_id]) and None,
-    _flow_log_update,
-    replacing=FLOW_LOG,
+TYPES["AWS::EC2::FlowLog"] = _ec2(
+    "create_flow_logs",
+    "flow-log",  # So MiniStack calls what AWS calls vpc-flow-log.
+    "FlowLogIds[0]",
+    "Id",
+    lambda log: client("ec2").delete_flow_logs(FlowLogIds=[log]),
+    _flow_log,
 )
 
 
 def _rule(direction: str) -> ResourceType:
     """AWS::EC2::SecurityGroupIngress and Egress: one rule each."""
     peer = "Source" if direction == "ingress" else "Destination"
-    names = (
-        "GroupId",
-        "GroupName",
-        "IpProtocol",
-        "FromPort",
-        "ToPort",
-        "CidrIp",
-        "CidrIpv6",
-        "Description",
-        f"{peer}PrefixListId",
-        f"{peer}SecurityGroupId",
-    ) + (("SourceSecurityGroupName", "SourceSecurityGroupOwnerId") if direction == "ingress" else ())
+    names = ("GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description", f"{peer}SecurityGroupId")
 
     def create(logical_id: str, props: Properties, stack: str) -> Made:
         given = _pick(props, *names)
@@ -225,7 +204,7 @@ def _rule(direction: str) -> ResourceType:
         call = getattr(client("ec2"), f"revoke_security_group_{direction}")
         call(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
 
-    return ResourceType(create, delete, replacing=names, tags=None)
+    return ResourceType(create, delete, tags=None)
 
 
 def rules(group: str) -> set[str]:
@@ -238,20 +217,15 @@ def rules(group: str) -> set[str]:
 TYPES["AWS::EC2::SecurityGroupIngress"] = _rule("ingress")
 TYPES["AWS::EC2::SecurityGroupEgress"] = _rule("egress")
 
-PLACEMENT = ("Strategy", "PartitionCount", "SpreadLevel")
-
 
 def _placement_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, *PLACEMENT)
     name = _name(stack, logical_id, 255)
-    client("ec2").create_placement_group(GroupName=name, **given, **_specified("placement-group", props))
+    client("ec2").create_placement_group(GroupName=name, **_told(props), **_specified("placement-group", props))
     return name, {"GroupName": name}
 
 
 TYPES["AWS::EC2::PlacementGroup"] = ResourceType(
-    _placement_create,
-    lambda physical_id, props: client("ec2").delete_placement_group(GroupName=physical_id) and None,
-    replacing=PLACEMENT,
+    _placement_create, lambda physical_id, props: client("ec2").delete_placement_group(GroupName=physical_id)
 )
 
 
@@ -261,77 +235,56 @@ def _private_key(key_pair_id: str) -> str:
 
 
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial")
-    tags = _specified("key-pair", props)
-    if "PublicKeyMaterial" in given:
-        made = client("ec2").import_key_pair(
-            KeyName=given["KeyName"], PublicKeyMaterial=given["PublicKeyMaterial"].encode(), **tags
-        )
-    else:
-        made = client("ec2").create_key_pair(**given, **tags)
-        client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
-    return given["KeyName"], {"KeyPairId": made.get("KeyPairId", ""), "KeyFingerprint": made.get("KeyFingerprint", "")}
+    made = client("ec2").create_key_pair(**_told(props), **_specified("key-pair", props))
+    client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
+    return props["KeyName"], {"KeyPairId": made["KeyPairId"], "KeyFingerprint": made["KeyFingerprint"]}
 
 
 def _key_pair_delete(physical_id: str, props: Properties) -> None:
     [pair] = client("ec2").describe_key_pairs(KeyNames=[physical_id])["KeyPairs"]
     client("ec2").delete_key_pair(KeyName=physical_id)
-    if "PublicKeyMaterial" not in props:
-        client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
+    client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
 
 
-TYPES["AWS::EC2::KeyPair"] = ResourceType(
-    _key_pair_create, _key_pair_delete, replacing=("KeyName", "KeyType", "KeyFormat", "PublicKeyMaterial", "Tags")
-)
+TYPES["AWS::EC2::KeyPair"] = ResourceType(_key_pair_create, _key_pair_delete, replacing=AllBut())
 
 
-def _dhcp_create(logical_id: str, props: Properties, stack: str) -> Made:
-    names = {
-        "DomainName": "domain-name",
-        "DomainNameServers": "domain-name-servers",
-        "NtpServers": "ntp-servers",
-        "NetbiosNameServers": "netbios-name-servers",
-        "NetbiosNodeType": "netbios-node-type",
-    }
-    given = _pick(props, *names)
-    configurations = [
-        {"Key": names[name], "Values": [str(item) for item in (value if isinstance(value, list) else [value])]}
-        for name, value in given.items()
-    ]
-    made = client("ec2").create_dhcp_options(DhcpConfigurations=configurations, **_specified("dhcp-options", props))[
-        "DhcpOptions"
-    ]
-    return made["DhcpOptionsId"], {"DhcpOptionsId": made["DhcpOptionsId"]}
+def _dhcp_options(props: Properties) -> dict[str, Any]:
+    names = {"DomainName": "domain-name", "DomainNameServers": "domain-name-servers", "NtpServers": "ntp-servers"}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in _pick(props, *names).items()}
+    return {"DhcpConfigurations": [{"Key": names[name], "Values": [*map(str, value)]} for name, value in lists.items()]}
 
 
-TYPES["AWS::EC2::DHCPOptions"] = ResourceType(
-    _dhcp_create,
-    lambda physical_id, props: client("ec2").delete_dhcp_options(DhcpOptionsId=physical_id) and None,
-    replacing=("DomainName", "DomainNameServers", "NtpServers", "NetbiosNameServers", "NetbiosNodeType"),
+TYPES["AWS::EC2::DHCPOptions"] = _ec2(
+    "create_dhcp_options",
+    "dhcp-options",
+    "DhcpOptions.DhcpOptionsId",
+    "DhcpOptionsId",
+    lambda options: client("ec2").delete_dhcp_options(DhcpOptionsId=options),
+    _dhcp_options,
 )
 
 
 def _dhcp_associate(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "DhcpOptionsId", "VpcId")
-    client("ec2").associate_dhcp_options(**given)
-    return f"{given['DhcpOptionsId']}|{given['VpcId']}", {}
+    client("ec2").associate_dhcp_options(**props)
+    return f"{props['DhcpOptionsId']}|{props['VpcId']}", {}
 
 
 TYPES["AWS::EC2::VPCDHCPOptionsAssociation"] = ResourceType(
     _dhcp_associate,
-    lambda physical_id, props: client("ec2").associate_dhcp_options(DhcpOptionsId="default", VpcId=props["VpcId"]) and None,
-    replacing=("VpcId", "DhcpOptionsId"),
+    lambda physical_id, props: client("ec2").associate_dhcp_options(DhcpOptionsId="default", VpcId=props["VpcId"]),
     tags=None,
 )
 
 # EKS: its API writes the same members with a small first letter.
 
 
-def _told(operation: str, props: Properties, *without: str) -> dict[str, Any]:
-    """Everything but the tags, as EKS's API takes it; what the operation does not know is refused."""
+def _eks_call(operation: str, props: Properties, without: Container[str], **more: Any) -> dict[str, Any]:
+    """What a call answers that is given everything but the tags; what the call does not know is refused."""
     known = [name[0].upper() + name[1:] for name in service_model("eks").operation_model(operation).input_shape.members]
-    given = {name: props[name] for name in props if name not in ("Tags", *without)}
-    return dict(provisioners._pascal_to_camel(_pick(given, *known)))
+    given = _pick({name: value for name, value in _told(props).items() if name not in without}, *known)
+    answer = getattr(client("eks"), xform_name(operation))(**{**more, **provisioners._pascal_to_camel(given)})
+    return next(value for name, value in answer.items() if name != "ResponseMetadata")
 
 
 def _tag_map(props: Properties) -> dict[str, str]:
@@ -347,14 +300,12 @@ def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
 
 
 def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_addon(**_told("CreateAddon", props, "PreserveOnDelete"), tags=_tag_map(props))["addon"]
+    made = _eks_call("CreateAddon", props, (), tags=_tag_map(props))
     return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
 
 
 def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    client("eks").update_addon(
-        **{"podIdentityAssociations": []} | _told("UpdateAddon", new, "PreserveOnDelete", "NamespaceConfig")
-    )
+    _eks_call("UpdateAddon", new, (), podIdentityAssociations=[])
     arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
     _eks_retag(arn, old, new)
     return physical_id, {"Arn": arn}
@@ -362,11 +313,9 @@ def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
 
 TYPES["AWS::EKS::Addon"] = ResourceType(
     _addon_create,
-    lambda physical_id, props: (
-        client("eks").delete_addon(clusterName=props["ClusterName"], addonName=props["AddonName"]) and None
-    ),
+    lambda physical_id, props: client("eks").delete_addon(clusterName=props["ClusterName"], addonName=props["AddonName"]),
     _addon_update,
-    replacing=("AddonName", "ClusterName", "NamespaceConfig"),
+    replacing=("AddonName", "ClusterName"),
 )
 
 
@@ -376,16 +325,18 @@ def _policies(props: Properties) -> dict[str, Any]:
     }
 
 
+def _entry(props: Properties) -> dict[str, str]:
+    return {"clusterName": props["ClusterName"], "principalArn": props["PrincipalArn"]}
+
+
 def _entry_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_access_entry(**_told("CreateAccessEntry", props, "AccessPolicies"), tags=_tag_map(props))[
-        "accessEntry"
-    ]
+    made = _eks_call("CreateAccessEntry", props, ("AccessPolicies",), tags=_tag_map(props))
     _entry_policies({}, _policies(props), props)
     return f"{props['PrincipalArn']}|{props['ClusterName']}", {"AccessEntryArn": made["accessEntryArn"]}
 
 
 def _entry_policies(old: dict[str, Any], new: dict[str, Any], props: Properties) -> None:
-    who = {"clusterName": props["ClusterName"], "principalArn": props["PrincipalArn"]}
+    who = _entry(props)
     for arn in old.keys() - new.keys():
         client("eks").disassociate_access_policy(**who, policyArn=arn)
     for arn, scope in new.items():
@@ -394,9 +345,8 @@ def _entry_policies(old: dict[str, Any], new: dict[str, Any], props: Properties)
 
 
 def _entry_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    who = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
-    username = {"username": new["Username"]} if "Username" in new else {}
-    client("eks").update_access_entry(**who, kubernetesGroups=new.get("KubernetesGroups", []), **username)
+    who = _entry(new)
+    client("eks").update_access_entry(**who, kubernetesGroups=new.get("KubernetesGroups", []))
     _entry_policies(_policies(old), _policies(new), new)
     arn = client("eks").describe_access_entry(**who)["accessEntry"]["accessEntryArn"]
     _eks_retag(arn, old, new)
@@ -405,18 +355,14 @@ def _entry_update(physical_id: str, old: Properties, new: Properties) -> Made:
 
 TYPES["AWS::EKS::AccessEntry"] = ResourceType(
     _entry_create,
-    lambda physical_id, props: (
-        client("eks").delete_access_entry(clusterName=props["ClusterName"], principalArn=props["PrincipalArn"]) and None
-    ),
+    lambda physical_id, props: client("eks").delete_access_entry(**_entry(props)),
     _entry_update,
-    replacing=("ClusterName", "PrincipalArn", "Type"),
+    replacing=AllBut(("AccessPolicies", "KubernetesGroups", "Tags")),
 )
 
 
 def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("eks").create_pod_identity_association(**_told("CreatePodIdentityAssociation", props), tags=_tag_map(props))[
-        "association"
-    ]
+    made = _eks_call("CreatePodIdentityAssociation", props, (), tags=_tag_map(props))
     return made["associationArn"], {"AssociationArn": made["associationArn"], "AssociationId": made["associationId"]}
 
 
@@ -425,8 +371,8 @@ def _association_id(physical_id: str) -> str:
 
 
 def _association_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    given = _told("UpdatePodIdentityAssociation", new, "Namespace", "ServiceAccount")
-    made = client("eks").update_pod_identity_association(**given, associationId=_association_id(physical_id))["association"]
+    identifier = {"associationId": _association_id(physical_id)}
+    made = _eks_call("UpdatePodIdentityAssociation", new, ("Namespace", "ServiceAccount"), **identifier)
     # MiniStack's TagResource does not know associations.
     eks._tags[physical_id] = made["tags"] = _tag_map(new)
     return physical_id, {"AssociationArn": physical_id, "AssociationId": made["associationId"]}
@@ -434,11 +380,8 @@ def _association_update(physical_id: str, old: Properties, new: Properties) -> M
 
 TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
     _association_create,
-    lambda physical_id, props: (
-        client("eks").delete_pod_identity_association(
-            clusterName=props["ClusterName"], associationId=_association_id(physical_id)
-        )
-        and None
+    lambda physical_id, props: client("eks").delete_pod_identity_association(
+        clusterName=props["ClusterName"], associationId=_association_id(physical_id)
     ),
     _association_update,
     replacing=("ClusterName", "Namespace", "ServiceAccount"),
@@ -447,67 +390,27 @@ TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
 # IAM.
 
 
-def _documents(props: Properties) -> dict[str, str]:
-    return {policy["PolicyName"]: provisioners._policy_document_json(policy) for policy in props.get("Policies") or []}
-
-
 def _group_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "GroupName", "ManagedPolicyArns", "Path", "Policies")
-    name = given.get("GroupName") or _name(stack, logical_id, 128)
-    made = client("iam").create_group(GroupName=name, **({"Path": given["Path"]} if "Path" in given else {}))["Group"]
-    _group_policies(name, {}, props)
-    return name, {"Arn": made["Arn"]}
-
-
-def _group_policies(name: str, old: Properties, new: Properties) -> None:
-    iam = client("iam")
-    before, after = set(old.get("ManagedPolicyArns") or []), set(new.get("ManagedPolicyArns") or [])
-    for arn in sorted(before - after):
-        iam.detach_group_policy(GroupName=name, PolicyArn=arn)
-    for arn in sorted(after - before):
-        iam.attach_group_policy(GroupName=name, PolicyArn=arn)
-    inline_before, inline_after = _documents(old), _documents(new)
-    for policy in inline_before.keys() - inline_after.keys():
-        iam.delete_group_policy(GroupName=name, PolicyName=policy)
-    for policy, document in inline_after.items():
-        if inline_before.get(policy) != document:
-            iam.put_group_policy(GroupName=name, PolicyName=policy, PolicyDocument=document)
-
-
-def _group_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    _group_policies(physical_id, old, new)
-    return physical_id, {"Arn": client("iam").get_group(GroupName=physical_id)["Group"]["Arn"]}
-
-
-def _group_delete(physical_id: str, props: Properties) -> None:
-    _group_policies(physical_id, props, {})
-    client("iam").delete_group(GroupName=physical_id)
+    name = _name(stack, logical_id, 128)
+    return name, {"Arn": client("iam").create_group(GroupName=name, **props)["Group"]["Arn"]}
 
 
 TYPES["AWS::IAM::Group"] = ResourceType(
-    _group_create,
-    _group_delete,
-    _group_update,
-    replacing=("GroupName", "Path"),
-    tags=None,
+    _group_create, lambda physical_id, props: client("iam").delete_group(GroupName=physical_id), tags=None
 )
 
 
 def _provider_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "Url", "ClientIdList", "ThumbprintList")
+    given = _pick(props, "Url", "ClientIdList")
     made = client("iam").create_open_id_connect_provider(
-        Url=given["Url"],
-        ClientIDList=given.get("ClientIdList", []),
-        ThumbprintList=given.get("ThumbprintList", []),
-        Tags=props.get("Tags") or [],
+        Url=given["Url"], ClientIDList=given.get("ClientIdList", []), Tags=props.get("Tags") or []
     )
     return made["OpenIDConnectProviderArn"], {"Arn": made["OpenIDConnectProviderArn"]}
 
 
 TYPES["AWS::IAM::OIDCProvider"] = ResourceType(
     _provider_create,
-    lambda physical_id, props: client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=physical_id) and None,
-    replacing=("Url", "ClientIdList", "ThumbprintList"),
+    lambda physical_id, props: client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=physical_id),
 )
 
 # Budgets.
@@ -550,7 +453,8 @@ def _budget_update(physical_id: str, old: Properties, new: Properties) -> Made:
 
 TYPES["AWS::Budgets::Budget"] = ResourceType(
     _budget_create,
-    lambda physical_id, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=physical_id) and None,
+    lambda physical_id, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=physical_id),
     _budget_update,
+    replacing=(),
     tags=None,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 
-def environment(port: int, region: str, scratch: Path, actions: Path | None) -> dict[str, str]:
+def environment(port: int, region: str, scratch: Path, enforce: bool) -> dict[str, str]:
     """MiniStack reads its settings when it is imported: these must be set before."""
     scratch.mkdir(parents=True, exist_ok=True)
     return {
@@ -35,7 +36,7 @@ def environment(port: int, region: str, scratch: Path, actions: Path | None) -> 
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "PERSIST_STATE": "0",
-        "AUTH": "true" if actions else "false",
+        "AUTH": str(enforce).lower(),
     }
 
 
@@ -112,17 +113,17 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--region", required=True)
     arguments.add_argument("--scratch", required=True, type=Path)
-    arguments.add_argument("--actions", type=Path, help="what resource handlers call: enforce IAM, the roles of stacks included")
+    arguments.add_argument("--enforce", action="store_true", help="put every call to its caller's policies")
+    arguments.add_argument("--part", action="append", default=[], type=Path, help="one more module to apply")
     given = arguments.parse_args()
 
     listening = free_port()
     port = listening.getsockname()[1]
-    os.environ.update(environment(port, given.region, given.scratch, given.actions))
-    sys.path.insert(0, str(Path(__file__).parent))
+    os.environ.update(environment(port, given.region, given.scratch, given.enforce))
+    sys.path[:0] = [str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))]
 
     import dependencies
     import descriptions
-    import drift_readers
     import machine_types
     import patience
     import repairs
@@ -133,12 +134,9 @@ def main() -> int:
     from ministack.app import app
     from ministack.core import lambda_runtime
 
-    for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, drift_readers, patience):
+    more = [importlib.import_module(part.stem) for part in given.part]
+    for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, patience, *more):
         part.apply()
-    if given.actions:
-        import permissions
-
-        permissions.apply(given.actions)
 
     config = Config()
     config.bind = [f"fd://{listening.fileno()}"]

@@ -44,15 +44,11 @@ NAMES = {"cloudwatch_logs": "logs", "cloudwatch": "cloudwatch", "lambda_svc": "l
 """A module's service, where the module is not called like it."""
 
 
-def _pending_deletion(key: Mapping[str, Any]) -> bool:
-    return key.get("KeyState") == "PendingDeletion"
-
-
 GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("cloudformation", "_stacks"): lambda stack: stack.get("StackStatus") == "DELETE_COMPLETE",
     ("ec2", "_nat_gateways"): lambda gateway: gateway.get("State") == "deleted",
     ("ec2", "_instances"): lambda instance: instance.get("State", {}).get("Name") == "terminated",
-    ("kms", "_keys"): _pending_deletion,
+    ("kms", "_keys"): lambda key: key.get("KeyState") == "PendingDeletion",
 }
 """Records that AWS, too, goes on showing for a while."""
 

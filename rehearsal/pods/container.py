@@ -49,11 +49,6 @@ class RunningContainer:
             )  # fmt: skip
         return cls(process, log)
 
-    @property
-    def pid(self) -> int:
-        """Of the process that holds the tree, not of the container's first process."""
-        return self._process.pid
-
     async def wait(self) -> int:
         code = await self._process.wait()
         return code if code >= 0 else 128 - code

@@ -38,11 +38,7 @@ class PodFacts:
             "metadata.namespace": self.namespace,
             "metadata.uid": self.uid,
             "spec.nodeName": "rehearsal",
-            "spec.serviceAccountName": self.service_account,
-            "status.hostIP": "127.0.0.1",
-            "status.hostIPs": "127.0.0.1",
             "status.podIP": self.address,
-            "status.podIPs": self.address,
         }
         if path not in fields:
             raise Refused(f"fieldRef {path}: the downward API has {', '.join(fields)}, metadata.labels['x'] and annotations")
@@ -69,24 +65,11 @@ def environment(
     """The variables of `container`; `base` is what the image sets."""
     variables = dict(base)
     for source in container.environment_from:
-        for key, value in _config_map(source.config_map, source.optional, config_maps).items():
-            variables[f"{source.prefix}{key}"] = value
+        if source.config_map is not None:
+            variables |= config_maps[source.config_map]
     for entry in container.environment:
         if entry.field_path is not None:
             variables[entry.name] = facts.field(entry.field_path)
-        elif entry.config_map is not None:
-            name, key = entry.config_map
-            values = _config_map(name, entry.optional, config_maps)
-            if key in values:
-                variables[entry.name] = values[key]
-            elif not entry.optional:
-                raise Refused(f"env {entry.name}: ConfigMap {name} has no key {key}")
         else:
             variables[entry.name] = expand(entry.value or "", variables)
     return variables
-
-
-def _config_map(name: str, optional: bool, config_maps: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
-    if name not in config_maps and not optional:
-        raise Refused(f"ConfigMap {name} is not among the manifests")
-    return config_maps.get(name, {})

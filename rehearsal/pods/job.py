@@ -11,7 +11,6 @@ import asyncio
 import secrets
 import string
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -60,7 +59,7 @@ class JobResult:
 
 @dataclass
 class RunningJob:
-    """One run of a Job; `pods` is what a test, or an impatient user, may kill."""
+    """One run of a Job."""
 
     job: Job
     host: Host
@@ -69,16 +68,13 @@ class RunningJob:
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
     pods: dict[str, Pod] = field(default_factory=dict)
     _failures: int = 0
-    _failed_indexes: set[int] = field(default_factory=set)
     _ends: list[PodEnd] = field(default_factory=list)
     _culprit: PodEnd | None = None
     _reason: str = ""
-    _ending: asyncio.Task[None] | None = None
 
     async def run(self) -> JobResult:
         """Run to the end. Cancelling it kills every pod before it returns."""
-        slots = asyncio.Semaphore(self.job.parallelism)
-        tasks = [asyncio.create_task(self._index(index, slots)) for index in range(self.job.completions)]
+        tasks = [asyncio.create_task(self._index(index)) for index in range(self.job.completions)]
         try:
             done, late = await asyncio.wait(tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION)
             if late and not any(task.exception() for task in done):
@@ -88,47 +84,41 @@ class RunningJob:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if self._failed_indexes and not self._reason:
-            self._reason = "FailedIndexes"
         succeeded = not self._reason
         reason = self._reason or "CompletionsReached"
         return JobResult(succeeded, reason, tuple(self._ends), None if succeeded else self._culprit, self._failures)
 
-    async def _index(self, index: int, slots: asyncio.Semaphore) -> None:
+    async def _index(self, index: int) -> None:
         """Pods of one index, one after the other, until one succeeds or no further try is allowed."""
         failures = 0
-        async with slots:
-            while not self._reason:
-                pod = self._pod(index)
-                self.pods[pod.facts.name] = pod
-                shown = index if self.job.indexed else None
-                self.watcher.pod_started(pod, shown)
-                try:
-                    end = await pod.run()
-                finally:
-                    del self.pods[pod.facts.name]
-                self._ends.append(end)
-                if end.succeeded or self._reason:
-                    self.watcher.pod_ended(pod, shown, end, "done" if end.succeeded else "ended with the job")
-                    return
-                self._culprit = end
-                verdict = self._verdict(end)
-                if verdict == "Count":
-                    failures += 1
-                    self._failures += 1
-                    verdict = self._limits(failures)
-                self.watcher.pod_ended(pod, shown, end, verdict)
-                match verdict:
-                    case "FailIndex":
-                        await self._fail_index(index)
-                        return
-                    case "retry" | "Ignore":
-                        # Those that cost no retry are waited for all the same.
-                        counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
-                        lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
-                        await asyncio.sleep(back_off(len(lost)))
-                    case reason:
-                        await self._fail(reason)
+        while not self._reason:
+            pod = self._pod(index)
+            self.pods[pod.facts.name] = pod
+            shown = index if self.job.indexed else None
+            self.watcher.pod_started(pod, shown)
+            try:
+                end = await pod.run()
+            finally:
+                del self.pods[pod.facts.name]
+            self._ends.append(end)
+            if end.succeeded or self._reason:
+                self.watcher.pod_ended(pod, shown, end, "done" if end.succeeded else "ended with the job")
+                return
+            self._culprit = end
+            verdict = self._verdict(end)
+            if verdict == "Count":
+                failures += 1
+                self._failures += 1
+                verdict = self._limits(failures)
+            self.watcher.pod_ended(pod, shown, end, verdict)
+            match verdict:
+                case "retry" | "Ignore":
+                    # Those that cost no retry are waited for all the same.
+                    counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
+                    lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
+                    await asyncio.sleep(back_off(len(lost)))
+                case reason:
+                    await self._fail(reason)
 
     def _verdict(self, end: PodEnd) -> str:
         if end.deadline_exceeded:
@@ -141,21 +131,8 @@ class RunningJob:
     def _limits(self, failures_of_index: int) -> str:
         per_index = self.job.back_off_limit_per_index
         if per_index is not None and failures_of_index > per_index:
-            return "FailIndex"
-        return "BackoffLimitExceeded" if self._failures > self.job.back_off_limit else "retry"
-
-    def _restarted(self) -> None:
-        """A container that the kubelet starts again counts as a failure of the Job."""
-        self._failures += 1
-        if self._failures > self.job.back_off_limit and not self._reason:
-            self._reason = "BackoffLimitExceeded"
-            self._ending = asyncio.create_task(self._end_pods())
-
-    async def _fail_index(self, index: int) -> None:
-        self._failed_indexes.add(index)
-        most = self.job.max_failed_indexes
-        if most is not None and len(self._failed_indexes) > most:
-            await self._fail("MaxFailedIndexesExceeded")
+            return "MaxFailedIndexesExceeded"
+        return "BackoffLimitExceeded" if self._failures > self.job.retries else "retry"
 
     async def _fail(self, reason: str) -> None:
         if not self._reason:
@@ -190,12 +167,12 @@ class RunningJob:
             address=self.addresses.next(),
             service_account=template.service_account,
         )
-        return Pod(self.host, template, facts, hostname=base if job.indexed else name, on_restart=self._restarted)
+        return Pod(self.host, template, facts, hostname=base if job.indexed else name)
 
 
 def _with_index(template: PodTemplate) -> PodTemplate:
     """The Job controller adds JOB_COMPLETION_INDEX to every container that does not set it."""
-    entry = EnvironmentEntry(Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
+    entry = EnvironmentEntry(name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
 
     def one(container: Container) -> Container:
         named = {known.name for known in container.environment}
@@ -221,10 +198,6 @@ async def run_job(
     host: Host,
     addresses: AddressBlock,
     watcher: Watcher | None = None,
-    on_start: Callable[[RunningJob], None] | None = None,
 ) -> JobResult:
     """Run `job` on this machine."""
-    running = RunningJob(job, host, addresses, watcher or NobodyWatches())
-    if on_start:
-        on_start(running)
-    return await running.run()
+    return await RunningJob(job, host, addresses, watcher or NobodyWatches()).run()

@@ -7,177 +7,200 @@ lists); a wrong reference (a mount without its volume, a claim without its volum
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass as plain
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
+from pydantic import AliasPath, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from rehearsal.errors import Refused
 from rehearsal.pods import fields
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
 """Label of a Job that Kueue admits: here it is admitted at once."""
+_BY_NAME = ConfigDict(populate_by_name=True)
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+def _at(*path: str, default: Any = ...) -> Any:
+    """A field that the document has at that path."""
+    return Field(default, validation_alias=AliasPath(*path))
+
+
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class EnvironmentEntry:
-    """One `env` item: a value, a downward-API field or a ConfigMap's key."""
+    """One `env` item: a value, or a downward-API field."""
 
     name: str
     value: str | None = None
-    field_path: str | None = None
-    config_map: tuple[str, str] | None = None
-    optional: bool = False
+    field_path: str | None = _at("valueFrom", "fieldRef", "fieldPath", default=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class EnvironmentSource:
-    """One `envFrom` item."""
+    """One `envFrom` item; a Secret has no effect here."""
 
-    config_map: str
-    prefix: str = ""
-    optional: bool = False
+    config_map: str | None = _at("configMapRef", "name", default=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Mount:
     """One `volumeMounts` item."""
 
-    volume: str
-    path: str
-    sub_path: str = ""
-    read_only: bool = False
+    volume: str = _at("name")
+    path: str = _at("mountPath")
+    sub_path: str = _at("subPath", default="")
+    read_only: bool = _at("readOnly", default=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Probe:
     """Times in seconds; the defaults are Kubernetes'."""
 
-    command: tuple[str, ...] = ()
-    port: int | None = None
-    initial_delay: float = 0
-    period: float = 10
-    timeout: float = 1
-    failures: int = 3
-    successes: int = 1
-    grace: float | None = None
+    command: tuple[str, ...] = _at("exec", "command")
+    period: float = _at("periodSeconds", default=10)
+    timeout: float = _at("timeoutSeconds", default=1)
+    failures: int = _at("failureThreshold", default=3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
+class RestartRule:
+    """One rule of a container about being started again."""
+
+    operator: str = _at("exitCodes", "operator")
+    codes: frozenset[int] = _at("exitCodes", "values")
+
+
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Container:
     """One container of a pod, init containers included."""
 
     name: str
-    image: str
-    command: tuple[str, ...]
-    args: tuple[str, ...]
-    working_dir: str
-    environment: tuple[EnvironmentEntry, ...]
-    environment_from: tuple[EnvironmentSource, ...]
-    mounts: tuple[Mount, ...]
-    startup: Probe | None
-    liveness: Probe | None
-    restart_codes: frozenset[int] = frozenset()
-    """Exit codes after which it is started again in its pod."""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = _at("workingDir", default="")
+    environment: tuple[EnvironmentEntry, ...] = _at("env", default=())
+    environment_from: tuple[EnvironmentSource, ...] = _at("envFrom", default=())
+    mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
+    startup: Probe | None = _at("startupProbe", default=None)
+    liveness: Probe | None = _at("livenessProbe", default=None)
+    restart_policy: str = _at("restartPolicy", default="Never")
+    restart_rules: tuple[RestartRule, ...] = _at("restartPolicyRules", default=())
+
+    @property
+    def restart_codes(self) -> frozenset[int]:
+        """Exit codes after which it is started again in its pod."""
+        return frozenset(code for rule in self.restart_rules for code in rule.codes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Volume:
     """A pod's volume: exactly one of a claim's name, a ConfigMap's name, or a folder of the pod's own."""
 
     name: str
-    claim: str | None = None
-    config_map: str | None = None
-    items: tuple[tuple[str, str], ...] = ()
-    optional: bool = False
+    claim: str | None = _at("persistentVolumeClaim", "claimName", default=None)
+    config_map: str | None = _at("configMap", "name", default=None)
+    folder: dict[str, Any] | None = _at("emptyDir", default=None)
 
 
-@dataclass(frozen=True)
+def _by_name(items: Any) -> Any:
+    return {item["name"]: item for item in items} if isinstance(items, list) else items
+
+
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class PodTemplate:
     """What a Job makes its pods from; times in seconds."""
 
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    init_containers: tuple[Container, ...]
-    containers: tuple[Container, ...]
-    volumes: Mapping[str, Volume]
-    restart_policy: Literal["Never", "OnFailure"]
-    grace: float
-    deadline: float | None
-    hostname: str
-    subdomain: str
-    service_account: str
+    labels: dict[str, str] = _at("metadata", "labels", default={})
+    annotations: dict[str, str] = _at("metadata", "annotations", default={})
+    init_containers: tuple[Container, ...] = _at("spec", "initContainers", default=())
+    containers: tuple[Container, ...] = _at("spec", "containers")
+    volumes: Annotated[dict[str, Volume], BeforeValidator(_by_name)] = _at("spec", "volumes", default={})
+    restart_policy: str = _at("spec", "restartPolicy", default="Always")
+    grace: float = _at("spec", "terminationGracePeriodSeconds", default=30)
+    deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
+    subdomain: str = _at("spec", "subdomain", default="")
+    service_account: str = _at("spec", "serviceAccountName", default="default")
+    token: bool = _at("spec", "automountServiceAccountToken", default=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class FailureRule:
-    """One rule of podFailurePolicy that looks at exit codes."""
+    """One rule of podFailurePolicy."""
 
-    action: Literal["FailJob", "Ignore", "Count", "FailIndex"]
-    container: str | None
-    within: bool
-    codes: frozenset[int]
+    action: Literal["FailJob", "Ignore"]
+    container: str | None = _at("onExitCodes", "containerName", default=None)
+    operator: Literal["In"] = _at("onExitCodes", "operator", default="In")
+    codes: frozenset[int] = _at("onExitCodes", "values", default=frozenset())
+    """None: it looks at conditions, which no pod here has."""
 
     def matches(self, codes: Mapping[str, int]) -> bool:
         """Whether a failed pod's exit codes (by container) meet this rule; 0 never does, as in Kubernetes."""
-        return any(
-            code != 0 and (code in self.codes) == self.within
-            for name, code in codes.items()
-            if self.container is None or name == self.container
-        )
+        return any(code != 0 and code in self.codes for name, code in codes.items() if self.container in (None, name))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Job:
-    """A Job with Kubernetes' defaults filled in."""
+    """A Job; the defaults are Kubernetes'."""
 
-    name: str
-    namespace: str
-    template: PodTemplate
-    parallelism: int
-    completions: int
-    indexed: bool
-    back_off_limit: int
-    back_off_limit_per_index: int | None
-    max_failed_indexes: int | None
-    failure_rules: tuple[FailureRule, ...]
-    deadline: float | None
+    name: str = _at("metadata", "name")
+    namespace: str = _at("metadata", "namespace", default="default")
+    template: PodTemplate = _at("spec", "template")
+    parallelism: int = _at("spec", "parallelism", default=1)
+    completions: int = _at("spec", "completions", default=1)
+    mode: str = _at("spec", "completionMode", default="NonIndexed")
+    back_off_limit: int | None = _at("spec", "backoffLimit", default=None)
+    back_off_limit_per_index: int | None = _at("spec", "backoffLimitPerIndex", default=None)
+    failure_rules: tuple[FailureRule, ...] = _at("spec", "podFailurePolicy", "rules", default=())
+    deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
+
+    @property
+    def indexed(self) -> bool:
+        return self.mode == "Indexed"
+
+    @property
+    def retries(self) -> int:
+        """Failures of all indexes together that it outlives."""
+        default = 6 if self.back_off_limit_per_index is None else 2**31 - 1
+        return default if self.back_off_limit is None else self.back_off_limit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Replicas:
     """One role of a PaddleJob."""
 
-    count: int
+    count: int = _at("replicas")
     template: PodTemplate
 
 
-@dataclass(frozen=True)
+@plain(frozen=True)
 class PaddleJob:
     """A PaddleJob with its operator's defaults filled in."""
 
     name: str
     namespace: str
     roles: Mapping[str, Replicas]
-    """ps, worker, heter: those that it has, in this order."""
+    """ps, worker: those that it has, in this order."""
     by_service: bool
     """Whether pods are told each other's names; else their addresses."""
     gloo: int
     elastic: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Service:
     """A headless Service: names of the pods it selects."""
 
-    name: str
-    namespace: str
-    selector: Mapping[str, str]
-    publish_not_ready: bool
+    name: str = _at("metadata", "name")
+    namespace: str = _at("metadata", "namespace", default="default")
+    selector: dict[str, str] = _at("spec", "selector", default={})
 
 
-@dataclass(frozen=True)
+@plain(frozen=True)
 class Manifests:
     """Everything the written YAML says that matters here."""
 
@@ -229,7 +252,7 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
     templates += [(role.template, f"PaddleJob {job.name}") for job in manifests.paddle_jobs for role in job.roles.values()]
     for template, where in templates:
-        _check_references(template, where, manifests)
+        _check(template, where, manifests)
     wanted = {volume.claim for template, _ in templates for volume in template.volumes.values() if volume.claim}
     if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims.keys()):
         note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
@@ -252,42 +275,25 @@ def _service(document: dict[str, Any]) -> Service:
         raise Refused(
             f"Service {name}: spec.clusterIP is {spec.get('clusterIP', 'not set')}: the rehearsal has headless Services (None)"
         )
-    return Service(
-        name=name,
-        namespace=document["metadata"].get("namespace", "default"),
-        selector=spec.get("selector", {}),
-        publish_not_ready=bool(spec.get("publishNotReadyAddresses", False)),
-    )
+    if not spec.get("publishNotReadyAddresses"):
+        raise Refused(f"Service {name}: spec.publishNotReadyAddresses is not true: names here do not wait for a pod to be ready")
+    return _read(Service, document, f"Service {name}")
 
 
 def _job(document: dict[str, Any]) -> Job:
     spec, name = document["spec"], document["metadata"]["name"]
     if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
         raise Refused(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
-    mode = spec.get("completionMode", "NonIndexed")
-    completions = spec.get("completions", 1)
-    if mode == "Indexed" and "completions" not in spec:
+    job = _read(Job, document, f"Job {name}")
+    if job.indexed and "completions" not in spec:
         raise Refused(f"Job {name}: spec.completions is not set: an Indexed Job needs it")
-    policy = spec.get("podFailurePolicy", {}).get("rules", [])
-    template = _template(spec["template"], f"Job {name}")
-    if policy and template.restart_policy != "Never":
-        raise Refused(f"Job {name}: restartPolicy is {template.restart_policy}: a podFailurePolicy needs Never")
-    per_index = spec.get("backoffLimitPerIndex")
-    if per_index is not None and mode != "Indexed":
-        raise Refused(f"Job {name}: spec.backoffLimitPerIndex is {per_index}: it needs completionMode Indexed")
-    return Job(
-        name=name,
-        namespace=document["metadata"].get("namespace", "default"),
-        template=template,
-        parallelism=spec.get("parallelism", 1),
-        completions=completions,
-        indexed=mode == "Indexed",
-        back_off_limit=spec.get("backoffLimit", 2**31 - 1 if per_index is not None else 6),
-        back_off_limit_per_index=per_index,
-        max_failed_indexes=spec.get("maxFailedIndexes"),
-        failure_rules=tuple(_rule(rule) for rule in policy if "onExitCodes" in rule),
-        deadline=spec.get("activeDeadlineSeconds"),
-    )
+    if job.parallelism < job.completions:
+        raise Refused(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
+    if (limit := job.back_off_limit_per_index) is not None and not job.indexed:
+        raise Refused(f"Job {name}: spec.backoffLimitPerIndex is {limit}: it needs completionMode Indexed")
+    if limit is not None and (most := spec.get("maxFailedIndexes")) != 0:
+        raise Refused(f"Job {name}: spec.maxFailedIndexes is {most}: 0 is allowed here, each index has to succeed")
+    return job
 
 
 def paddle_job(document: dict[str, Any]) -> PaddleJob:
@@ -302,112 +308,42 @@ def paddle_job(document: dict[str, Any]) -> PaddleJob:
     return PaddleJob(
         name=name,
         namespace=document["metadata"].get("namespace", "default"),
-        roles={
-            role: Replicas(spec[role]["replicas"], _template(spec[role]["template"], f"PaddleJob {name}"))
-            for role in ("ps", "worker", "heter")
-            if role in spec
-        },
+        roles={role: _read(Replicas, spec[role], f"PaddleJob {name}: spec.{role}") for role in ("ps", "worker") if role in spec},
         by_service=intranet == "Service",
         gloo=spec.get("withGloo", 0),
         elastic="elastic" in spec,
     )
 
 
-def _rule(rule: dict[str, Any]) -> FailureRule:
-    on = rule["onExitCodes"]
-    return FailureRule(rule["action"], on.get("containerName"), on["operator"] == "In", frozenset(on["values"]))
+def _read(kind: type[T], document: object, where: str) -> T:
+    try:
+        return TypeAdapter(kind).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Refused(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _template(template: dict[str, Any], where: str) -> PodTemplate:
-    spec = template["spec"]
-    if (policy := spec.get("restartPolicy", "Always")) not in ("Never", "OnFailure"):
-        raise Refused(f"{where}: restartPolicy is {policy}: a Job allows Never or OnFailure")
-    if spec.get("automountServiceAccountToken"):
+def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
+    """What is well-formed and cannot run here, and what leads nowhere."""
+    if template.restart_policy != "Never":
+        raise Refused(f"{where}: restartPolicy is {template.restart_policy}: Never is allowed here")
+    if template.token:
         raise Refused(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
-    return PodTemplate(
-        labels=template.get("metadata", {}).get("labels", {}),
-        annotations=template.get("metadata", {}).get("annotations", {}),
-        init_containers=tuple(_container(item) for item in spec.get("initContainers", [])),
-        containers=tuple(_container(item) for item in spec["containers"]),
-        volumes={item["name"]: _volume(item, where) for item in spec.get("volumes", [])},
-        restart_policy=policy,
-        grace=spec.get("terminationGracePeriodSeconds", 30),
-        deadline=spec.get("activeDeadlineSeconds"),
-        hostname=spec.get("hostname", ""),
-        subdomain=spec.get("subdomain", ""),
-        service_account=spec.get("serviceAccountName", "default"),
-    )
-
-
-def _volume(item: dict[str, Any], where: str) -> Volume:
-    name = item["name"]
-    if claim := item.get("persistentVolumeClaim"):
-        return Volume(name, claim=claim["claimName"])
-    if config := item.get("configMap"):
-        items = tuple((entry["key"], entry["path"]) for entry in config.get("items", []))
-        return Volume(name, config_map=config["name"], items=items, optional=bool(config.get("optional")))
-    if "emptyDir" in item:
-        return Volume(name)
-    raise Refused(f"{where}: volume {name} names no source that the rehearsal knows (persistentVolumeClaim, configMap, emptyDir)")
-
-
-def _container(item: dict[str, Any]) -> Container:
-    rules = item.get("restartPolicyRules", ())
-    if (policy := item.get("restartPolicy", "Never")) != "Never" or any(r["exitCodes"]["operator"] != "In" for r in rules):
-        raise Refused(f"container {item['name']}: restartPolicy is {policy}: Never is allowed here, and rules with operator In")
-    return Container(
-        name=item["name"],
-        image=item.get("image", ""),
-        command=tuple(item.get("command", ())),
-        args=tuple(item.get("args", ())),
-        working_dir=item.get("workingDir", ""),
-        environment=tuple(_environment(entry) for entry in item.get("env", ())),
-        environment_from=tuple(
-            EnvironmentSource(entry["configMapRef"]["name"], entry.get("prefix", ""), bool(entry["configMapRef"].get("optional")))
-            for entry in item.get("envFrom", ())
-            if "configMapRef" in entry
-        ),
-        mounts=tuple(
-            Mount(m["name"], m["mountPath"], m.get("subPath", ""), bool(m.get("readOnly"))) for m in item.get("volumeMounts", ())
-        ),
-        startup=_probe(item.get("startupProbe")),
-        liveness=_probe(item.get("livenessProbe")),
-        restart_codes=frozenset(code for rule in rules for code in rule["exitCodes"]["values"]),
-    )
-
-
-def _environment(entry: dict[str, Any]) -> EnvironmentEntry:
-    source = entry.get("valueFrom", {})
-    if reference := source.get("fieldRef"):
-        return EnvironmentEntry(entry["name"], field_path=reference["fieldPath"])
-    if reference := source.get("configMapKeyRef"):
-        key = (reference["name"], reference["key"])
-        return EnvironmentEntry(entry["name"], config_map=key, optional=bool(reference.get("optional")))
-    return EnvironmentEntry(entry["name"], value=entry.get("value") or "")
-
-
-def _probe(item: dict[str, Any] | None) -> Probe | None:
-    if item is None:
-        return None
-    return Probe(
-        command=tuple(item.get("exec", {}).get("command", ())),
-        port=item.get("tcpSocket", {}).get("port"),
-        initial_delay=item.get("initialDelaySeconds", 0),
-        period=item.get("periodSeconds", 10),
-        timeout=item.get("timeoutSeconds", 1),
-        failures=item.get("failureThreshold", 3),
-        successes=item.get("successThreshold", 1),
-        grace=item.get("terminationGracePeriodSeconds"),
-    )
-
-
-def _check_references(template: PodTemplate, where: str, manifests: Manifests) -> None:
     for volume in template.volumes.values():
-        if volume.config_map is not None and volume.config_map not in manifests.config_maps and not volume.optional:
+        if volume.claim is None and volume.config_map is None and volume.folder is None:
+            known = "persistentVolumeClaim, configMap, emptyDir"
+            raise Refused(f"{where}: volume {volume.name} names no source that the rehearsal knows ({known})")
+        if volume.config_map is not None and volume.config_map not in manifests.config_maps:
             raise Refused(
                 f"{where}: volume {volume.name} wants the ConfigMap {volume.config_map}, which is not among the manifests"
             )
     for container in (*template.init_containers, *template.containers):
+        if container.restart_policy != "Never" or any(rule.operator != "In" for rule in container.restart_rules):
+            policy = f"restartPolicy is {container.restart_policy}"
+            raise Refused(f"container {container.name}: {policy}: Never is allowed here, and rules with operator In")
+        for source in container.environment_from:
+            if source.config_map is not None and source.config_map not in manifests.config_maps:
+                raise Refused(f"{where}: container {container.name} wants the ConfigMap {source.config_map}, which is not here")
         for mount in container.mounts:
             if mount.volume not in template.volumes:
                 raise Refused(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")

@@ -22,9 +22,9 @@ class Names:
         self._addresses: dict[str, str] = {}
         self._write()
 
-    def add(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], address: str, ready: bool) -> None:
-        """Publish a pod's names; a Service that publishes ready pods only waits for `ready`."""
-        for name in self._names(hostname, subdomain, namespace, labels, ready):
+    def add(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], address: str) -> None:
+        """Publish a pod's names."""
+        for name in self._names(hostname, subdomain, namespace, labels):
             self._addresses[name] = address
         self._write()
 
@@ -33,10 +33,10 @@ class Names:
         self._addresses = {name: known for name, known in self._addresses.items() if known != address}
         self._write()
 
-    def _names(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], ready: bool) -> list[str]:
+    def _names(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str]) -> list[str]:
         for service in self._services:
             selected = bool(service.selector) and service.selector.items() <= labels.items()
-            if service.name == subdomain and service.namespace == namespace and selected and (ready or service.publish_not_ready):
+            if service.name == subdomain and service.namespace == namespace and selected:
                 short = f"{hostname}.{service.name}"
                 return [short, *(f"{short}.{namespace}{tail}" for tail in ("", ".svc", ".svc.cluster.local"))]
         return []

@@ -26,7 +26,7 @@ PORT = 36000
 DRAWN = 41234
 """What it may draw where pods meet by Service: it tells the number, and the endpoints have `PORT` all the same."""
 PORTS = 20
-ROLES = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
+ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OperatorPod:
 
     name: str
     role: str
-    """ps, worker or heter."""
+    """ps or worker."""
     index: int
     template: PodTemplate
 
@@ -83,8 +83,6 @@ def shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
         found["PADDLE_TRAINER_ENDPOINTS"] = _endpoints(by_role["worker"])
         found["PADDLE_TRAINERS"] = ",".join(by_role["worker"])
         found["PADDLE_TRAINERS_NUM"] = str(len(by_role["worker"]))
-    if "heter" in by_role:
-        found["PADDLE_HETER_ENDPOINTS"] = _endpoints(by_role["heter"])
     if job.gloo > 0 and "ps" in by_role:
         found["PADDLE_WITH_GLOO"] = str(job.gloo)
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
@@ -144,11 +142,11 @@ async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, wa
 def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, variables: Mapping[str, str], etc_hosts: Path | None) -> Pod:
     first, *others = pod.template.containers
     # `$` is doubled for the kubelet's expansion, as the operator's values have none to be expanded.
-    entries = tuple(EnvironmentEntry(name, value.replace("$", "$$")) for name, value in variables.items())
+    entries = tuple(EnvironmentEntry(name=name, value=value.replace("$", "$$")) for name, value in variables.items())
     told = replace(
         first,
         environment=(*first.environment, *entries),
-        environment_from=(*first.environment_from, EnvironmentSource(job.name)),
+        environment_from=(*first.environment_from, EnvironmentSource(config_map=job.name)),
     )
     facts = PodFacts(
         name=pod.name,

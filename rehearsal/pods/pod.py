@@ -19,7 +19,7 @@ from rehearsal.errors import Refused
 from rehearsal.pods.container import Bind, RunningContainer, private_mounts_work, run_briefly
 from rehearsal.pods.environment import PodFacts, environment, expand
 from rehearsal.pods.image import Image
-from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate, Probe
+from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
 from rehearsal.pods.names import Names
 
 BACK_OFF_SHARE = 0.1
@@ -77,14 +77,12 @@ class Pod:
         template: PodTemplate,
         facts: PodFacts,
         hostname: str,
-        on_restart: Callable[[], None] = lambda: None,
         etc_hosts: Path | None = None,
     ) -> None:
         """`etc_hosts` is what the pod sees as /etc/hosts; None: the machine's own."""
         self.host, self.template, self.facts = host, template, facts
-        self.hostname = template.hostname or hostname
+        self.hostname = hostname
         self.started: dict[str, RunningContainer] = {}
-        self._on_restart = on_restart
         self._etc_hosts = etc_hosts
         self._leaving = False
         self._folder = host.pods / facts.name
@@ -100,7 +98,7 @@ class Pod:
 
     async def run(self) -> PodEnd:
         """Run the pod to its end."""
-        self._publish(ready=not any(container.startup for container in self.template.containers))
+        self._publish()
         containers = asyncio.create_task(self._containers())
         try:
             _, late = await asyncio.wait([containers], timeout=self.template.deadline)
@@ -127,21 +125,18 @@ class Pod:
         self._leaving = True
         await asyncio.gather(*(container.terminate(self.template.grace) for container in self.started.values()))
 
-    def _publish(self, ready: bool) -> None:
+    def _publish(self) -> None:
         facts = self.facts
-        self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address, ready)
+        self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address)
 
     async def _keep(self, container: Container) -> int:
-        """Run a container until it is done: again after a failure where restartPolicy says OnFailure, or a rule of its own."""
+        """Run a container until it is done: again where a rule of its own says so."""
         failures = 0
         while True:
             code = self._codes[container.name] = await self._once(container)
             # What the kubelet ends for a probe has lost the pod's sandbox: no rule brings it back.
-            ruled = code in container.restart_codes and container.name not in self._probed_to_death
-            if self._leaving or not (ruled or (code != 0 and self.template.restart_policy == "OnFailure")):
+            if self._leaving or code not in container.restart_codes or container.name in self._probed_to_death:
                 return code
-            if not ruled:
-                self._on_restart()
             with self.log(container.name).open("a") as log:
                 log.write(f"the container ended with {code}: it is started again in its pod\n")
             await asyncio.sleep(back_off(failures))
@@ -154,7 +149,7 @@ class Pod:
         if not root.exists():
             self._lay_out(container, root)
         variables = self._environment(container, root)
-        folder = _inside(root, container.working_dir or self.host.image.working_dir or "/")
+        folder = _inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
         binds = self._binds(container)
         running = await RunningContainer.start(
@@ -173,15 +168,10 @@ class Pod:
                 await probes
 
     def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
-        image = self.host.image
-        command = container.command or image.entry_point
-        args = container.args or (() if container.command else image.command)
-        if not command and not args:
-            raise Refused(f"container {container.name} has no command, and the Dockerfile no ENTRYPOINT")
-        return [
-            *(_mapped(expand(word, variables), root) for word in command),
-            *(expand(word, variables) for word in args),
-        ]
+        if not container.command:
+            raise Refused(f"container {container.name} has no command: nothing here knows what its image would run")
+        words = [_mapped(expand(word, variables), root) for word in container.command]
+        return [*words, *(expand(word, variables) for word in container.args)]
 
     def _environment(self, container: Container, root: Path) -> dict[str, str]:
         host = self.host
@@ -244,9 +234,8 @@ class Pod:
                 folder.mkdir(parents=True)
                 if volume.config_map is not None:
                     data = self.host.manifests.config_maps.get(volume.config_map, {})
-                    for key, path in volume.items or tuple((key, key) for key in data):
-                        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                        (folder / path).write_text(data[key])
+                    for key, text in data.items():
+                        (folder / key).write_text(text)
         if mount.sub_path:
             folder = _inside(folder, mount.sub_path)
             if not folder.exists():
@@ -271,45 +260,23 @@ class Pod:
         for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
             if probe is None:
                 continue
-            await asyncio.sleep(probe.initial_delay)
-            failures = successes = 0
+            command = [_mapped(expand(word, variables), root) for word in probe.command]
+            log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
+            failures = 0
             while True:
-                if await self._probe_once(probe, root, variables, folder, container, binds):
-                    failures, successes = 0, successes + 1
-                    if kind == "startup" and successes >= probe.successes:
+                if await run_briefly(command, variables, folder, probe.timeout, log, binds) == 0:
+                    failures = 0
+                    if kind == "startup":
                         break
                 else:
-                    failures, successes = failures + 1, 0
+                    failures += 1
                     if failures >= probe.failures:
-                        with running.log.open("a") as log:
-                            log.write(f"{kind} probe failed {failures} times: the container is ended\n")
+                        with running.log.open("a") as told:
+                            told.write(f"{kind} probe failed {failures} times: the container is ended\n")
                         self._probed_to_death.add(container.name)
-                        await running.terminate(self.template.grace if probe.grace is None else probe.grace)
+                        await running.terminate(self.template.grace)
                         return
                 await asyncio.sleep(probe.period)
-            if kind == "startup":
-                self._publish(ready=True)
-
-    async def _probe_once(
-        self,
-        probe: Probe,
-        root: Path,
-        variables: Mapping[str, str],
-        folder: Path,
-        container: Container,
-        binds: Sequence[Bind],
-    ) -> bool:
-        if probe.command:
-            argv = [_mapped(expand(word, variables), root) for word in probe.command]
-            log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
-            return await run_briefly(argv, variables, folder, probe.timeout, log, binds) == 0
-        try:
-            async with asyncio.timeout(probe.timeout):
-                _, writer = await asyncio.open_connection(self.facts.address, probe.port)
-        except OSError:
-            return False
-        writer.close()
-        return True
 
 
 def _inside(root: Path, container_path: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_the_split_and_the_program_of_a_living_run_stay_until_it_has_ended(
     assert job.shard(0).startswith(b"new"), "a run that begins now reads the new data"
     found = data_manifest.find(job.folder, its_data)
     assert found == job.folder.splits / first.split / "manifest.json"
-    stage(job.folder, 1, 3, manifest=found)
+    stage(replace(job.folder, manifest=found), 1, 3)
     copies = [path for path in job.folder.programs.glob("*/") if program_copy.digest(path) == its_program]
     assert [(copy / "train.py").read_text() for copy in copies] == ["first"]
     assert (job.folder.program("mine") / "train.py").read_text() == "second"

@@ -1,7 +1,7 @@
 """The deployment policy is enough, and each of its statements is needed: shown with IAM enforced.
 
 The emulator asks the role that CloudFormation executes with for what AWS's own resource handlers would call
-(rehearsal/emulator/permissions.py), and MiniStack asks cdk's own roles for every call that cdk makes.
+(parts/permissions.py), and MiniStack asks cdk's own roles for every call that cdk makes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ from rehearsal.inventory import Inventory
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
+ENFORCED: dict[str, Any] = {
+    "enforce": True,
+    "parts": [Path(__file__).parent / "parts" / "permissions.py"],
+    "extra": {"CDK_VALIDATION": "false"},
+}
 VARIANTS = PROJECT / "tests" / "aws" / "variants"
 
 
@@ -47,7 +52,7 @@ def test_the_whole_life_of_a_cluster(tmp_path: Path, file: Path) -> None:
     settings = yaml.safe_load(file.read_text())
     config, outputs_file = tmp_path / "cluster.yaml", tmp_path / "outputs.json"
     config.write_text(yaml.safe_dump(settings))
-    with Cloud(project=PROJECT, state=tmp_path / "state", enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
+    with Cloud(project=PROJECT, state=tmp_path / "state", **ENFORCED) as cloud:
         iam = cloud.client("iam")
         arns = [
             iam.create_policy(PolicyName=name, Path="/deployment/", PolicyDocument=json.dumps(document))["Policy"]["Arn"]
@@ -72,7 +77,7 @@ def test_what_the_role_may_not_do_fails_by_name(tmp_path: Path) -> None:
     """A role that may make a VPC and not tag it."""
     vpc = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Tags": [{"Key": "Name", "Value": "x"}]}}
     allowed = {"Effect": "Allow", "Action": ["ec2:CreateVpc", "ec2:DeleteVpc", "ec2:Describe*"], "Resource": "*"}
-    with Cloud(project=PROJECT, state=tmp_path, enforce=True) as cloud:
+    with Cloud(project=PROJECT, state=tmp_path, **ENFORCED) as cloud:
         iam, cloudformation = cloud.client("iam"), cloud.client("cloudformation")
         role = iam.create_role(RoleName="executes", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
         document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
@@ -164,7 +169,7 @@ def test_each_statement_is_needed(tmp_path: Path, everything: Callable[[], dict[
     config = tmp_path / "cluster.yaml"
     config.write_text(yaml.safe_dump(settings))
     statements = [statement for document in policies(config).values() for statement in document["Statement"]]
-    with Cloud(project=PROJECT, state=tmp_path / "state", enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
+    with Cloud(project=PROJECT, state=tmp_path / "state", **ENFORCED) as cloud:
         cloud.cdk("synth", "--quiet", config=config)
         templates = Templates(cloud, tmp_path / "state" / "cdk.out")
         before = cloud.inventory()

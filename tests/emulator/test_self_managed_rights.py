@@ -19,6 +19,11 @@ from rehearsal.cloud import Cloud
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
+ENFORCED: dict[str, Any] = {
+    "enforce": True,
+    "parts": [Path(__file__).parent / "parts" / "permissions.py"],
+    "extra": {"CDK_VALIDATION": "false"},
+}
 VARIANT = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
 SNAPSHOT = "cluster/snapshots/etcd-1"
 
@@ -68,7 +73,7 @@ class Account:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     state = tmp_path_factory.mktemp("cloud")
-    with Cloud(project=PROJECT, state=state, enforce=True, extra={"CDK_VALIDATION": "false"}) as cloud:
+    with Cloud(project=PROJECT, state=state, **ENFORCED) as cloud:
         yield Account(cloud)
 
 

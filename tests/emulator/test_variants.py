@@ -86,7 +86,8 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
 
     def begun(file: Path, prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None, deploy: bool = True) -> Life:
         # The synthesized templates are validated by the tests of the stacks: here that would be half of the time.
-        cloud = Cloud(project=PROJECT, state=tmp_path / "state", extra={"CDK_VALIDATION": "false"})
+        readers = Path(__file__).parent / "parts" / "drift_readers.py"
+        cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=[readers], extra={"CDK_VALIDATION": "false"})
         cloud.__enter__()
         request.addfinalizer(cloud.close)
         settings = yaml.safe_load(file.read_text())

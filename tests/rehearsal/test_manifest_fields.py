@@ -68,7 +68,7 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
     [
         ("spec/template/spec/hostNetwork", True, "spec.template.spec.hostNetwork cannot be rehearsed"),
         ("spec/template/spec/automountServiceAccountToken", True, "there is no API server to ask here"),
-        ("spec/template/spec/restartPolicy", "Always", "restartPolicy is Always: a Job allows Never or OnFailure"),
+        ("spec/template/spec/restartPolicy", "Always", "restartPolicy is Always: Never is allowed here"),
         ("spec/template/spec/serviceAccountName", "nobody", "serviceAccountName is nobody: no such ServiceAccount"),
         ("spec/template/spec/containers/0/lifecycle", {"preStop": {"exec": {"command": ["x"]}}}, "containers[].lifecycle"),
         ("spec/template/spec/containers/0/livenessProbe", {"httpGet": {"port": 80}}, "livenessProbe.httpGet.port cannot"),
@@ -78,6 +78,7 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
         ("spec/successPolicy", {"rules": [{"succeededCount": 1}]}, "spec.successPolicy.rules[].succeededCount cannot"),
         ("spec/template/spec/containers/0/restartPolicy", "OnFailure", "container trainer: restartPolicy is OnFailure: Never is"),
         ("spec/completionMode", "NonIndexed", "spec.backoffLimitPerIndex is 6: it needs completionMode Indexed"),
+        ("spec/parallelism", "many", "spec.parallelism: Input should be a valid integer"),
         ("spec/suspend", True, "spec.suspend is true: nothing here would ever resume it"),
         ("kind", "Deployment", "Deployment quick-start-"),
         ("kind", "Invented", "the rehearsal knows no such kind"),

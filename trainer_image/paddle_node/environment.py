@@ -150,25 +150,19 @@ class OwnCommand:
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
     """Empty: there is none."""
     processes: int = setting(Reader.whole, Variable.PROCESSES, 1, 1, contract.MOST_PROCESSES)
-    """In each pod."""
     gpus: int = setting(Reader.whole, Variable.GPUS, 0, 0, contract.MOST_PROCESSES)
-    """Of each pod."""
     resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
-    """More words, where something is there to resume from."""
     progress: str = setting(Reader.text, Variable.PROGRESS, "")
     """A glob below the job's folder; empty: what `resume` names is progress."""
     success: str = setting(Reader.text, Variable.SUCCESS, "")
-    """A file below the job's folder; empty: none is asked for."""
     templates: str = setting(Reader.text, Variable.TEMPLATES, "")
-    """Names of variables, with commas between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeEnvironment:
-    """What a pod was told. `index` is None in pod-list mode until discovery calls `identified`."""
+    """What a pod was told: `Variable` says what each is. `index` is None in pod-list mode until discovery calls `identified`."""
 
     job_name: str = setting(Reader.folder_name, Variable.JOB_NAME)
-    """Names the folder on the volume."""
     folder: JobFolder
     train_config_dir: str = setting(Reader.folder_name, Variable.TRAIN_CONFIG_DIR)
     program: Path
@@ -178,20 +172,14 @@ class NodeEnvironment:
     local_disk: LocalDisk | None
     """Where the shard may be copied before training; None: it is read where it lies."""
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
-    """The data job whose manifest is waited for; empty: any."""
     trainers: int = setting(Reader.whole, Variable.TRAINERS, None, 1, 10_000)
-    """N: pods, trainers and pservers."""
     threads: int = setting(Reader.whole, Variable.THREADS, 1, 1, 1024)
-    """Threads in one trainer."""
     passes: int = setting(Reader.whole, Variable.PASSES, 10, 1, 99_999)
     keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES, 0, 0, 99_999)
-    """Newest good passes of this data and program to keep; 0 keeps all."""
     checkpoint: float
     """Seconds between two checkpoints inside a pass; inf: none."""
     resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
-    """One of `RESUME_FROM`."""
     attempts: int = setting(Reader.whole, Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000)
-    """How many failures of the program, without progress in between, end the job."""
     seed: int = setting(Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
     runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
     """A name that `runtimes.by_name` knows."""
@@ -204,7 +192,6 @@ class NodeEnvironment:
     namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
     pod_name: str
     kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
-    """The node that the pod runs on, for messages; empty: unknown."""
     pod_ip: str = setting(Reader.address, Variable.POD_IP)
     nic: str = setting(Reader.text, Variable.NIC, "eth0")
     port: int = setting(Reader.port, Variable.PORT, contract.FIRST_PORT)
@@ -212,13 +199,9 @@ class NodeEnvironment:
     ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100)
     control_port: int = setting(Reader.port, Variable.CONTROL_PORT, contract.CONTROL_PORT)
     peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
-    """Seconds."""
     grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
-    """Seconds."""
     stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
-    """Seconds."""
     lease: float = setting(Reader.seconds, Variable.LEASE, contract.LEASE)
-    """Seconds."""
     arguments: tuple[str, ...]
     """The entry point's own arguments, for the trainer, untouched."""
     environ: Mapping[str, str]

@@ -200,10 +200,8 @@ class Parser:
             return None
 
 
-def of_trainer(
-    folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None, manifest: Path | None = None
-) -> Shard:
-    """The shard as the manifest lists it, the job's own or that at `manifest`; the copy below `staged` where one is.
+def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
+    """The shard as the manifest lists it; the copy below `staged` where one is.
 
     Without a manifest what was put by hand into `<trainer>/data`, or into `data/<trainer>` where that is absent.
     """
@@ -212,7 +210,7 @@ def of_trainer(
         place = folder.older_shard(trainer)
     expected = None
     files = None
-    stated = data_manifest.read(manifest or folder.data_manifest)
+    stated = data_manifest.read(folder.data_manifest)
     if stated is not None:
         listed = stated.shards[trainer].files if trainer < len(stated.shards) else ()
         expected = sum(file.records for file in listed)
@@ -222,9 +220,9 @@ def of_trainer(
     return _of_folder(place, expected, reader) if files is None else Shard(str(place), files, expected, reader)
 
 
-def held_out(folder: JobFolder, reader: Reader = lines, manifest: Path | None = None) -> Shard:
+def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
     """What the split kept from training."""
-    stated = data_manifest.read(manifest or folder.data_manifest)
+    stated = data_manifest.read(folder.data_manifest)
     if stated is None:
         return _of_folder(folder.held_out, None, reader)
     return Shard(str(folder.held_out), [folder.root / file.name for file in stated.held_out], None, reader)

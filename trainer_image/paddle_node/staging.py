@@ -38,15 +38,13 @@ def stage(
     trainers: int,
     report: Callable[[str], None] = print,
     local: LocalDisk | None = None,
-    manifest: Path | None = None,
 ) -> Path:
     """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
 
-    `manifest` is that of the split to read; None: the job's own, which is the newest.
     Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
     with VOLUME_FULL when a copy that was asked for does not fit; OSError when the volume fails. May be called again.
     """
-    stated = data_manifest.read(manifest or folder.data_manifest)
+    stated = data_manifest.read(folder.data_manifest)
     if stated is not None and stated.shared:
         return _shared(folder, stated)
     path = folder.shard(trainer_id)
@@ -56,7 +54,7 @@ def stage(
     else:
         files = [
             _File(folder.root / file.name, data_manifest.below(file.name), file)
-            for file in _own_files(manifest or folder.data_manifest, stated, trainer_id, trainers)
+            for file in _own_files(folder.data_manifest, stated, trainer_id, trainers)
         ]
         _refuse_extra(files)
     if local is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from paddle_node import contract, data_manifest
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.data import sources
-from paddle_node.environment import Reader
+from paddle_node.environment import Reader, setting, told
 from paddle_node.failure import SettingError
 
 FORMATS = ("lines", "files")
@@ -26,26 +26,26 @@ _OURS = ("output", "splits", "programs", "held-out", "data-manifest.json")
 """What the data job, or the training, writes into the job's folder; beside these the shards' folders, which are numbers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SplitSettings:
     """What to split, how, and where to."""
 
     folder: JobFolder
-    shards: int
+    shards: int = setting(Reader.whole, Variable.SPLIT_COUNT, None, 1, 10_000)
     source: str
     """As the user wrote it: a container path, s3://, https:// or http://."""
-    format: str
+    format: str = setting(Reader.text, Variable.DATA_FORMAT, FORMATS[0])
     hold_out: float
     seed: str | None
     program_from: str
     """Folder of the image, a container path; empty: nothing to copy."""
     program: str
     """The program's folder name under the job's folder."""
-    archive: str
+    archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     """SHA-256 of the archive with the program, where a record reader is in one."""
     reader_folder: Path
     """Where a record reader is imported from."""
-    pods: int
+    pods: int = setting(Reader.whole, Variable.SPLIT_PODS, 1, 1, 10_000)
     """Pods that share the split; each is an index of the same Job."""
     index: int
     """Which of them this one is, from 0."""
@@ -55,7 +55,7 @@ class SplitSettings:
     """This pod, and no other one of the same index: names the folder of what it writes."""
     shared: Path | None = None
     """Where one unsplit copy of the source is kept for all jobs; None: the data is split."""
-    job: str = ""
+    job: str = setting(Reader.text, Variable.DATA_JOB, "")
     """Hash of the data job's template, for the manifest; empty where nobody asks."""
 
     @property
@@ -80,34 +80,29 @@ class SplitSettings:
             raise SettingError(
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes {program} in the job's folder"
             )
-        archive = read.digest(Variable.PROGRAM_ARCHIVE)
-        pods = read.whole(Variable.SPLIT_PODS, 1, 1, 10_000)
+        found = told(cls, read)
+        pods, form, archive = found["pods"], found["format"], found["archive"]
         run = _named(Variable.RUN_ID, environ)
         if not run and pods > 1:
             raise SettingError(f"{Variable.RUN_ID} is missing: the {pods} pods that share a split know each other by it")
-        form = read.text(Variable.DATA_FORMAT, FORMATS[0])
         if form not in FORMATS and not _READER.fullmatch(form):
             raise SettingError(f"{Variable.DATA_FORMAT} is {form!r}: lines, files or module:function is allowed")
         shared = read.text(Variable.SHARED, "")
         if shared and not data_manifest.SHARED.fullmatch(f"{shared}/{'0' * 32}"):
             raise SettingError(f"{Variable.SHARED} is {shared!r}: shared/ and 16 hexadecimal digits are needed")
         return cls(
+            **found,
             folder=folder,
             shared=folder.root.parent / shared if shared else None,
-            shards=read.whole(Variable.SPLIT_COUNT, None, 1, 10_000),
             source=_source(environ, folder),
-            format=form,
             hold_out=_hold_out(read.text(Variable.HOLD_OUT, "0")),
             seed=environ.get(Variable.SHUFFLE_SEED, "") or None,
             program_from=program_from,
             program=program,
-            archive=archive,
             reader_folder=contract.path(contract.UNPACKED, dict(environ)) if archive else folder.program(program),
-            pods=pods,
             index=read.whole(Variable.COMPLETION_INDEX, 0, 0, pods - 1),
             run=run or uuid.uuid4().hex,
             pod=_named(Variable.POD_UID, environ) or uuid.uuid4().hex,
-            job=environ.get(Variable.DATA_JOB, ""),
         )
 
 

@@ -1,6 +1,6 @@
 """The role that CloudFormation executes a stack with: what it may not do fails the stack, by the action's name.
 
-MiniStack takes a stack's role and forgets it. Promises, where `Cloud(enforce=True)` asks for it: before a resource is made,
+MiniStack takes a stack's role and forgets it. Promises, in a `Cloud(enforce=True, parts=[this])`: before a resource is made,
 changed or deleted, each action that AWS's own handler of the type calls (stacks/deployment_actions.json, which is AWS's
 data) is put to the policies of the stack's role, on the resource's ARN, with its tags. An unknown type is refused by name.
 """
@@ -42,8 +42,7 @@ NAMED_BY = {
 
 TAGS = ("Tags", "FileSystemTags", "AccessPointTags", "HostedZoneTags", "ResourceTags")
 
-_data: dict[str, Any] = {}
-"""stacks/deployment_actions.json."""
+_data: dict[str, Any] = json.loads((Path(__file__).parents[3] / "stacks" / "deployment_actions.json").read_text(encoding="utf-8"))
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -177,9 +176,8 @@ _asking: ContextVar[str] = ContextVar("_asking", default="")
 """The role of the stack that the present request is about."""
 
 
-def apply(actions: Path) -> None:
-    """Remember each stack's role, and ask it before each resource; `actions`: the file of what handlers call."""
-    _data.update(json.loads(actions.read_text(encoding="utf-8")))
+def apply() -> None:
+    """Remember each stack's role, and ask it before each resource."""
     answer = cloudformation.handle_request
 
     async def remembering(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:
