@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_node import data_manifest
+from paddle_node import data_manifest, own_code
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 
@@ -168,7 +168,7 @@ class Parser:
             if self._first is None:
                 shown = record.text if len(record.text) <= 80 else f"{record.text[:80]}..."
                 behind = f" behind byte {record.begin}" if record.begin else ""
-                self._first = f"record {record.number}{behind} of {record.file.name} ({error}): {shown!r}"
+                self._first = f"record {record.number}{behind} of {record.file.name} ({own_code.told(error)}): {shown!r}"
             self.odd += 1
             return None
 
