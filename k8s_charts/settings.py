@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from paddle_node import contract
@@ -59,6 +59,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=False)
 
 
+_PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
+"""How a folder of the user's own begins; the name of one of the image's has no slash."""
 _PROGRAM_SETTINGS = {
     "path": ("folder", "configmap"),
     "repository": ("git",),
@@ -75,6 +77,7 @@ class Program(Settings):
         default="image",
         alias="from",
         description=(
+            "Default: image; folder where `folder` is a path. "
             "image: the data job copies the folder from the image's programs; folder: a local folder of up to 1 GB; git: a "
             "repository's commit; configmap: a small folder beside this file, copied by the data job (without one, a PaddleJob's "
             "pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume already."
@@ -82,8 +85,11 @@ class Program(Settings):
     )
     folder: Text = Field(
         default="quick_start",
-        description="The folder's name in the image's programs and in the job's folder. `from: git`: the program's folder in the "
-        "repository; default: all of it.",
+        examples=["./my_program", "quick_start"],
+        description=(
+            "./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a slash: its name "
+            "in the image's programs and in the job's folder. `from: git`: the program's folder in the repository; default: all."
+        ),
     )
     path: Text | None = Field(
         default=None,
@@ -133,7 +139,7 @@ class Program(Settings):
 
     def read(self, folder: Path, *, fetch: bool) -> Program:
         """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
-        program, root = self.model_copy(), None if self.path is None else folder / self.path
+        program, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
         if self.origin == "configmap" and root is not None:
             program._files = program_files.read(root)
         elif self.origin == "folder" and root is not None:
@@ -143,6 +149,16 @@ class Program(Settings):
             program._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
             root = program._archive.root
         return program.model_copy(update={"requirements": requirements.read(self.requirements, root)})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _folder_by_its_path(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "path" in given or given.get("from", "folder") != "folder":
+            return given
+        folder = given.get("folder")
+        if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
+            return given
+        return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
 
     @model_validator(mode="after")
     def _fits(self) -> Program:
@@ -156,7 +172,7 @@ class Program(Settings):
                 raise sentence(f"program.{field} is missing: `from: {self.origin}` needs it")
         parts = self.folder.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
-            raise sentence(f"program.folder is {self.folder}: the name of one folder is allowed, such as quick_start")
+            raise sentence(f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed")
         return self
 
 

@@ -9,6 +9,7 @@ import typer
 
 from operations.errors import Failed, explained
 from operations.screen import Context, of_job, say
+from operations.trial import NoTry
 
 if TYPE_CHECKING:
     from operations.cluster import Cluster
@@ -24,11 +25,12 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the logs of all ranks until the end.")] = False,
+    no_try: NoTry = False,
     context: Context = None,
     outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
     image_file: Annotated[Path, typer.Option(help="What `make push` wrote.")] = Path("image.json"),
 ) -> None:
-    """Submit a job: upload its data file, split the data, start the training.
+    """Submit a job: try its program on a few records, upload its data file, split the data, start the training.
 
     The data job runs first and is waited for; it ends at once where the shards are complete and the source is what it was.
     A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to go on.
@@ -43,11 +45,14 @@ def submit(
         if dry_run:
             _print(submission)
             return
+        from operations import trial
         from operations.cluster import Cluster
         from operations.waiting import Narrator
 
         cluster = Cluster.connect(context, say)
         submission.check(cluster)
+        if not no_try:
+            say(trial.before(submission.job, job_file))
         narrator = Narrator(say)
         bring_program(cluster, submission)
         split(cluster, submission, narrator)

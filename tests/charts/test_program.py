@@ -36,6 +36,7 @@ def program(tmp_path: Path) -> Path:
     (folder / "tools" / "__pycache__").mkdir(parents=True)
     (folder / "tools" / "__pycache__" / "x.pyc").write_text("left behind")
     (folder / "tools" / "train.py").write_text("print('one')\n")
+    (folder / "train.py").touch()
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "run.sh").chmod(0o700)
     (folder / "latest").symlink_to("tools/train.py")
@@ -75,7 +76,8 @@ def brought(job: TrainingJob, volume: Path) -> JobFolder:
 
 
 def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Path, outputs: ClusterOutputs, image: str) -> None:
-    job = parsed(tmp_path, {"from": "folder", "path": "mine"})
+    job = parsed(tmp_path, {"folder": "./mine"})
+    assert job == parsed(tmp_path, {"from": "folder", "path": "./mine"})
     archive = job.program.archive
     assert archive is not None
     data, trainer = variables(job, outputs, image)
@@ -84,7 +86,7 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
 
     place = program_archive.unpack(brought(job, tmp_path / "volume"), archive.digest, tmp_path / "home" / "program")
     files = {path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir()}
-    assert files == {".gitignore", "latest", "new.py", "run.sh", "tools/train.py"}
+    assert files == {".gitignore", "latest", "new.py", "run.sh", "tools/train.py", "train.py"}
     assert str((place / "latest").readlink()) == "tools/train.py" and (place / "latest").read_text() == "print('one')\n"
     assert (place / "run.sh").stat().st_mode & 0o777 == 0o755
     (place / "tools" / "train.py").write_text("the pod's own copy can be written")
@@ -121,7 +123,9 @@ def test_a_commit_is_fetched_once_and_then_read_without_network(program: Path, t
     git(program, "config", "uploadpack.allowAnySHA1InWant", "true")
     job = TrainingJob.load(file, fetch=True)
     assert job.program.archive is not None
-    assert job.program.archive.names == (".gitignore", "latest", "run.sh", "tools/train.py"), "what is committed, and no more"
+    assert job.program.archive.names == (".gitignore", "latest", "run.sh", "tools/train.py", "train.py"), (
+        "what is committed, and no more"
+    )
 
     (program / ".git").rename(tmp_path / "gone")
     assert TrainingJob.load(file).program.archive == job.program.archive
@@ -212,7 +216,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "program.repository is --upload-pack=x: "
         "text like https://host/name.git or ssh://git@host/name.git or file:///folder is allowed",
     ),
-    ({**GIT, "folder": "../x"}, "program.folder is ../x: the name of one folder is allowed, such as quick_start"),
+    ({**GIT, "folder": "../x"}, "program.folder is ../x: a path that begins with ./, or the name of one folder, is allowed"),
+    ({"folder": "./none"}, "program.path is {0}/none: there is no such folder"),
+    (
+        {"folder": "mine"},
+        "program.folder is mine: the image has quick_start and recommendation; write ./mine for a folder beside this file",
+    ),
+    (
+        {"folder": "./mine"},
+        "program is {0}/mine: it has no train.py; add it, or name the line that trains as `command`",
+    ),
     ({"requirements": 5}, "program.requirements is 5: text is allowed; a number or a word like yes, no or null needs quotes"),
     ({"packages": ["libgl1; reboot"]}, "program.packages.0 is libgl1; reboot: text like ^[a-z0-9][-a-z0-9+.]+$ is allowed"),
     (
@@ -237,6 +250,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=lambda value: str(value)[:40])
 def test_refused(program: Path, tmp_path: Path, settings: dict[str, Any], sentence: str) -> None:
+    if "no train.py" in sentence:
+        (program / "train.py").unlink()
     with pytest.raises(JobError) as caught:
         parsed(tmp_path, settings)
     assert str(caught.value) == sentence.format(tmp_path)

@@ -6,13 +6,11 @@ pservers, and an ordinary local program for evaluation and inference, where they
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -112,39 +110,21 @@ class Input:
     def wants(self) -> str:
         """In the words of what the program called to have it."""
         whole = self.kind is np.int64
+        if self.shape != (1,):
+            return f"its shape is {list(self.shape)}, of {'ints' if whole else 'numbers'}"
         if self.sequence:
-            return f"`fleet.ids` wants a list of {'ints' if whole else 'numbers'}"
-        if self.shape == (1,):
-            return "`fleet.label` wants an int" if whole else "`fleet.number` wants a finite number"
-        return f"its shape is {list(self.shape)}, of {'ints' if whole else 'numbers'}"
+            return "`fleet.ids` wants a list of ints"
+        return "`fleet.label` wants an int" if whole else "`fleet.number` wants a finite number"
 
-    def check(self, value: Any) -> None:
-        """Raises `BadSample`."""
-        number: Any = Integral if self.kind is np.int64 else Real
-        many = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
-        if self.sequence:
-            fits = many and all(isinstance(each, number) for each in (value.flat if isinstance(value, np.ndarray) else value))
-        elif many or self.shape != (1,):
-            fits = many and self._holds(value)
-        else:
-            fits = isinstance(value, number) and math.isfinite(value)
-        if not fits:
-            wrong = next((each for each in value if not isinstance(each, number)), None) if many else value
-            got = _shown(wrong) if not many else f"{len(value)} values" if wrong is None else f"a list with {_shown(wrong)}"
-            raise BadSample(f"`{self.name}` got {got}: {self.wants}")
-
-    def _holds(self, value: Any) -> bool:
+    def takes(self, value: Any) -> bool:
         try:
             array = np.asarray(value)
         except ValueError:
             return False
-        kinds = "iub" if self.kind is np.int64 else "iubf"
-        return array.dtype.kind in kinds and (min(self.shape) < 0 or array.size == np.prod(self.shape))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 40 else f'{text[:40]}...'}"
+        if self.sequence and array.ndim:
+            return not array.size or array.dtype.kind in "iub"
+        fits = array.dtype.kind in ("iub" if self.kind is np.int64 else "iubf") and bool(np.isfinite(array).all())
+        return fits and not self.sequence and (min(self.shape) < 0 or array.size == np.prod(self.shape))
 
 
 class Feeder:
@@ -162,8 +142,7 @@ class Feeder:
 
     def feed(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not self._checked:
-            # Later ones only where they fail: a look at each value would cost more than the feeding.
-            self.check(samples)
+            self.check(samples)  # Later ones only where they fail: a look at each value would cost more than the feeding.
             self._checked = True
         try:
             return {each.name: self._values(each, [sample[each.name] for sample in samples]) for each in self.inputs}
@@ -178,10 +157,9 @@ class Feeder:
                 raise BadSample(f"sample() returns {_shown(sample)}: a dict of {{input: value}} is needed")
             for each in self.inputs:
                 if each.name not in sample:
-                    raise BadSample(
-                        f"`{each.name}` is missing: sample() returns {', '.join(map(str, sample)) or 'an empty dict'}"
-                    )
-                each.check(sample[each.name])
+                    raise BadSample(f"`{each.name}` is missing: sample() returns {', '.join(map(str, sample)) or 'nothing'}")
+                if not each.takes(sample[each.name]):
+                    raise BadSample(f"`{each.name}` got {_shown(sample[each.name])}: {each.wants}")
 
     def _values(self, which: Input, values: Sequence[Any]) -> Any:
         if not which.sequence:
@@ -192,3 +170,8 @@ class Feeder:
         tensor.set(flat, self._place)
         tensor.set_recursive_sequence_lengths([lengths])
         return tensor
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 40 else f'{text[:40]}...'}"

@@ -57,16 +57,7 @@ class Trial:
         counted = json.loads(json.dumps(count(iter(self._values()))))
         return json.loads(json.dumps(merge([counted])))
 
-    def run(
-        self,
-        network: Callable[[], Any],
-        sample: Callable[[Any], Sample],
-        *,
-        learning_rate: float = 0.01,
-        batch: int = 64,
-        optimizer: Any = None,
-        sync: bool = False,
-    ) -> NoReturn:
+    def run(self, network: Any, sample: Any, *, learning_rate: float = 0.01, batch: int = 64, **more: Any) -> NoReturn:
         import paddle
 
         from paddle_node import fleet
@@ -75,7 +66,7 @@ class Trial:
         fleet.static_mode(self._runtime, self._seed)
         with paddle.base.unique_name.guard(), local():
             model = fleet.checked(network(), network)
-            (optimizer or paddle.optimizer.Adam(learning_rate)).minimize(model.loss)
+            (more.get("optimizer") or paddle.optimizer.Adam(learning_rate)).minimize(model.loss)
         program = paddle.static.default_main_program()
         executor = paddle.static.Executor(paddle.CPUPlace())
         executor.run(paddle.static.default_startup_program())
@@ -91,14 +82,7 @@ class Trial:
         _train(step, samples, batch)
 
     def run_collective(
-        self,
-        layer: Callable[[], Any],
-        forward: Callable[[Any, Sequence[Sample]], Any],
-        sample: Callable[[Any], Sample],
-        *,
-        learning_rate: float = 0.01,
-        batch: int = 64,
-        optimizer: Callable[[Any], Any] | None = None,
+        self, layer: Any, forward: Any, sample: Any, *, learning_rate: float = 0.01, batch: int = 64, optimizer: Any = None
     ) -> NoReturn:
         import paddle
 
@@ -110,10 +94,8 @@ class Trial:
         parameters = made.parameters()
         chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
         samples = self._samples(sample)
-        if not isinstance(samples[0], Mapping):
-            kind = type(samples[0]).__name__
-            raise Failure(ExitCode.BAD_SETTING, f"{own_code.place(sample)}: sample() returns {kind}, a dict is needed")
-        _show({name: type(value).__name__ for name, value in samples[0].items()}, samples)
+        if isinstance(samples[0], Mapping):
+            _show({name: type(value).__name__ for name, value in samples[0].items()}, samples)
 
         def step(some: Sequence[Sample]) -> float:
             loss = fleet.checked(forward(made, some), forward).loss
@@ -197,9 +179,7 @@ def _train(step: Callable[[Sequence[Sample]], float], samples: Sequence[Sample],
                 ExitCode.BAD_SETTING, f"the loss is no number in pass {number} over these records: lower the learning rate"
             )
         passes.append(sum(losses) / len(losses))
-    falls = (
-        "" if passes[-1] < passes[0] else "; it does not fall: is the learning rate too high, or the answer not in the inputs?"
-    )
+    falls = "" if passes[-1] < passes[0] else "; it does not fall: lower the learning rate, or look at the inputs"
     print(f"loss {passes[0]:.4f} -> {passes[-1]:.4f} in {len(passes)} passes over these records{falls}")
     raise Tried
 
@@ -212,14 +192,14 @@ def _command(words: Sequence[str], folder: Path) -> None:
         return
     tree = ast.parse((folder / script).read_bytes(), str(folder / script))
     sys.path.insert(0, str((folder / script).parent))
-    wanted = {alias.name: one for one in tree.body if isinstance(one, ast.Import) for alias in one.names}
-    wanted |= {one.module: one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module and not one.level}
-    for name, statement in wanted.items():
-        if importlib.util.find_spec(name.partition(".")[0]) is None:
+    wanted = [(alias.name, one.lineno) for one in tree.body if isinstance(one, ast.Import) for alias in one.names]
+    wanted += [(one.module or "", one.lineno) for one in tree.body if isinstance(one, ast.ImportFrom) and not one.level]
+    for name, line in wanted:
+        module = name.partition(".")[0]
+        if importlib.util.find_spec(module) is None:
             raise Failure(
                 ExitCode.BAD_SETTING,
-                f"{script}:{statement.lineno}: there is no module {name.partition('.')[0]}: "
-                "name the package in program.requirements, or put the module beside the script",
+                f"{script}:{line}: there is no module {module}: name its package in program.requirements",
             )
     print(f"{script} compiles, and all that it imports is there; a command is not run here: a rehearsal runs it")
 
