@@ -10,7 +10,7 @@ import pytest
 from commands import Run
 from kubernetes_api import KubernetesApi
 
-from operations import interpreter, trial
+from operations import interpreter
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
@@ -65,19 +65,20 @@ def test_what_each_input_gets_and_a_loss_that_falls(mine, run: Run, capfd, examp
 WORDS = "[words.get(word, 0) for word in text] or [0]"
 FAULTS = [
     (WORDS, "len(text)", r"train\.py:38: `text` got int \d+: `fleet\.ids` wants a list of ints"),
-    (WORDS, "text", r"train\.py:38: `text` got list \['.*: `fleet\.ids` wants a list of ints"),
     ("labels.get(label, -1)", "label", r"train\.py:38: `label` got str '\w+': `fleet\.label` wants an int"),
     ('"label": labels', '"lable": labels', r"train\.py:38: `label` is missing: sample\(\) returns text, lable"),
     ("labels.get(label, -1)", "99", r"OutOfRangeError: label value .* 99 .* \(train\.py:48\)"),
-    ('"sqrt"', '"none"', r"RuntimeError: \(NotFound\) Value NONE .* \(train\.py:46\)"),
     ("text.lower()", "text.lowr()", r"AttributeError: .*'lowr' \(train\.py:21\): parse got record 1 of sample, '.*'"),
     ('"\\t"', '"::"', r"sample: 100 of 100 records .* record 1 of sample \(ValueError: a line .*\(train\.py:20\)\): '.*"),
-    ("return fleet.Model(", "return (", r"train\.py:43: it returns tuple, a fleet\.Model is needed"),
+    (
+        "    return fleet.Model",
+        "    return loss\n    fleet.Model",
+        r"train\.py:43: it returns Variable, a fleet\.Model is needed",
+    ),
     ('{"labels": labels, "words": words}', "{1, 2}", r"TypeError: Object of type set is not JSON .* \(train\.py:53\)"),
     ("import paddle\n", "import paddel\n", r"ModuleNotFoundError: No module named 'paddel' \(train\.py:8\)"),
     ("def count(texts):", "def count(texts)", r"SyntaxError: expected ':' \(train\.py:24\)"),
     ("learning_rate=0.01", "learning_rate=1e30", r"the loss is no number in pass \d over these records: lower the learning rate"),
-    ("job.run(", "(", r"train\.py ended without a call of job\.run or job\.run_collective"),
     ("job.run(", "job.run_collective(None, ", r"the job's runtime is fleet-ps, and job\.run_collective needs collective: .*"),
 ]
 
@@ -122,9 +123,8 @@ def test_what_cannot_be_tried_here(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     mine("quick_start")
-    (folder / "job.yaml").write_text(
-        "name: mine\ntrainers: 2\n" + ("" if "program:" in job else "program: {folder: ./mine}\n") + job
-    )
+    program = "" if "program:" in job else "program: {folder: ./mine}\n"
+    (folder / "job.yaml").write_text(f"name: mine\ntrainers: 2\n{program}{job}")
     done = run("try")
     assert done.code == code, done.err
     assert re.fullmatch(sentence, done.err.strip()), done.err
@@ -137,9 +137,7 @@ def test_a_commands_imports_are_looked_for(mine, run: Run) -> None:
     assert done.err.strip() == "train.py:8: there is no module absent: name its package in program.requirements"
 
 
-def test_whole_files_and_a_reader_of_the_programs_are_read_as_the_data_job_reads_them(
-    mine, run: Run, folder: Path, capfd
-) -> None:
+def test_whole_files_and_a_reader_of_the_programs_are_read(mine, run: Run, folder: Path, capfd) -> None:
     mine("regression")
     reader = "def flats(stream, name):\n    for line in stream:\n        yield line.replace(b';', b',')\n"
     (folder / "mine" / "own.py").write_text(reader)
@@ -158,4 +156,3 @@ def test_by_hand_a_program_says_how_it_is_run() -> None:
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("train.py is run by hand: name its folder in a job file (`program: ")
-    assert trial.SECONDS > 60
