@@ -74,12 +74,11 @@ def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
 
 
 def _missing(job: TrainingJob) -> str:
-    from operations import interpreter
-
     packages = " and the program's requirements" if job.program.requirements else ""
-    if (interpreter.PROJECT / ".venv-image").exists():
-        return f"no environment here has Paddle {job.paddle}{packages}; `paddle-aws try --install` makes it"
-    return f"no environment here has Paddle {job.paddle}{packages}; `make environments` in a clone of this project makes one"
+    return (
+        f"no environment here has Paddle {job.paddle}{packages}: "
+        "`make environments` makes the one of 2.6, then `paddle-aws try --install` any other"
+    )
 
 
 def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:

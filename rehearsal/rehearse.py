@@ -94,7 +94,7 @@ class Rehearsal:
             raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
         if self._trial and job.engine == "job":
             with self.screen.phase("try") as phase:
-                phase.result = trial.before(job, self.job_file, bucket=False)
+                phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
             addresses.check(_ports(job))

