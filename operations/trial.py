@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -121,6 +122,7 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
 
     environment = {**os.environ, **job.environment, "TRAINING_ROLE": "TRIAL", "PATH": f"{python}:{os.environ.get('PATH', '')}"}
     environment |= {
+        "PYTHONWARNINGS": "ignore",
         Variable.RUNTIME: job.chosen_runtime,
         Variable.SEED: str(job.seed),
         Variable.DATA_SOURCE: str(source),
@@ -139,7 +141,7 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
         environment["PYTHONPATH"] = str(scratch / "path")
-        words = [python / "python", "-m", "paddle_node.trial", scratch / "program" / "train.py", *job.arguments]
+        words: list[str | Path] = [python / "python", "-m", "paddle_node.trial", scratch / "program" / "train.py", *job.arguments]
         out = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(
@@ -151,6 +153,10 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
     last = said.rpartition("\n")[2]
     if done.returncode == ExitCode.SOURCE_UNREACHABLE:
         raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
+    if done.returncode < 0:
+        where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', said)
+        line = f" in {where[1]}:{where[2]}" if where else ""
+        raise BadInput(f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its embedding's number of rows?")
     if done.returncode:
         raise BadInput(last if done.returncode == ExitCode.BAD_SETTING else f"the program ended with {done.returncode}: {said}")
     if said and not quiet:

@@ -91,6 +91,13 @@ def test_a_fault_is_one_sentence_with_the_programs_own_line(mine, run: Run, old:
     assert re.fullmatch(sentence, done.err.strip()), done.err
 
 
+def test_a_crash_of_paddle_is_a_sentence_too(mine, run: Run) -> None:
+    mine("collective", "words.get(word, 0) for", "words.get(word, 0) + 9_999_999 for", job="mode: collective\n")
+    done = run("try")
+    assert done.code == 2
+    assert re.fullmatch(r"Paddle crashed \(signal 11\) in train\.py:41: is an id not below .* rows\?", done.err.strip()), done.err
+
+
 def test_a_submission_with_a_faulty_program_sends_nothing(mine, run: Run, api: KubernetesApi, folder: Path) -> None:
     mine("quick_start", WORDS, "len(text)")
     done = run("submit")

@@ -9,6 +9,7 @@ are looked for; it is not run. The working directory is the caller's, scratch, a
 from __future__ import annotations
 
 import ast
+import faulthandler
 import importlib.util
 import json
 import math
@@ -170,6 +171,10 @@ def _shown(value: Any) -> str:
 
 
 def _train(step: Callable[[Sequence[Sample]], float], samples: Sequence[Sample], batch: int) -> NoReturn:
+    import paddle
+
+    paddle.disable_signal_handler()
+    faulthandler.enable()  # An id beyond an embedding's rows may crash Paddle: the caller reads in which line.
     batches = [samples[begin : begin + batch] for begin in range(0, len(samples), batch)]
     passes = []
     for number in range(-(-STEPS // len(batches))):
