@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -100,6 +101,11 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
     assert parsed(tmp_path, {"from": "folder", "path": "mine"}).program.archive.digest == archive.digest  # type: ignore[union-attr]
     (program / "new.py").write_text("three\n")
     assert parsed(tmp_path, {"from": "folder", "path": "mine"}).program.archive.digest != archive.digest  # type: ignore[union-attr]
+
+
+def test_the_images_programs_are_those_that_are_copied_into_it(project: Path) -> None:
+    copied = re.findall(rf"^COPY examples/(\w+) {contract.PROGRAMS}/", (project / "trainer_image/Dockerfile").read_text(), re.M)
+    assert tuple(copied) == contract.IMAGE_PROGRAMS
 
 
 def test_a_record_reader_of_the_programs_is_given_to_the_data_job(
