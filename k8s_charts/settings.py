@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from paddle_node import contract
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from k8s_charts import program_files, requirements
 from k8s_charts.program_archive import ProgramArchive
@@ -53,6 +53,8 @@ def _has_a_server(address: str) -> bool:
         return False
 
 
+_PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
+"""How a folder of the user's own begins; the name of one of the image's has no slash."""
 _PROGRAM_SETTINGS = {
     "path": ("folder", "configmap"),
     "repository": ("git",),
@@ -69,6 +71,7 @@ class Program(Settings):
         default="image",
         alias="from",
         description=(
+            "Default: image; folder where `folder` is a path. "
             "image: the data job copies the folder from the image's programs; folder: a local folder of up to 1 GB; git: a "
             "repository's commit; configmap: a small folder beside this file, copied by the data job (without one, a PaddleJob's "
             "pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume already."
@@ -76,8 +79,11 @@ class Program(Settings):
     )
     folder: Text = Field(
         default="quick_start",
-        description="The folder's name in the image's programs and in the job's folder. `from: git`: the program's folder in the "
-        "repository; default: all of it.",
+        examples=["./my_program", "quick_start"],
+        description=(
+            "./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a slash: its name "
+            "in the image's programs and in the job's folder. `from: git`: the program's folder in the repository; default: all."
+        ),
     )
     path: Text | None = Field(
         default=None,
@@ -127,7 +133,7 @@ class Program(Settings):
 
     def read(self, folder: Path, *, fetch: bool) -> Program:
         """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
-        program, root = self.model_copy(), None if self.path is None else folder / self.path
+        program, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
         if self.origin == "configmap" and root is not None:
             program._files = program_files.read(root)
         elif self.origin == "folder" and root is not None:
@@ -137,6 +143,16 @@ class Program(Settings):
             program._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
             root = program._archive.root
         return program.model_copy(update={"requirements": requirements.read(self.requirements, root)})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _folder_by_its_path(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "path" in given or given.get("from", "folder") != "folder":
+            return given
+        folder = given.get("folder")
+        if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
+            return given
+        return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
 
     def _faults(self) -> Iterator[Fault]:
         for field, origins in _PROGRAM_SETTINGS.items():
@@ -149,7 +165,7 @@ class Program(Settings):
                 yield f"program.{field} is missing: `from: {self.origin}` needs it"
         parts = self.folder.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
-            yield f"program.folder is {self.folder}: the name of one folder is allowed, such as quick_start"
+            yield f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed"
 
 
 def _in_words(value: object) -> object:

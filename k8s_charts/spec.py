@@ -58,6 +58,8 @@ OUR_AGENTS = (
     *COMMANDS,
 )
 """Settings of engine job that nothing of a PaddleJob reads."""
+TRAIN_PY = ("fleet-ps", "collective")
+"""Runtimes of which, without a command, the program's train.py is run."""
 LONGEST_STRING = 131_071
 """Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
@@ -199,9 +201,11 @@ class TrainingJob(Settings):
         found: dict[str, object] = {}
         found["program"] = program = job.program.read(folder, fetch=fetch)
         if program.archive is not None:
-            script = command_line.script(job.command or ())
-            if not (program.archive.root / script).exists():
-                raise JobError(f"command names {script}: {program.archive.root} has no such file")
+            root, script = program.archive.root, command_line.script(job.command or ())
+            if not (root / script).exists():
+                raise JobError(f"command names {script}: {root} has no such file")
+            if job.command is None and job.chosen_runtime in TRAIN_PY and not (root / "train.py").exists():
+                raise JobError(f"program is {root}: it has no train.py; add it, or name the line that trains as `command`")
             if program.archive.size > amount(job.resources.scratch):
                 raise JobError(
                     f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
@@ -262,6 +266,7 @@ class TrainingJob(Settings):
     def _faults(self) -> Iterator[Fault]:
         yield from self._check_name()
         yield from self._check_engine()
+        yield from self._check_program()
         yield from self._check_mode()
         yield from self._check_command()
         yield from self._check_discovery()
@@ -346,6 +351,15 @@ class TrainingJob(Settings):
         for setting in OUR_AGENTS:
             if _is_given(self, setting):
                 yield f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out"
+
+    def _check_program(self) -> Iterator[str]:
+        """Whoever names an image knows what it holds."""
+        program = self.program
+        if program.origin == "image" and self.image is None and program.folder not in contract.IMAGE_PROGRAMS:
+            yield (
+                f"program.folder is {program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
+                f"write ./{program.folder} for a folder beside this file"
+            )
 
     def _check_mode(self) -> Iterator[str]:
         if self.mode != "parameter-server" and self.parameter_servers:

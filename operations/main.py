@@ -26,6 +26,7 @@ from operations.results import results
 from operations.resume import resume
 from operations.status import status
 from operations.submit import submit
+from operations.trial import try_program
 from operations.upload import upload
 from operations.wait import wait
 
@@ -36,11 +37,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
+    *(try_program, manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
     *(upload, kubeconfig, doctor, diff, protect, leftovers, cost),
 )
+NAMES = {list_jobs: "list", try_program: "try"}
+"""Python's words."""
 for one in COMMANDS:
-    app.command("list" if one is list_jobs else None)(one)
+    app.command(NAMES.get(one))(one)
 lock = typer.Typer(
     name="lock",
     help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",

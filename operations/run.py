@@ -117,10 +117,14 @@ def submit(
     return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
 
 
-def send(submission: Submission, context: str | None, say: Say) -> Run:
-    """Submits what was loaded."""
+def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
+    """Submits what was loaded; `no_try`: without a try of its program on a few records."""
+    from operations import trial
+
     cluster = Cluster.connect(context, say)
     submission.check(cluster)
+    if not no_try:
+        cluster.say(trial.before(submission.job, submission.file))
     run = of_submission(cluster, submission)
     bring_program(cluster, submission)
     split(cluster, submission, run.narrator)

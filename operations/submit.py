@@ -9,6 +9,7 @@ import typer
 
 from operations.errors import explained
 from operations.screen import Context, console, of_job, say
+from operations.trial import NoTry
 
 if TYPE_CHECKING:
     from operations.run import Run
@@ -29,11 +30,12 @@ def submit(
     wait: Wait = False,
     follow: Follow = False,
     verbose: Verbose = False,
+    no_try: NoTry = False,
     context: Context = None,
     outputs: Outputs = Path("outputs.json"),
     image_file: ImageFile = Path("image.json"),
 ) -> None:
-    """Submit a job: upload its data file, split the data, start the training.
+    """Submit a job: try its program on a few records, upload its data file, split the data, start the training.
 
     The data job runs first and is waited for; it ends at once where the shards are complete and the source is what it was.
     A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to go on.
@@ -50,7 +52,7 @@ def submit(
             return
         from operations.run import send
 
-        finish(send(submission, context, say), submission, wait=wait, follow=follow, verbose=verbose)
+        finish(send(submission, context, say, no_try=no_try), submission, wait=wait, follow=follow, verbose=verbose)
 
 
 def _print(submission: Submission) -> None:

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
     parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
     parser.add_argument("--keep", action="store_true", help="wait for Enter before the destroy, to look around in the account")
+    parser.add_argument("--no-try", action="store_true", help="do not try the program on a few records before the deploy")
     arguments = parser.parse_args()
     try:
         fit = machine.check(_PROJECT)
@@ -34,7 +35,7 @@ def main() -> int:
             if not setting.is_file():
                 found = "is no file" if setting.exists() else "does not exist"
                 raise Refused(f"{setting} {found}: name an existing file with --config or --job")
-        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep)
+        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep, not arguments.no_try)
     except OperationError as error:
         print(error, file=sys.stderr)
         if log := getattr(error, "log", ""):
@@ -45,7 +46,7 @@ def main() -> int:
         return Exit.INTERRUPTED
 
 
-def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
+def _rehearse(config: Path, job_file: Path, fit: str, keep: bool, trial: bool) -> int:
     # After the machine's check: these imports need what `make setup` installs.
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
@@ -68,7 +69,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    results = Rehearsal(_PROJECT, config, job_file, screen, keep=keep).run(state)
+                    results = Rehearsal(_PROJECT, config, job_file, screen, keep=keep, trial=trial).run(state)
             except KeyboardInterrupt:
                 state.empty()
                 raise

@@ -21,10 +21,10 @@ from k8s_charts import image as chosen
 from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
-from operations import loss_plot
+from operations import interpreter, loss_plot, trial
 from operations.early_checks import check_data, check_nodes
 from operations.training_metrics import Pass
-from rehearsal import account, interpreter, interruption, paddle_job
+from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.errors import Failed, Refused
 from rehearsal.evaluation import Evaluation, evaluate
@@ -74,11 +74,13 @@ class PaddleJobResults:
 class Rehearsal:
     """Everything one rehearsal holds; `run()` once."""
 
-    def __init__(self, project: Path, config: Path, job_file: Path, screen: Screen, *, keep: bool = False) -> None:
-        """`keep`: let the user look around in the account before the destroy."""
+    def __init__(
+        self, project: Path, config: Path, job_file: Path, screen: Screen, *, keep: bool = False, trial: bool = True
+    ) -> None:
+        """`keep`: let the user look around in the account before the destroy; `trial`: try the program before the deploy."""
         self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
         self.dist = project / "dist"
-        self._keep = keep
+        self._keep, self._trial = keep, trial
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results | PaddleJobResults:
@@ -90,6 +92,9 @@ class Rehearsal:
         path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
         if job.engine == "job" and job.command and "/" not in job.command[0] and shutil.which(job.command[0], path=path) is None:
             raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
+        if self._trial and job.engine == "job":
+            with self.screen.phase("try") as phase:
+                phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
             addresses.check(_ports(job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -36,6 +37,7 @@ def program(tmp_path: Path) -> Path:
     (folder / "tools" / "__pycache__").mkdir(parents=True)
     (folder / "tools" / "__pycache__" / "x.pyc").write_text("left behind")
     (folder / "tools" / "train.py").write_text("print('one')\n")
+    (folder / "train.py").touch()
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "run.sh").chmod(0o700)
     (folder / "latest").symlink_to("tools/train.py")
@@ -75,7 +77,8 @@ def brought(job: TrainingJob, volume: Path) -> JobFolder:
 
 
 def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Path, outputs: ClusterOutputs, image: str) -> None:
-    job = parsed(tmp_path, {"from": "folder", "path": "mine"})
+    job = parsed(tmp_path, {"folder": "./mine"})
+    assert job == parsed(tmp_path, {"from": "folder", "path": "./mine"})
     archive = job.program.archive
     assert archive is not None
     data, trainer = variables(job, outputs, image)
@@ -84,7 +87,7 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
 
     place = program_archive.unpack(brought(job, tmp_path / "volume"), archive.digest, tmp_path / "home" / "program")
     files = {path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir()}
-    assert files == {".gitignore", "latest", "new.py", "run.sh", "tools/train.py"}
+    assert files == {".gitignore", "latest", "new.py", "run.sh", "tools/train.py", "train.py"}
     assert str((place / "latest").readlink()) == "tools/train.py" and (place / "latest").read_text() == "print('one')\n"
     assert (place / "run.sh").stat().st_mode & 0o777 == 0o755
     (place / "tools" / "train.py").write_text("the pod's own copy can be written")
@@ -98,6 +101,11 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
     assert parsed(tmp_path, {"from": "folder", "path": "mine"}).program.archive.digest == archive.digest  # type: ignore[union-attr]
     (program / "new.py").write_text("three\n")
     assert parsed(tmp_path, {"from": "folder", "path": "mine"}).program.archive.digest != archive.digest  # type: ignore[union-attr]
+
+
+def test_the_images_programs_are_those_that_are_copied_into_it(project: Path) -> None:
+    copied = re.findall(rf"^COPY examples/(\w+) {contract.PROGRAMS}/", (project / "trainer_image/Dockerfile").read_text(), re.M)
+    assert tuple(copied) == contract.IMAGE_PROGRAMS
 
 
 def test_a_record_reader_of_the_programs_is_given_to_the_data_job(
@@ -121,7 +129,9 @@ def test_a_commit_is_fetched_once_and_then_read_without_network(program: Path, t
     git(program, "config", "uploadpack.allowAnySHA1InWant", "true")
     job = TrainingJob.load(file, fetch=True)
     assert job.program.archive is not None
-    assert job.program.archive.names == (".gitignore", "latest", "run.sh", "tools/train.py"), "what is committed, and no more"
+    assert job.program.archive.names == (".gitignore", "latest", "run.sh", "tools/train.py", "train.py"), (
+        "what is committed, and no more"
+    )
 
     (program / ".git").rename(tmp_path / "gone")
     assert TrainingJob.load(file).program.archive == job.program.archive
@@ -212,7 +222,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "program.repository must be like https://host/name.git or ssh://git@host/name.git or file:///folder "
         "(found --upload-pack=x)",
     ),
-    ({**GIT, "folder": "../x"}, "program.folder is ../x: the name of one folder is allowed, such as quick_start"),
+    ({**GIT, "folder": "../x"}, "program.folder is ../x: a path that begins with ./, or the name of one folder, is allowed"),
+    ({"folder": "./none"}, "program.path is {0}/none: there is no such folder"),
+    (
+        {"folder": "mine"},
+        "program.folder is mine: the image has quick_start and recommendation; write ./mine for a folder beside this file",
+    ),
+    (
+        {"folder": "./mine"},
+        "program is {0}/mine: it has no train.py; add it, or name the line that trains as `command`",
+    ),
     ({"requirements": 5}, "program.requirements must be text (found 5): put it in quotes"),
     (
         {"packages": ["libgl1; reboot"]},
@@ -240,6 +259,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=lambda value: str(value)[:40])
 def test_refused(program: Path, tmp_path: Path, settings: dict[str, Any], sentence: str) -> None:
+    if "no train.py" in sentence:
+        (program / "train.py").unlink()
     with pytest.raises(JobError) as caught:
         parsed(tmp_path, settings)
     assert str(caught.value) == sentence.format(tmp_path)

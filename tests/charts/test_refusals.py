@@ -110,7 +110,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"program": {"path": "x"}}, "program.path is x and program.from is image: path belongs to `from: folder | configmap`"),
     ({"program": {"from": "configmap", "path": "no-such-folder"}}, "program.path is no-such-folder: there is no such folder"),
     ({"program": {"from": "folder", "path": "."}, "engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}, "program.from is folder: the operator's pods unpack no archive, use `from: configmap` or image"),
-    ({"program": {"folder": "../other"}}, "program.folder is ../other: the name of one folder is allowed, such as quick_start"),
+    ({"program": {"folder": "a/b"}}, "program.folder is a/b: a path that begins with ./, or the name of one folder, is allowed"),
     ({"data": {"source": "s3://a/b", "stage": "maybe"}}, "data.stage must be auto, always or never (found maybe)"),
     ({"environment": {"JOB_NAME": "x"}}, "environment has JOB_NAME: the job sets it itself, from the setting of that meaning"),
     ({"environment": {"A=B": "x"}}, "environment has the name 'A=B': letters, digits, '_', '-' and '.' are allowed, no digit and no '..' first, not '.' alone, at most 253"),

@@ -11,11 +11,11 @@ import random
 import re
 import signal
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from paddle_node import passes, shard
+from training_job import EXAMPLES
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("KILLS", "5"))
@@ -68,7 +68,7 @@ def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_t
     job = training_job(pods=2, PASSES=str(PASSES), RUNTIME=runtime, CHECKPOINT=str(60 * MINUTES), ATTEMPTS="100")
     source = job.make_sample("--lines", "2000")
     if runtime == "collective":
-        job.program = Path(__file__).parent / "collective_program"
+        job.program = EXAMPLES / "collective"
     seconds = kills_wanted * 3 * 60 * MINUTES / 900
     job.at_each_record(f"PLACE, SECONDS = {str(job.place)!r}, {seconds}{EACH_RECORD}")
     program = job.program / "train.py"

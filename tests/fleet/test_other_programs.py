@@ -2,13 +2,14 @@
 
 import json
 import os
+import random
 import signal
 from pathlib import Path
 
 import pytest
+from training_job import EXAMPLES
 
 pytestmark = pytest.mark.slow
-HERE = Path(__file__).parent
 
 
 def judged(job) -> dict:
@@ -31,6 +32,22 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     assert job.wait() == [0, 0, 0], job.said()
     assert "4 passes are complete and 1 were asked for: nothing is left to train" in job.folder.train_log(0).read_text()
     assert judged(job) == found
+
+
+def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
+    job = training_job("regression", pods=2, PASSES="20")
+    source = job.place / "flats.csv"
+    draw = random.Random(1)
+    with source.open("w") as stream:
+        for number in range(1200):
+            rooms, area = draw.randint(1, 6), draw.uniform(20, 150)
+            price = 1000 * area * (1 + number % 7 / 7) + 20_000 * rooms
+            stream.write(f"{number % 7},{rooms},{area:.1f},{price:.0f}\n")
+    job.split(source)
+    job.start()
+    assert job.wait() == [0, 0], job.said()
+    found = judged(job)
+    assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.6
 
 
 def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_shapes_is_trained_anew(training_job):
@@ -61,7 +78,7 @@ def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_sh
 def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     job = training_job(pods=3, PASSES="3", RUNTIME="collective")
     source = job.make_sample("--lines", "1600")
-    job.program = HERE / "collective_program"
+    job.program = EXAMPLES / "collective"
     job.split(source)
     job.start()
     assert job.wait() == [0, 0, 0], job.said()
@@ -74,7 +91,7 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
 def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):
     job = training_job(pods=2, PASSES="2", RUNTIME="collective")
     source = job.make_sample("--lines", "600")
-    job.program = HERE / "collective_program"
+    job.program = EXAMPLES / "collective"
     # It stops itself in the middle of a step of the second pass: a signal from outside may find it in a barrier or in a save.
     job.at_each_record("if seen == 400 and index == '1': os.kill(os.getpid(), signal.SIGSTOP)")
     job.split(source)

@@ -207,7 +207,7 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     assert "the image has Paddle 3.3.1, which has no parameter servers" in "".join(map(cluster.logs, pods))
 
     program = folder.program("collective_program")
-    shutil.copytree(PROJECT / "tests/fleet/collective_program", program, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PROJECT / "examples/collective", program, ignore=shutil.ignore_patterns("__pycache__"))
     job = yaml.safe_load(job_file.read_text())
     job |= {"mode": "collective", "program": {"from": "volume", "folder": "collective_program"}}
     job_file.write_text(yaml.safe_dump(job))

@@ -107,6 +107,14 @@ def answered_by(api: AwsApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_PROFILE", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests of `submit` have no program: it takes this machine for one without Paddle."""
+    from operations import interpreter
+
+    monkeypatch.setattr(interpreter, "found", lambda job: None)
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """Runs a command in this process. Its output is a pipe's, unless `columns` makes it a terminal of that width."""

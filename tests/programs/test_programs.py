@@ -20,7 +20,7 @@ import yaml
 
 from k8s_charts import training_settings
 from k8s_charts.spec import TrainingJob as Job
-from rehearsal import interpreter
+from operations import interpreter
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]

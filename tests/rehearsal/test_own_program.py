@@ -53,6 +53,14 @@ def test_a_program_from_a_folder_trains_with_its_requirement(clone, wheel: Path,
     assert archive.suffix == ".tar" and not (folder / "quick_start").exists()
     assert not (mine / "mark").exists()
 
+    # A fault of the program is said before anything is deployed, too.
+    faultless = train.read_text()
+    train.write_text(faultless.replace("[words.get(word, 0) for word in text] or [0]", "len(text)"))
+    rehearsal = clone.start("--job", str(job))
+    said, _ = rehearsal.communicate(timeout=900)
+    assert rehearsal.returncode == 2 and "bootstrap" not in said and "`text` got int" in said
+    train.write_text(faultless)
+
     # The environment is there; what does not fit it is said before anything is deployed.
     settings["program"]["requirements"] = ["numpy<1.20"]
     job.write_text(yaml.safe_dump(settings))

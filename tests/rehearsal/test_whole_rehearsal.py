@@ -83,7 +83,7 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     assert (one.returncode, two.returncode) == (0, 0), said + also_said
 
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
-    assert phases == ["emulator", "bootstrap", "deploy", "manifests", "upload", "split", "train", "measure", "destroy"]
+    assert phases == ["try", "emulator", "bootstrap", "deploy", "manifests", "upload", "split", "train", "measure", "destroy"]
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing \w+: ([\d.]+)\)", said).groups()
     assert float(accuracy) > float(baseline) + 0.2
     assert "the inventory is as before" in said and "without effect on one machine" in said

@@ -206,7 +206,9 @@ ENTRY_POINT = "/usr/local/bin/start.sh"
 DATA_ENTRY_POINT = "/usr/local/bin/split.sh"
 PROBE_ENTRY_POINT = "/usr/local/bin/healthy.sh"
 PROGRAMS = "/opt/paddle/programs"
-"""Where the image keeps its training programs: quick_start, recommendation, ..."""
+"""Where the image keeps its training programs."""
+IMAGE_PROGRAMS = ("quick_start", "recommendation")
+"""Which ones trainer_image/Dockerfile copies there."""
 UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"

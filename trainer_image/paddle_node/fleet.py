@@ -11,6 +11,7 @@ run goes on behind the newest complete pass; a program never trains on nothing.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -22,14 +23,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import contract, coordination, data_manifest, environment, full_disk, passes, shard
+from paddle_node import contract, coordination, data_manifest, environment, full_disk, own_code, passes, shard
 from paddle_node.agreement import Agreement
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
 from paddle_node.failure import Failure
-from paddle_node.network import Model, embedding, ids, label, number, pooled
+from paddle_node.network import BadSample, Model, embedding, ids, label, number, pooled
 from paddle_node.program_copy import copy_files
 from paddle_node.shard import Parser, Reader, Record, lines
 from paddle_node.timeline import Timeline
@@ -44,6 +45,8 @@ Sampler = Callable[[Any], Sample]
 
 EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
 """Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
+TRIAL = "TRIAL"
+"""TRAINING_ROLE in `paddle_node.trial`."""
 
 
 class Evaluated(BaseException):
@@ -60,6 +63,10 @@ def start(parse: Parse = str, reader: Reader = lines) -> Job:
     `reader` makes records of a file of the shard, `parse` makes sense of a record.
     """
     sys.excepthook = _report
+    if os.environ.get("TRAINING_ROLE") == TRIAL:
+        from paddle_node.trial import Trial
+
+        return Trial(parse, reader)  # type: ignore[return-value]  # A Job but for all that takes a pod.
     return Job(os.environ, parse, reader)
 
 
@@ -71,14 +78,15 @@ class Job:
         self.timeline.mark("the peers came and the program was loaded")
         self.parse = parse
         self._reader = reader
-        self.node = environment.parse(environ)
-        self.folder = self.node.folder
         self.role = environ.get("TRAINING_ROLE", "")
         if self.role not in ("PSERVER", "TRAINER", "EVALUATOR"):
             raise Failure(
                 ExitCode.BAD_SETTING,
-                f"TRAINING_ROLE is {self.role!r}: the pod's entry point starts a training program as PSERVER and TRAINER",
+                f"{Path(sys.argv[0]).name} is run by hand: name its folder in a job file (`program: {{folder: ./my_program}}`), "
+                "then `paddle-aws try job.yaml` runs it on a few records, and `make rehearse JOB=job.yaml` as a whole job",
             )
+        self.node = environment.parse(environ)
+        self.folder = self.node.folder
         resumed = json.loads(environ.get(Variable.RESUMED) or "{}")
         self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
         self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
@@ -131,18 +139,7 @@ class Job:
         """
         import paddle
 
-        self._expect("fleet-ps", "run_collective")
-        if not hasattr(paddle.base.core, "DistFleetWrapper"):
-            raise Failure(
-                ExitCode.BAD_SETTING,
-                f"{Variable.RUNTIME} is fleet-ps, and the image has Paddle {paddle.__version__}, which has no parameter servers: "
-                "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective",
-            )
-        paddle.enable_static()
-        # To Paddle a seed of 0 means none, and it has 31 bits. The rows of embeddings are drawn by the pservers, which take none.
-        seed = self.node.seed % (2**31 - 1) + 1
-        paddle.static.default_startup_program().random_seed = seed
-        paddle.static.default_main_program().random_seed = seed
+        static_mode(self.node.runtime, self.node.seed)
         if self.role == "EVALUATOR":
             from paddle_node.local_model import LocalModel
 
@@ -151,7 +148,7 @@ class Job:
         from paddle_node.parameter_servers import ParameterServers
 
         with paddle.base.unique_name.guard():
-            model = network()
+            model = checked(network(), network)
             servers = ParameterServers(
                 model.loss, optimizer or paddle.optimizer.Adam(learning_rate), self.node.trainers, self.resume_from
             )
@@ -179,7 +176,7 @@ class Job:
         """
         import paddle
 
-        self._expect("collective", "run")
+        expect(self.node.runtime, "collective", "run")
         from paddle_node import collective_engine
 
         paddle.seed(self.node.seed)
@@ -237,13 +234,6 @@ class Job:
             yield value
         own.check(read, used)
 
-    def _expect(self, runtime: str, otherwise: str) -> None:
-        if self.node.runtime != runtime:
-            raise Failure(
-                ExitCode.BAD_SETTING,
-                f"{Variable.RUNTIME} is {self.node.runtime}, and this program needs {runtime}: set that, or call job.{otherwise}",
-            )
-
     def _train(self, engine: Engine, sample: Sampler, batch: int) -> NoReturn:
         from paddle_node.training import Training
 
@@ -254,12 +244,14 @@ class Job:
                 f"{self.folder.data_manifest} is not the one that this run began with: the data was split anew meanwhile; "
                 "start another run",
             )
-        Training(self, engine, sample, batch, self._shard()).run()
+        with naming(sample):
+            Training(self, engine, sample, batch, self._shard()).run()
         leave(ExitCode.DONE)
 
     def _evaluate(self, judge: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler) -> NoReturn:
         held_out = shard.held_out(self.folder, self._reader)
-        found = judge(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
+        with naming(sample):
+            found = judge(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
         if not found:
             raise Failure(ExitCode.BAD_DATA, f"{held_out.name} has no records: hold some out when the data is split")
         raise Evaluated({"pass": passes.record(self._evaluated)["pass"], **found})
@@ -271,6 +263,50 @@ class Job:
             (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
         for name, text in self._agreed.items():
             (directory / f"{name}.json").write_text(text)
+
+
+def expect(found: str, runtime: str, otherwise: str) -> None:
+    """Raises `Failure` where the job's runtime is another one than the program was written for."""
+    if found != runtime:
+        mode, called = ("parameter-server", "run") if runtime == "fleet-ps" else ("collective", "run_collective")
+        raise Failure(
+            ExitCode.BAD_SETTING,
+            f"the job's runtime is {found}, and job.{called} needs {runtime}: set `mode: {mode}`, or call job.{otherwise}",
+        )
+
+
+def static_mode(runtime: str, seed: int) -> None:
+    """Readies Paddle for a network whose embeddings pservers hold. Raises `Failure` where this Paddle knows none."""
+    import paddle
+
+    expect(runtime, "fleet-ps", "run_collective")
+    if not hasattr(paddle.base.core, "DistFleetWrapper"):
+        raise Failure(
+            ExitCode.BAD_SETTING,
+            f"{Variable.RUNTIME} is fleet-ps, and the image has Paddle {paddle.__version__}, which has no parameter servers: "
+            "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective",
+        )
+    paddle.enable_static()
+    # To Paddle a seed of 0 means none, and it has 31 bits. The rows of embeddings are drawn by the pservers, which take none.
+    seed = seed % (2**31 - 1) + 1
+    paddle.static.default_startup_program().random_seed = seed
+    paddle.static.default_main_program().random_seed = seed
+
+
+def checked(made: Any, maker: Callable[..., Any]) -> Model:
+    """What the program's function made, where that is a Model. Raises `Failure`."""
+    if not isinstance(made, Model):
+        raise Failure(ExitCode.BAD_SETTING, f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
+    return made
+
+
+@contextlib.contextmanager
+def naming(sample: Sampler) -> Iterator[None]:
+    """A value that an input cannot take is told with the line of the function that gave it."""
+    try:
+        yield
+    except BadSample as bad:
+        raise Failure(bad.code, f"{own_code.place(sample)}: {bad.sentence}") from None
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -17,6 +17,9 @@ import numpy as np
 import paddle
 from paddle import static
 
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+
 _local: ContextVar[bool] = ContextVar("local", default=False)
 
 
@@ -85,31 +88,90 @@ def local() -> Iterator[None]:
         _local.reset(token)
 
 
+class BadSample(Failure):
+    """A value of `sample` that its input cannot take: names the input, what it got and what it wants."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(ExitCode.BAD_SETTING, sentence)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a network."""
+
+    name: str
+    kind: Any
+    """np.int64 or np.float32."""
+    sequence: bool
+    shape: tuple[int, ...]
+    """Of one record."""
+
+    @property
+    def wants(self) -> str:
+        """In the words of what the program called to have it."""
+        whole = self.kind is np.int64
+        if self.shape != (1,):
+            return f"its shape is {list(self.shape)}, of {'ints' if whole else 'numbers'}"
+        if self.sequence:
+            return "`fleet.ids` wants a list of ints"
+        return "`fleet.label` wants an int" if whole else "`fleet.number` wants a finite number"
+
+    def takes(self, value: Any) -> bool:
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return False
+        if self.sequence and array.ndim:
+            return not array.size or array.dtype.kind in "iub"
+        fits = array.dtype.kind in ("iub" if self.kind is np.int64 else "iubf") and bool(np.isfinite(array).all())
+        return fits and not self.sequence and (min(self.shape) < 0 or array.size == np.prod(self.shape))
+
+
 class Feeder:
-    """From samples ({input: value}) to what an executor is fed with."""
+    """From samples ({input: value}) to what an executor is fed with. Raises `BadSample`."""
 
     def __init__(self, program: Any, names: Collection[str] | None = None) -> None:
-        inputs = [variable for variable in program.list_vars() if variable.is_data]
         # Read once: each look at a Paddle variable's property crosses into C++.
-        self._inputs = [
-            (variable.name, np.float32 if variable.dtype == paddle.float32 else np.int64, variable.lod_level, variable.shape[1:])
-            for variable in inputs
-            if names is None or variable.name in names
+        self.inputs = [
+            Input(each.name, np.float32 if each.dtype == paddle.float32 else np.int64, bool(each.lod_level), each.shape[1:])
+            for each in program.list_vars()
+            if each.is_data and (names is None or each.name in names)
         ]
         self._place = paddle.CPUPlace()
+        self._checked = False
 
     def feed(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return {
-            name: self._sequences([sample[name] for sample in samples], kind)
-            if lod_level
-            else np.array([sample[name] for sample in samples], dtype=kind).reshape([len(samples), *shape])
-            for name, kind, lod_level, shape in self._inputs
-        }
+        if not self._checked:
+            self.check(samples)  # Later ones only where they fail: a look at each value would cost more than the feeding.
+            self._checked = True
+        try:
+            return {each.name: self._values(each, [sample[each.name] for sample in samples]) for each in self.inputs}
+        except (KeyError, TypeError, ValueError, OverflowError):
+            self.check(samples)
+            raise
 
-    def _sequences(self, values: Sequence[Any], kind: Any) -> Any:
+    def check(self, samples: Sequence[Mapping[str, Any]]) -> None:
+        """Raises `BadSample` for the first value that is not what its input wants."""
+        for sample in samples:
+            if not isinstance(sample, Mapping):
+                raise BadSample(f"sample() returns {_shown(sample)}: a dict of {{input: value}} is needed")
+            for each in self.inputs:
+                if each.name not in sample:
+                    raise BadSample(f"`{each.name}` is missing: sample() returns {', '.join(map(str, sample)) or 'nothing'}")
+                if not each.takes(sample[each.name]):
+                    raise BadSample(f"`{each.name}` got {_shown(sample[each.name])}: {each.wants}")
+
+    def _values(self, which: Input, values: Sequence[Any]) -> Any:
+        if not which.sequence:
+            return np.array(values, dtype=which.kind).reshape([len(values), *which.shape])
         tensor = paddle.base.core.LoDTensor()
         lengths = [len(value) for value in values]
-        flat = np.fromiter(chain.from_iterable(values), dtype=kind, count=sum(lengths)).reshape(-1, 1)
+        flat = np.fromiter(chain.from_iterable(values), dtype=which.kind, count=sum(lengths)).reshape(-1, 1)
         tensor.set(flat, self._place)
         tensor.set_recursive_sequence_lengths([lengths])
         return tensor
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 40 else f'{text[:40]}...'}"

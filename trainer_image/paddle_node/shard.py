@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_node import data_manifest
+from paddle_node import data_manifest, own_code
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 
@@ -195,7 +195,7 @@ class Parser:
             return self._parse(record.text)
         except (ValueError, KeyError, IndexError) as error:
             if self._first is None:
-                self._first = record.said(f" ({error})")
+                self._first = record.said(f" ({own_code.told(error)})")
             self.odd += 1
             return None
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from paddle_node import own_code
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, SettingError
 
@@ -34,7 +34,9 @@ def load(name: str, program: Path) -> RecordReader:
     except ModuleNotFoundError as error:
         raise SettingError(f"{Variable.DATA_FORMAT} is {name!r}, but {program} has no module {error.name}") from None
     except BaseException as error:  # Also sys.exit(): it must not end the data job as if that were done.
-        raise SettingError(f"{Variable.DATA_FORMAT} is {name!r}, and importing {module_name} fails: {_told(error)}") from None
+        raise SettingError(
+            f"{Variable.DATA_FORMAT} is {name!r}, and importing {module_name} fails: {own_code.told(error)}"
+        ) from None
     finally:
         sys.path.remove(str(program))
     function = getattr(module, function_name, None)
@@ -53,7 +55,7 @@ def records(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes
         except (Failure, KeyboardInterrupt):
             raise  # The source's, told already; Ctrl-C.
         except BaseException as error:
-            raise Failure(ExitCode.BAD_DATA, f"the record reader failed on {name}: {_told(error)}") from None
+            raise Failure(ExitCode.BAD_DATA, f"the record reader failed on {name}: {own_code.told(error)}") from None
         if record is None:
             return
         yield record
@@ -66,12 +68,3 @@ def _records(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[byte
         if len(record) > LONGEST:
             raise ValueError(f"it yielded a record of {len(record)} bytes, {LONGEST} are the most")
         yield record
-
-
-def _told(error: BaseException) -> str:
-    """The error and the line of the user's code that it comes from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    others = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<frozen ")
-    own = [frame for frame in frames if not frame.filename.startswith(others)]
-    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {error}{where}"

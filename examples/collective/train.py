@@ -1,4 +1,4 @@
-"""quick_start's task as a collective program: the whole model in each trainer."""
+"""quick_start's task as a collective program (`mode: collective`): the whole model in each trainer."""
 
 from collections import Counter
 
@@ -30,6 +30,8 @@ def sample(labelled):
 
 
 class Classifier(paddle.nn.Layer):
+    """The sum of a text's word vectors, and a score for each label."""
+
     def __init__(self):
         super().__init__()
         self.vectors = paddle.nn.Embedding(len(words) + 1, 16, padding_idx=0)

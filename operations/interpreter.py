@@ -1,4 +1,4 @@
-"""The Python of the rehearsed pods: `.venv-image`, or an environment with the job's Paddle and its program's requirements.
+"""The Python that runs a job's program here: `.venv-image`, or an environment with its Paddle and its program's requirements.
 
 Promises: an environment is made once for its content, in this machine's cache, and used only when it is complete; the versions
 in `.venv-image` are pip's constraints, as the image's are in `make image`.
@@ -7,31 +7,55 @@ in `.venv-image` are pip's constraints, as the image's are in `make image`.
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from k8s_charts.requirements import LOCKS
 from k8s_charts.spec import TrainingJob
 from operations import pip_words
-from rehearsal.errors import Failed, Refused
+from operations.errors import BadInput, Failed
 from settings.cache import place
 
+PROJECT = Path(__file__).parents[1]
 
-def folder(job: TrainingJob, project: Path) -> Path:
-    """What is first on the pods' PATH. Raises Refused where the requirements cannot be installed."""
+
+def folder(job: TrainingJob, project: Path = PROJECT) -> Path:
+    """Its bin/; made where it is not there. Raises BadInput where the requirements cannot be installed."""
+    return _folder(job, project, _made)
+
+
+def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
+    """The same where it is there, or this very Python where it has the job's Paddle. Nothing is installed."""
+    made = _folder(job, project, _place)
+    if (made.parent / ".complete").exists() or (made.parent == project / ".venv-image" and (made / "python").exists()):
+        return made
+    try:
+        fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.paddle}.")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return Path(sys.executable).parent if fits and not job.program.requirements else None
+
+
+def _folder(job: TrainingJob, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]) -> Path:
     image, lock = project / ".venv-image", project / LOCKS[job.paddle]
     python, wanted = image / "bin" / "python", list(job.program.requirements)
     if job.paddle != "2.6":
-        image = _made(python, lock.read_text(), None, ["--require-hashes", "--no-deps", "--requirement", str(lock)])
-    return (_made(python, lock.read_text(), image, wanted) if wanted else image) / "bin"
+        image = made(python, lock, None, ["--require-hashes", "--no-deps", "--requirement", str(lock)])
+    return (made(python, lock, image, wanted) if wanted else image) / "bin"
 
 
-def _made(python: Path, lock: str, below: Path | None, wanted: list[str]) -> Path:
+def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
+    return place("environments", python.resolve(), lock.read_text() if lock.exists() else "", below, *sorted(wanted))
+
+
+def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
     """An environment of its own, or one in which `below`'s packages are seen as well. `python` has pip."""
-    made = place("environments", python.resolve(), lock, below, *sorted(wanted))
+    made = _place(python, lock, below, wanted)
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--python"]
     made.parent.mkdir(parents=True, exist_ok=True)
     with made.with_suffix(".lock").open("w") as lock_file:
@@ -60,5 +84,5 @@ def _run(command: Sequence[str | Path]) -> str:
     if done.returncode == 0:
         return done.stdout
     if (sentence := pip_words.refusal(done.stderr)) is not None:
-        raise Refused(sentence)
-    raise Failed("the program's requirements could not be installed: pip says why", done.stderr[-2000:])
+        raise BadInput(sentence)
+    raise Failed(f"the program's requirements could not be installed: pip says {done.stderr.strip()[-1000:]}")

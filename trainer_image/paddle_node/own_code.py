@@ -1,0 +1,51 @@
+"""Where in the user's own code an error comes from, in the few words of a sentence.
+
+Promises: no frame of this package, of Python or of an installed package is ever named; a file of the program is named as it is
+called in the program's folder. Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_NOT_OWN = (str(Path(__file__).parent), sys.prefix, sys.base_prefix, "<")
+_PADDLES_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTILINE)
+
+
+def told(error: BaseException) -> str:
+    """The error in one line, and the line of the user's code that it comes from."""
+    kind, text, where = type(error).__name__, str(error), line(error)
+    # An operator of a static network fails where it runs; Paddle's message says where it was made, and after that what is wrong.
+    made = [f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)]
+    if summary := _PADDLES_SUMMARY.findall(text):
+        kind, text, where = summary[-1][0] or kind, summary[-1][1], made[-1] if made else where
+    elif isinstance(error, SyntaxError) and error.filename and _own(error.filename):
+        text, where = error.msg, f"{_shown(error.filename)}:{error.lineno}"
+    return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}"
+
+
+def line(error: BaseException) -> str:
+    """`train.py:14`, the innermost line of the user's own; empty where there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame.filename)]
+    return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+
+
+def place(function: Callable[..., Any]) -> str:
+    """`train.py:31`, where a function begins, or its name."""
+    code = getattr(function, "__code__", None)
+    return f"{_shown(code.co_filename)}:{code.co_firstlineno}" if code else getattr(function, "__name__", repr(function))
+
+
+def _own(file: str) -> bool:
+    return not file.startswith(_NOT_OWN) and "/site-packages/" not in file
+
+
+def _shown(file: str) -> str:
+    program = Path(sys.argv[0]).resolve().parent
+    return str(Path(file).relative_to(program)) if Path(file).is_relative_to(program) else file
