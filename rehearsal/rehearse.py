@@ -74,11 +74,13 @@ class PaddleJobResults:
 class Rehearsal:
     """Everything one rehearsal holds; `run()` once."""
 
-    def __init__(self, project: Path, config: Path, job_file: Path, screen: Screen, *, keep: bool = False) -> None:
-        """`keep`: let the user look around in the account before the destroy."""
+    def __init__(
+        self, project: Path, config: Path, job_file: Path, screen: Screen, *, keep: bool = False, verbose: bool = False
+    ) -> None:
+        """`keep`: let the user look around in the account before the destroy; `verbose`: name each field without effect."""
         self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
         self.dist = project / "dist"
-        self._keep = keep
+        self._keep, self._verbose = keep, verbose
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results | PaddleJobResults:
@@ -292,7 +294,8 @@ class Rehearsal:
         names = sorted({name for _, names in read.without_effect for name in names})
         if not private_mounts_work():
             self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
-        self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {shown(reasons)}")
+        which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (--verbose)"
+        self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]
