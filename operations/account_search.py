@@ -83,7 +83,6 @@ KEPT = {
     ("ec2", "snapshot"),
 }
 """What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
-# A path that finds a list finds the thing's id and what else may tell its owner: AWS's own tags, the machine it ends with.
 TAGS = "Tags[?starts_with(Key, 'aws:') || starts_with(Key, 'eks:')].Value"
 RUNNING = f"Reservations[].Instances[] | [?State.Name != 'shutting-down' && State.Name != 'terminated'].[InstanceId, {TAGS}]"
 """AWS shows an instance for an hour after its end."""
@@ -91,7 +90,7 @@ VOLUMES = "Volumes[?State != 'deleting'].[VolumeId, Attachments[?DeleteOnTermina
 OWN = "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != 'DELETE_SKIPPED'].PhysicalResourceId"
 INTERFACES = "NetworkInterfaces[].[NetworkInterfaceId, [Attachment][?DeleteOnTermination].InstanceId]"
 GROUPS = f"SecurityGroups[].[GroupId, {TAGS}]"
-SECRETS = "SecretList[].[Name, ARN]"
+SECRETS = "SecretList[].[Name, [ARN]]"
 TEMPLATES, SCALING = "LaunchTemplates[].LaunchTemplateId", "AutoScalingGroups[].AutoScalingGroupName"
 REPOSITORIES, LOGS = "repositories[].repositoryName", "logGroups[].logGroupName"
 SYSTEMS = "FileSystems[?Tags[?Key=='cluster' && Value=='{}'] && Tags[?Key=='project' && Value=='paddle-aws']].FileSystemId"
@@ -134,7 +133,7 @@ class _Search:
             if name in stack_names(self.spec) and state != "DELETE_COMPLETE":
                 self._stacks[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
-                self._owners |= dict.fromkeys((name, *ids), name)
+                self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
 
     def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
         """What is asked for, by its name in "not asked"."""
@@ -184,13 +183,13 @@ class _Search:
     def _each(
         self, service: str, kind: str, operation: str, path: str, match: Callable[[str], bool] = bool, **arguments: Any
     ) -> Callable[[], Iterator[Left]]:
-        """Looks for the things of one kind whose names match."""
+        """Looks for the things of one kind whose names match; `path` finds ids, each with what may tell its owner, or alone."""
 
         def look() -> Iterator[Left]:
             for found in every(self._client(service), operation, path, **arguments):
-                id, *more = found if isinstance(found, list) else [found]
+                id, more = found if isinstance(found, list) else (found, None)
                 if match(id):
-                    yield self._left(SERVICES.get(service, service), kind, id, "", *_flat(more))
+                    yield self._left(SERVICES.get(service, service), kind, id, "", *more or ())
 
         return look
 
@@ -202,7 +201,7 @@ class _Search:
         return lambda: (left for look in looks for left in look())
 
     def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
-        """`more`: what else may tell the owner."""
+        """`more`: what else may tell the owner, as AWS's own tags, or the machine that it ends with."""
         part = id.split("/")
         owner = next((self._owners[one] for one in (id, arn, *more, *part[: service == "eks"]) if one in self._owners), None)
         kept = self.spec.retain and (service, kind) in KEPT
@@ -282,9 +281,3 @@ class _Search:
 
     def _is_bucket(self, name: str) -> bool:
         return name.startswith(f"{self.spec.name}-storage-") and name != self.spec.bucket.existing_name
-
-
-def _flat(found: list[Any]) -> Iterator[str]:
-    """The texts of a list that may hold lists."""
-    for one in found:
-        yield from _flat(one) if isinstance(one, list) else [one] if one else []

@@ -22,6 +22,7 @@ import typer
 from operations.errors import BadInput, Failed, explained, of_aws
 from operations.lock import Config, Out, write
 from operations.screen import say
+from settings.addresses import without_secrets
 
 if TYPE_CHECKING:
     from stacks.cluster_spec import ClusterSpec
@@ -32,8 +33,6 @@ FILES = "https://pricing.us-east-1.amazonaws.com"
 """Where AWS publishes them, for the regions of its partitions aws and aws-us-gov."""
 ABOVE_THE_TABLE = 5
 """Lines of a file that say what it is."""
-
-COLUMNS = {"TermType", "Currency", "StartingRange", "PricePerUnit", "Unit", "PriceDescription", "usageType"}
 
 Price = dict[str, str]
 """`usd`, `unit`, and AWS's own `description`."""
@@ -117,11 +116,14 @@ def _listed(files: str, region: str, queries: dict[str, Query]) -> tuple[dict[st
     types: set[str] = set()
     for service in dict.fromkeys(query.service for query in queries.values()):
         asked = [(name, query) for name, query in queries.items() if query.service == service]
-        for row in _rows(files, service, region):
-            types.add(row.get("Instance Type", ""))
-            for name, query in asked:
-                if query.fits(row, region):
-                    found[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
+        try:
+            for row in _rows(files.rstrip("/"), service, region):
+                types.add(row.get("Instance Type", ""))
+                for name, query in asked:
+                    if query.fits(row, region):
+                        found[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
+        except (ValueError, KeyError, TypeError, csv.Error):
+            raise Failed(f"the price list of {service} at {without_secrets(files)} is not of AWS's form") from None
     clear = {name: next(iter(each.items())) for name, each in found.items() if len(each) == 1}
     return {
         name: {"usd": usd, "unit": unit, "description": description}
@@ -135,32 +137,20 @@ def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
     from operations.download import download, text
     from settings.cache import place
 
-    folder = f"{files.rstrip('/')}/offers/v1.0/aws/{service}/current"
-    try:
-        regions = {
-            name: str(one["currentVersionUrl"])
-            for name, one in json.loads(text(f"{folder}/region_index.json"))["regions"].items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise Failed(f"{folder}/region_index.json is not of AWS's form") from None
+    regions = json.loads(text(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))["regions"]
     if region not in regions:
         raise BadInput(f"region is {region}: AWS's price list of {service} has no such region")
     # Each version has an address of its own: what was downloaded of one is never continued with another.
-    url = files.rstrip("/") + re.sub(r"\.json$", ".csv", regions[region])
+    url = files + re.sub(r"\.json$", ".csv", regions[region]["currentVersionUrl"])
     path = place("prices", url)
     say(f"reading the prices of {service} in {region}")
     download(url, path, None)
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(islice(file, ABOVE_THE_TABLE, None))
-            if not set(rows.fieldnames or ()) >= COLUMNS:
-                raise KeyError(COLUMNS)
-            for row in rows:
+            for row in csv.DictReader(islice(file, ABOVE_THE_TABLE, None)):
                 whose = (row["TermType"], row["Currency"], row["StartingRange"], row.get("Region Code", region))
                 if whose == ("OnDemand", "USD", "0", region) and float(row["PricePerUnit"]) > 0:
                     yield row
-    except (ValueError, KeyError, TypeError, csv.Error):
-        raise Failed(f"{url} is not of AWS's form") from None
     finally:
         path.unlink()
 

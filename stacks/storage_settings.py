@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,7 +16,7 @@ class Key(Settings):
 
     existing_arn: str | None = Field(
         default=None,
-        pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[0-9a-f-]+$",
+        pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$",
         examples=["arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"],
     )
     """A key that is there already, instead of a new one. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
@@ -25,7 +26,11 @@ class Bucket(Settings):
     """The bucket of training data and of what jobs upload."""
 
     existing_name: str | None = Field(
-        default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", examples=["their-training-data"]
+        default=None,
+        min_length=3,
+        max_length=63,
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
+        examples=["their-training-data"],
     )
     """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
     keep_old_versions_days: int = Field(default=30, ge=1)
@@ -35,6 +40,8 @@ class Bucket(Settings):
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
+        if self.existing_name and re.fullmatch(r"[\d.]+", self.existing_name):
+            raise Refused("existing_name", self.existing_name, "allowed is one such as their-training-data")
         instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
         return self
 

@@ -101,6 +101,7 @@ def test_each_price_is_reckoned_by_the_unit_that_it_is_read_in() -> None:
 
 
 INDEX = "/offers/v1.0/aws/AmazonEC2/current/region_index.json"
+TABLE = "/offers/v1.0/aws/AmazonEC2/20260102030405/us-west-2/index.csv"
 
 
 @pytest.mark.parametrize(
@@ -116,9 +117,10 @@ INDEX = "/offers/v1.0/aws/AmazonEC2/current/region_index.json"
             {},
             "region is eu-north-1: AWS's price list of AmazonEKS has no such region",
         ),
-        ("", {INDEX: "<html>"}, "{url}" + INDEX + " is not of AWS's form"),
+        ("", {INDEX: "<html>"}, "the price list of AmazonEC2 at {url} is not of AWS's form"),
+        ("", {TABLE: "\n" * 5 + "SKU,usageType\nx,y\n"}, "the price list of AmazonEC2 at {url} is not of AWS's form"),
     ],
-    ids=["type", "region", "form"],
+    ids=["type", "region", "form", "table"],
 )
 def test_what_cannot_be_read_leaves_the_lock_as_it_was(
     run: Run, files: PriceFiles, settings: str, other: dict[str, str], sentence: str
