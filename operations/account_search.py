@@ -202,8 +202,7 @@ class _Search:
 
     def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
         """`more`: what else may tell the owner, as AWS's own tags, or the machine that it ends with."""
-        part = id.split("/")
-        owner = next((self._owners[one] for one in (id, arn, *more, *part[: service == "eks"]) if one in self._owners), None)
+        owner = next((self._owners[one] for one in (id, arn, *more) if one in self._owners), None)
         kept = self.spec.retain and (service, kind) in KEPT
         what = f"{kind} {id}".strip()
         if owner is not None:
@@ -216,7 +215,7 @@ class _Search:
             return Left(service, what, "" if kept else f"cdk destroy {owner}", f"{why}, retain is true" if kept else why)
         template = COMMANDS.get((service, kind), "find it in the console, it is of a kind that is not known here: {arn}")
         region = f" --region {self.spec.region}" if template.startswith("aws ") and service not in ("iam", "route53") else ""
-        command = template.format(id=id, arn=arn or id, part=part)
+        command = template.format(id=id, arn=arn or id, part=id.split("/"))
         return Left(service, what, command + region, "retain is true" if kept else "")
 
     def keys(self) -> Iterator[Left]:
@@ -232,9 +231,11 @@ class _Search:
 
     def tagged(self) -> Iterator[Left]:
         filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
-        arns = "ResourceTagMappingList[].ResourceARN"
-        for arn in every(self._client("resourcegroupstaggingapi"), "get_resources", arns, TagFilters=filters):
+        path = f"ResourceTagMappingList[].[ResourceARN, {TAGS}]"
+        for arn, values in every(self._client("resourcegroupstaggingapi"), "get_resources", path, TagFilters=filters):
             _, _, service, _, _, resource = arn.split(":", 5)
+            # Of other services a part that a stack let go carries its tag as before.
+            more = values if service == "eks" else ()
             # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
             match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
             kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
@@ -248,11 +249,11 @@ class _Search:
             if (service, kind) == ("ec2", "instance"):
                 yield from self._of_ec2(kind, "describe_instances", RUNNING, [{"Name": "instance-id", "Values": [id]}])()
             else:
-                yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn)
+                yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn, *more)
 
     def addresses(self) -> Iterator[Left]:
         for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
-            yield self._left("ec2", "elastic-ip", address["AllocationId"], "", address["PublicIp"])
+            yield self._left("ec2", "elastic-ip", address["AllocationId"], "", address.get("PublicIp", ""))
 
     def key_pairs(self) -> Iterator[Left]:
         """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""

@@ -294,7 +294,7 @@ class Rehearsal:
         names = sorted({name for _, names in read.without_effect for name in names})
         if not private_mounts_work():
             self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
-        which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (--verbose)"
+        which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
         self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
