@@ -14,13 +14,6 @@ from pathlib import Path
 
 from operations.training_metrics import Pass
 
-UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
-
-
-def unit(length: float) -> tuple[str, int]:
-    """The time axis' unit and its seconds: the largest of which the training's `length` has two."""
-    return next((one for one in UNITS if length >= 2 * one[1]), UNITS[-1])
-
 
 def png(passes: Sequence[Pass], title: str, file: Path) -> None:
     """Writes a PNG with two charts: each trainer's loss and the mean of all, by pass and by time."""
@@ -31,8 +24,9 @@ def png(passes: Sequence[Pass], title: str, file: Path) -> None:
     figure = Figure(figsize=(11, 4.2), dpi=120, layout="constrained")
     by_pass, by_time = figure.subplots(1, 2, sharey=True)
     numbers = [one.number for one in passes]
-    words, seconds = unit(passes[-1].ended - passes[0].began)
-    times = [(one.ended - passes[0].began) / seconds for one in passes]
+    whole = passes[-1].ended - passes[0].began
+    unit, size = ("hours", 3600) if whole >= 7200 else ("minutes", 60) if whole >= 120 else ("seconds", 1)
+    times = [(one.ended - passes[0].began) / size for one in passes]
     for index, trainer in enumerate(passes[0].trainers):
         losses = [one.trainers[index].loss if index < len(one.trainers) else float("nan") for one in passes]
         for axes, across in ((by_pass, numbers), (by_time, times)):
@@ -42,7 +36,7 @@ def png(passes: Sequence[Pass], title: str, file: Path) -> None:
         axes.grid(alpha=0.3)
     by_pass.set(xlabel="pass", ylabel="loss (mean over the pass)")
     by_pass.xaxis.set_major_locator(MaxNLocator(integer=True))
-    by_time.set(xlabel=f"{words} since the first pass began")
+    by_time.set(xlabel=f"{unit} since the first pass began")
     if len(passes[0].trainers) <= 12:
         by_time.legend()
     figure.suptitle(title)

@@ -34,9 +34,6 @@ FILES = "https://pricing.us-east-1.amazonaws.com"
 ABOVE_THE_TABLE = 5
 """Lines of a file that say what it is."""
 
-Price = dict[str, str]
-"""`usd`, `unit`, and AWS's own `description`."""
-
 
 @dataclass(frozen=True)
 class Query:
@@ -110,8 +107,8 @@ def prices(
         say(f"{len(read)} prices of {spec.region} are in {out}" + (f"; unknown stay {', '.join(unknown)}" if unknown else ""))
 
 
-def _listed(files: str, region: str, queries: dict[str, Query]) -> tuple[dict[str, Price], set[str]]:
-    """The price of each query that has exactly one, in a unit that `cost` knows; and every instance type of the list."""
+def _listed(files: str, region: str, queries: dict[str, Query]) -> tuple[dict[str, dict[str, str]], set[str]]:
+    """What each query has, if it is exactly one price, in a unit that `cost` knows; and every instance type of the list."""
     found: dict[str, dict[tuple[str, str], str]] = {name: {} for name in queries}
     types: set[str] = set()
     for service in dict.fromkeys(query.service for query in queries.values()):
@@ -155,11 +152,11 @@ def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
         path.unlink()
 
 
-def _spot(spec: ClusterSpec, kinds: list[str]) -> dict[str, Price]:
+def _spot(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str, str]]:
     """What a spot instance takes now, in the dearest of the cluster's zones; none without credentials."""
     from operations.aws import client, every
 
-    found: dict[str, Price] = {}
+    found: dict[str, dict[str, str]] = {}
     zones = [{"Name": "availability-zone", "Values": list(spec.network.zones)}]
     now = datetime.now(UTC)
     try:

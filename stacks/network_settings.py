@@ -108,14 +108,9 @@ class ExistingVpc(Settings):
 
     @model_validator(mode="after")
     def _each_is_one(self) -> Self:
-        known: set[str] = set()
-        for field, subnets in (("private_subnets", self.private_subnets), ("public_subnets", self.public_subnets)):
-            for zone, subnet in subnets.items():
-                if subnet in known:
-                    raise Refused(
-                        f"{field}.{zone}", subnet, "it stands twice, and each subnet lies in one zone, private or public"
-                    )
-                known.add(subnet)
+        ids = [*self.private_subnets.values(), *self.public_subnets.values()]
+        if len(set(ids)) < len(ids):
+            raise Refused("private_subnets", ", ".join(ids), "each subnet stands once, in one zone, private or public")
         return self
 
 

@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 from stacks.network_settings import instead_of_new
 from stacks.settings import Refused, Settings
 
+LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+
 
 class Key(Settings):
     """The KMS key that encrypts data, secrets and logs."""
@@ -26,11 +28,7 @@ class Bucket(Settings):
     """The bucket of training data and of what jobs upload."""
 
     existing_name: str | None = Field(
-        default=None,
-        min_length=3,
-        max_length=63,
-        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
-        examples=["their-training-data"],
+        default=None, min_length=3, max_length=63, pattern=rf"^{LABEL}(\.{LABEL})*$", examples=["their-training-data"]
     )
     """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
     keep_old_versions_days: int = Field(default=30, ge=1)

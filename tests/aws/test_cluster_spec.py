@@ -283,7 +283,7 @@ REFUSED = [
             ),
             (
                 "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-01234567, us-west-2b: subnet-01234567}}}",
-                "network.existing.private_subnets.us-west-2b is subnet-01234567: it stands twice, and each subnet lies in one zone, private or public",
+                "network.existing.private_subnets is subnet-01234567, subnet-01234567: each subnet stands once, in one zone, private or public",
             ),
             *[
                 (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operations.loss_plot import chart, unit
+from operations.loss_plot import chart
 
 
 def test_a_falling_curve() -> None:
@@ -29,9 +29,3 @@ def test_one_point_is_no_curve() -> None:
 def test_more_points_than_cells() -> None:
     drawn = chart([(n, 5000.0 - n) for n in range(5000)], "loss", width=40)
     assert max(map(len, drawn)) <= 40
-
-
-def test_the_time_axis_has_a_unit_that_people_use() -> None:
-    assert [unit(length)[0] for length in (0.4, 8, 119, 120, 7199, 7200)] == [
-        *("seconds", "seconds", "seconds", "minutes", "minutes", "hours")
-    ]
