@@ -132,9 +132,7 @@ def test_what_cannot_be_read_leaves_the_lock_as_it_was(
     assert not Path("locks").exists()
 
 
-def test_spot_prices_are_read_with_credentials_alone(run: Run, files: PriceFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    from conftest import answered_by
-
+def test_spot_prices_are_read_with_credentials_alone(run: Run, files: PriceFiles, request: pytest.FixtureRequest) -> None:
     Path("cluster.yaml").write_text(SPOT)
     done = run("lock", "prices", "--files", files.url)
     assert done.code == 0 and "spot prices were not read: no AWS credentials were found" in done.err
@@ -142,11 +140,10 @@ def test_spot_prices_are_read_with_credentials_alone(run: Run, files: PriceFiles
     assert done.code == 0 and "spot prices are read with AWS credentials alone" in done.err
     prices = [("us-west-2a", "0.1"), ("us-west-2b", "0.12")]
     history = [{"AvailabilityZone": zone, "SpotPrice": usd, "InstanceType": "m5.large"} for zone, usd in prices]
-    with AwsApi() as api:
-        answered_by(api, monkeypatch)
-        api.answer("ec2", "DescribeSpotPriceHistory", {"SpotPriceHistory": history})
-        assert read(run, files, "cluster.yaml")["m5.large-spot-hour"] == "0.12"
-        (asked,) = api.asked("DescribeSpotPriceHistory")
+    api: AwsApi = request.getfixturevalue("aws_api")
+    api.answer("ec2", "DescribeSpotPriceHistory", {"SpotPriceHistory": history})
+    assert read(run, files, "cluster.yaml")["m5.large-spot-hour"] == "0.12"
+    (asked,) = api.asked("DescribeSpotPriceHistory")
     assert asked["InstanceType.1"] == "m5.large" and asked["ProductDescription.1"] == "Linux/UNIX"
     assert "m5.large spot (nodes.workers)" not in run("cost").err
 
