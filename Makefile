@@ -28,7 +28,7 @@ help:  ## what each target does
 setup: $(VENV)/.ready  ## the project's environment with Node and the CDK command line, all pinned
 
 rehearse: machine environments examples/quick_start/sample.tsv examples/launch/sample.csv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
-	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB)
+	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
 	@$(PYTEST) -m "slow or container" -n 2 --dist worksteal

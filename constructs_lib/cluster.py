@@ -19,6 +19,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies
 from constructs_lib.addon import ClusterAddon
+from constructs_lib.addresses import everybody
 from constructs_lib.cluster_access import AccessLevel, ClusterAccess
 from constructs_lib.key import EndingLogGroup
 from constructs_lib.subnets import chosen
@@ -76,6 +77,9 @@ class TrainingCluster(Construct):
                 "(to keep nodes in one zone, pin the nodes)"
             )
         endpoint = eks.EndpointAccess.PRIVATE
+        if everybody(public_access_from):
+            ranges = ", ".join(public_access_from)
+            raise ValueError(f"{self.node.path}: public_access_from is {ranges}: the endpoint is never opened to everybody")
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
         self.service_ipv4_cidr = service_ipv4_cidr

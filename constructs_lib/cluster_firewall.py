@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from constructs_lib.addresses import everybody
+
 API = ec2.Port.tcp(6443)
 KUBELET = ec2.Port.tcp(10250)
 POD_NETWORK = ec2.Port.udp(8472)
@@ -39,9 +41,9 @@ class ClusterFirewall(Construct):
             self, "ControlPlane", vpc=vpc, description="Control plane of the cluster", allow_all_outbound=False
         )
         self.nodes = ec2.SecurityGroup(self, "Nodes", vpc=vpc, description="Nodes of the cluster", allow_all_outbound=False)
-        for cidr in (*api_from, *ssh_from):
-            if cidr.endswith("/0"):
-                raise ValueError(f"{self.node.path}: {cidr} is everybody: the API and SSH are never opened to everybody")
+        for ranges in (api_from, ssh_from):
+            if everybody(ranges):
+                raise ValueError(f"{self.node.path}: {', '.join(ranges)}: the API and SSH are never opened to everybody")
         for cidr in api_from:
             self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), API, "Kubernetes API")
         for cidr in ssh_from:

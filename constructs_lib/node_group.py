@@ -18,6 +18,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.addresses import everybody
 from constructs_lib.cluster_access import NodesCluster
 from constructs_lib.key import open_to_node_volumes
 from constructs_lib.machine import launch_template, launch_template_of, one_at_a_time, override
@@ -122,9 +123,9 @@ class NodeGroup(Construct):
         if not shape.ssh_from:
             raise ValueError(f"{self.node.path}: key_pair is {shape.key_pair} but ssh_from is empty: name who may connect")
         group = ec2.SecurityGroup(home, "Ssh", vpc=self._vpc, description="SSH to the nodes", allow_all_outbound=False)
+        if everybody(shape.ssh_from):
+            raise ValueError(f"{self.node.path}: ssh_from is {', '.join(shape.ssh_from)}: SSH is never opened to everybody")
         for cidr in shape.ssh_from:
-            if cidr.endswith("/0"):
-                raise ValueError(f"{self.node.path}: ssh_from is {cidr}: SSH is never opened to everybody")
             group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
         return group
 

@@ -1,7 +1,9 @@
 """Everything in an account that belongs to one cluster, found by its tags and by the names that AWS and Kubernetes give.
 
 Promises: what AWS's tagging service knows is asked for once, what it does not (or what carries no tag of ours) service
-by service; the same thing is listed once. A key that waits for its deletion, and what `retain` keeps, is expected.
+by service; the same thing is listed once. What a living stack owns is removed by `cdk destroy`, and no other command is
+given for it: without an answer about the stacks nothing is listed. What `retain` keeps, and a key that waits for its
+deletion, is expected.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from operations.account_checks import stack_names
+from operations.account_checks import BROKEN, stack_names
 from operations.aws import client, every
 from operations.errors import of_aws
 from stacks.cluster_spec import ClusterSpec
@@ -28,6 +30,8 @@ class Left:
     """What removes it; empty: it goes by itself."""
     expected: str = ""
     """Why it may be there; empty: it should not."""
+    problem: str = ""
+    """Its stack, where that ended half-way."""
 
 
 OF_EC2 = (
@@ -79,10 +83,14 @@ KEPT = {
     ("ec2", "snapshot"),
 }
 """What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
-RUNNING = "Reservations[].Instances[] | [?State.Name != 'shutting-down' && State.Name != 'terminated'].InstanceId"
+TAGS = "Tags[?starts_with(Key, 'aws:') || starts_with(Key, 'eks:')].Value"
+RUNNING = f"Reservations[].Instances[] | [?State.Name != 'shutting-down' && State.Name != 'terminated'].[InstanceId, {TAGS}]"
 """AWS shows an instance for an hour after its end."""
-STACKS = "Stacks[?StackStatus != 'DELETE_COMPLETE'].StackName"
-INTERFACES, GROUPS = "NetworkInterfaces[].NetworkInterfaceId", "SecurityGroups[].GroupId"
+VOLUMES = "Volumes[?State != 'deleting'].[VolumeId, Attachments[?DeleteOnTermination].InstanceId]"
+OWN = "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != 'DELETE_SKIPPED'].PhysicalResourceId"
+INTERFACES = "NetworkInterfaces[].[NetworkInterfaceId, [Attachment][?DeleteOnTermination].InstanceId]"
+GROUPS = f"SecurityGroups[].[GroupId, {TAGS}]"
+SECRETS = "SecretList[].[Name, [ARN]]"
 TEMPLATES, SCALING = "LaunchTemplates[].LaunchTemplateId", "AutoScalingGroups[].AutoScalingGroupName"
 REPOSITORIES, LOGS = "repositories[].repositoryName", "logGroups[].logGroupName"
 SYSTEMS = "FileSystems[?Tags[?Key=='cluster' && Value=='{}'] && Tags[?Key=='project' && Value=='paddle-aws']].FileSystemId"
@@ -93,6 +101,7 @@ SERVICES = {"efs": "elasticfilesystem"}
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
     """What is there, in order; and why something could not be asked, with what that was."""
     asked = _Search(spec)
+    asked.learn_owners()
     found: dict[tuple[str, str], Left] = {}
     unasked: dict[str, list[str]] = {}
     for what, look in asked.all():
@@ -112,6 +121,19 @@ class _Search:
         self.spec = spec
         self._client = cache(partial(client, region=spec.region))
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}, {"Name": "tag:project", "Values": ["paddle-aws"]}]
+        self._stacks: dict[str, str] = {}
+        """Those that are there: their states."""
+        self._owners: dict[str, str] = {}
+        """The stack of what belongs to one, by AWS's id, name or ARN."""
+
+    def learn_owners(self) -> None:
+        """Which stacks there are, and what they own. Raises botocore's errors."""
+        cloudformation = self._client("cloudformation")
+        for name, state in every(cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"):
+            if name in stack_names(self.spec) and state != "DELETE_COMPLETE":
+                self._stacks[name] = state
+                ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
+                self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
 
     def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
         """What is asked for, by its name in "not asked"."""
@@ -123,18 +145,18 @@ class _Search:
         # The VPC CNI's own carry the cluster's name, and no stack knows them; a control plane's fixed one carries our tags.
         cni = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [spec.cluster_name]}]
         found = [
-            ("stacks", each("cloudformation", "stack", "describe_stacks", STACKS, stack_names(spec).__contains__)),
-            # Before the tags: whether a key that they name is on its way out is known here alone.
+            ("stacks", lambda: (self._left("cloudformation", "stack", name) for name in self._stacks)),
+            # Before the tags: only here it is known whether a key waits for its deletion, and what ends with which machine.
             ("keys", self.keys),
-            ("tags", self.tagged),
+            ("instances", ec2("instance", "describe_instances", RUNNING, ours)),
+            # But for the root disk of a machine that still ends, which is gone with it.
+            ("volumes", ec2("volume", "describe_volumes", VOLUMES, *kubernetes, ours)),
             ("network interfaces", ec2("network-interface", "describe_network_interfaces", INTERFACES, cni, ours)),
+            ("addresses", self.addresses),
+            ("tags", self.tagged),
             # Kubernetes' own by its tags, and ours, which do not all carry those.
             ("security groups", ec2("security-group", "describe_security_groups", GROUPS, *kubernetes, ours)),
-            # But for the root disk of a machine that still ends, which is gone with it.
-            ("volumes", ec2("volume", "describe_volumes", "Volumes[?State != 'deleting'].VolumeId", *kubernetes)),
-            ("addresses", self.addresses),
             ("networks", ec2("vpc", "describe_vpcs", "Vpcs[].VpcId", ours)),
-            ("instances", ec2("instance", "describe_instances", RUNNING, ours)),
             ("key pairs", self.key_pairs),
             ("launch templates", ec2("launch-template", "describe_launch_templates", TEMPLATES, ours)),
             # The tagging service does not know them.
@@ -152,7 +174,7 @@ class _Search:
             # What `retain: true` leaves of a control plane's volume, where it carries our tags; secrets also without a tag.
             snapshots = ec2("snapshot", "describe_snapshots", "Snapshots[].SnapshotId", ours, OwnerIds=["self"])
             named = [{"Key": "name", "Values": [f"{spec.name}/"]}]
-            secrets = each("secretsmanager", "secret", "list_secrets", "SecretList[].Name", Filters=named)
+            secrets = each("secretsmanager", "secret", "list_secrets", SECRETS, Filters=named)
             found += [("snapshots", snapshots), ("secrets", secrets)]
         elif spec.cluster.existing is None:
             found.append(("clusters", each("eks", "cluster", "list_clusters", "clusters[]", {spec.name}.__contains__)))
@@ -161,12 +183,15 @@ class _Search:
     def _each(
         self, service: str, kind: str, operation: str, path: str, match: Callable[[str], bool] = bool, **arguments: Any
     ) -> Callable[[], Iterator[Left]]:
-        """Looks for the things of one kind whose names match."""
-        return lambda: (
-            self._left(SERVICES.get(service, service), kind, id)
-            for id in every(self._client(service), operation, path, **arguments)
-            if match(id)
-        )
+        """Looks for the things of one kind whose names match; `path` finds ids, each with what may tell its owner, or alone."""
+
+        def look() -> Iterator[Left]:
+            for found in every(self._client(service), operation, path, **arguments):
+                id, more = found if isinstance(found, list) else (found, None)
+                if match(id):
+                    yield self._left(SERVICES.get(service, service), kind, id, "", *more or ())
+
+        return look
 
     def _of_ec2(
         self, kind: str, operation: str, path: str, *filters: list[dict[str, Any]], **arguments: Any
@@ -175,12 +200,23 @@ class _Search:
         looks = [self._each("ec2", kind, operation, path, Filters=one, **arguments) for one in filters]
         return lambda: (left for look in looks for left in look())
 
-    def _left(self, service: str, kind: str, id: str, arn: str = "") -> Left:
+    def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
+        """`more`: what else may tell the owner, as AWS's own tags, or the machine that it ends with."""
+        owner = next((self._owners[one] for one in (id, arn, *more) if one in self._owners), None)
+        kept = self.spec.retain and (service, kind) in KEPT
+        what = f"{kind} {id}".strip()
+        if owner is not None:
+            # What hangs on it, a machine's disk for one, has the same owner.
+            self._owners[id] = owner
+            state = self._stacks[owner]
+            if state in BROKEN:
+                return Left(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
+            why = state if state.endswith("_IN_PROGRESS") else "deployed"
+            return Left(service, what, "" if kept else f"cdk destroy {owner}", f"{why}, retain is true" if kept else why)
         template = COMMANDS.get((service, kind), "find it in the console, it is of a kind that is not known here: {arn}")
-        expected = "retain is true" if self.spec.retain and (service, kind) in KEPT else ""
         region = f" --region {self.spec.region}" if template.startswith("aws ") and service not in ("iam", "route53") else ""
         command = template.format(id=id, arn=arn or id, part=id.split("/"))
-        return Left(service, f"{kind} {id}".strip(), command + region, expected)
+        return Left(service, what, command + region, "retain is true" if kept else "")
 
     def keys(self) -> Iterator[Left]:
         for alias in every(self._client("kms"), "list_aliases", "Aliases[]"):
@@ -195,9 +231,11 @@ class _Search:
 
     def tagged(self) -> Iterator[Left]:
         filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
-        arns = "ResourceTagMappingList[].ResourceARN"
-        for arn in every(self._client("resourcegroupstaggingapi"), "get_resources", arns, TagFilters=filters):
+        path = f"ResourceTagMappingList[].[ResourceARN, {TAGS}]"
+        for arn, values in every(self._client("resourcegroupstaggingapi"), "get_resources", path, TagFilters=filters):
             _, _, service, _, _, resource = arn.split(":", 5)
+            # Of other services a part that a stack let go carries its tag as before.
+            more = values if service == "eks" else ()
             # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
             match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
             kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
@@ -211,19 +249,19 @@ class _Search:
             if (service, kind) == ("ec2", "instance"):
                 yield from self._of_ec2(kind, "describe_instances", RUNNING, [{"Name": "instance-id", "Values": [id]}])()
             else:
-                yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn)
+                yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn, *more)
 
     def addresses(self) -> Iterator[Left]:
         for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
-            yield self._left("ec2", "elastic-ip", address["AllocationId"])
+            yield self._left("ec2", "elastic-ip", address["AllocationId"], "", address.get("PublicIp", ""))
 
     def key_pairs(self) -> Iterator[Left]:
         """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""
         made = self.spec.cluster.ssh is not None and self.spec.cluster.ssh.key_pair is None
         for pair in self._client("ec2").describe_key_pairs()["KeyPairs"] if made else ():
             if pair["KeyName"] == self.spec.name:
-                yield self._left("ec2", "key-pair", pair["KeyPairId"])
-                yield self._left("ssm", "parameter", f"/ec2/keypair/{pair['KeyPairId']}")
+                yield self._left("ec2", "key-pair", pair["KeyPairId"], "", pair["KeyName"])
+                yield self._left("ssm", "parameter", f"/ec2/keypair/{pair['KeyPairId']}", "", pair["KeyName"])
 
     def balancers(self) -> Iterator[Left]:
         arns = list(every(self._client("elbv2"), "describe_load_balancers", "LoadBalancers[].LoadBalancerArn"))

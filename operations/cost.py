@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from operations.errors import BadInput, explained
-from operations.lock import PRICES
+from operations.prices import PRICES
 from operations.screen import Json, as_json, say, show
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Item:
 
     what: str
     price: str
-    """The price's name in the lock file; empty: none is known."""
+    """The price's name in the lock file."""
     count: float
     hourly: bool
     """Whether it costs by the hour; else by the month."""
@@ -50,7 +50,7 @@ def cost(
     lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = PRICES,
     json: Json = False,
 ) -> None:
-    """Estimate a cluster's cost: itemised, a month and a run. A price that was never read is unknown, not guessed.
+    """Estimate a cluster's cost: itemised, a month and a run. `paddle-aws lock prices` reads the prices first.
 
     Example: paddle-aws cost cluster.yaml --hours 8
     """
@@ -59,7 +59,12 @@ def cost(
 
         spec = ClusterSpec.load(config)
         known = _read(lock, spec.region)
-        rows = [_row(item, known["prices"], hours) for item in items(spec)]
+        asked = items(spec)
+        for item in asked:
+            # A machine's: what else AWS's list does not say clearly is unknown, and so is spot without credentials.
+            if "." in item.price and item.price not in known["prices"] and "spot" not in item.price:
+                raise BadInput(f"{lock} has no price of {item.what}: `paddle-aws lock prices` reads it, if AWS has such a type")
+        rows = [_row(item, known["prices"], hours) for item in asked]
         month, run = (sum(row[part] or 0 for row in rows) for part in ("month_usd", "run_usd"))
         unknown = [row["what"] for row in rows if row["month_usd"] is None]
         if json:
@@ -75,11 +80,10 @@ def cost(
         show(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""
         typer.echo(f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of {hours:g} h")
-        if known["read"]:
-            say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
+        say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
         if unknown:
-            what = "every price" if len(unknown) == len(rows) else ", ".join(unknown)
-            say(f"unknown: {what}; `paddle-aws lock prices` reads prices from AWS into {lock}")
+            spot = "; spot prices are read with AWS credentials alone" if any("spot" in one for one in unknown) else ""
+            say(f"unknown: {', '.join(unknown)}{spot}")
         say(f"left out: {LEFT_OUT}")
 
 
@@ -103,9 +107,8 @@ def items(spec: ClusterSpec) -> list[Item]:
         found.append(Item("KMS key", "kms-key-month", 1, False))
     for name, group in spec.nodes.items():
         kind = group.instance_types[0]
-        # What spot costs changes by the hour: no list has it.
-        price = "" if group.spot else f"{kind}-hour"
-        found.append(Item(f"{kind}{' spot' if group.spot else ''} (nodes.{name})", price, group.desired, True))
+        spot = "spot" if group.spot else ""
+        found.append(Item(f"{kind} {spot}".strip() + f" (nodes.{name})", f"{kind}-{spot and 'spot-'}hour", group.desired, True))
         found.append(Item(f"GiB of disk (nodes.{name})", "ebs-gp3-gb-month", group.desired * group.volume_gib, False))
     return found
 
@@ -137,16 +140,15 @@ def _dollars(value: float | None) -> str:
 
 
 def _read(lock: Path, region: str) -> dict[str, Any]:
-    empty: dict[str, Any] = {"read": None, "source": None, "region": region, "prices": {}}
+    reads = "`paddle-aws lock prices` reads AWS's public price list, without credentials"
     try:
         found = json_format.loads(lock.read_text())
         prices = {name: str(entry["usd"]) for name, entry in found["prices"].items()}
         found = {"read": str(found["read"]), "source": str(found["source"]), "region": str(found["region"]), "prices": prices}
     except FileNotFoundError:
-        return empty
+        raise BadInput(f"{lock} does not exist, so no price is known: {reads}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"{lock} is no file of prices: `paddle-aws lock prices` writes one") from None
     if found["region"] != region:
-        say(f"{lock} has prices of {found['region']}, not of {region}: none of them is used")
-        return empty
+        raise BadInput(f"{lock} has prices of {found['region']}, not of {region}: {reads}")
     return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from operations.errors import Failed, Unreachable, explained
 from operations.screen import Json, as_json, say, show
+
+if TYPE_CHECKING:
+    from operations.account_checks import Finding
 
 
 def doctor(
@@ -42,7 +46,8 @@ def doctor(
         if json:
             as_json([asdict(one) for one in found])
         else:
-            show(("CHECK", "STATE", "WHAT"), [(one.check, one.state, one.text) for one in found])
+            groups = groupby(found, lambda one: (one.state, one.text))
+            show(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
         problems = sum(one.state == "problem" for one in found)
         unsure = sum(one.state == "warning" for one in found)
         if any((one.check, one.state) == ("credentials", "problem") for one in found):
@@ -50,3 +55,10 @@ def doctor(
         if problems:
             raise Failed(f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}")
         say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
+
+
+def _row(alike: list[Finding]) -> tuple[str, str, str]:
+    """One finding; of several that say the same, as without credentials, the one line."""
+    names = list(dict.fromkeys(one.check for one in alike))
+    check, about = (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
+    return check, alike[0].state, alike[0].text + about

@@ -64,9 +64,9 @@ def redirection(url: str) -> str:
         return str(answer.headers.get("Location") or url)
 
 
-def download(url: str, target: Path, sha256: str) -> None:
-    """The file at `url` to `target`, unless it is there already."""
-    if target.is_file() and _sha256(target) == sha256:
+def download(url: str, target: Path, sha256: str | None) -> None:
+    """The file at `url` to `target`, unless it is there already. Without a hash it is whole when it has its length."""
+    if target.is_file() and sha256 in (None, _sha256(target)):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
@@ -79,7 +79,7 @@ def download(url: str, target: Path, sha256: str) -> None:
                 if number == ATTEMPTS - 1:
                     raise
                 time.sleep(PAUSE * 2**number)
-    if _sha256(part) != sha256:
+    if sha256 not in (None, _sha256(part)):
         part.unlink()
         raise Failed(
             f"{without_secrets(url)} has not the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them"

@@ -17,13 +17,15 @@ from operations.doctor import doctor
 from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
-from operations.lock import add_ons, prices
+from operations.lock import add_ons
 from operations.lock_distribution import distribution
 from operations.logs import logs
 from operations.manifests import manifests
+from operations.prices import prices
 from operations.protect import protect
 from operations.results import results
 from operations.resume import resume
+from operations.screen import colours
 from operations.status import status
 from operations.submit import submit
 from operations.trial import try_program
@@ -76,6 +78,10 @@ def main() -> None:
         # A program's log may hold what the terminal's encoding has not: a question mark is better than an end.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if colours() is None:
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None
     app()
 
 

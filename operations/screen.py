@@ -63,7 +63,12 @@ def console(stderr: bool = False) -> Any:
     from rich.console import Console
 
     width = None if on_a_terminal(stderr) else _PIPE_WIDTH
-    return Console(stderr=stderr, highlight=False, width=width, emoji=False, markup=False)
+    return Console(stderr=stderr, highlight=False, width=width, emoji=False, markup=False, color_system=colours())
+
+
+def colours() -> Literal["auto"] | None:
+    """For a rich console: by itself it takes NO_COLOR for colours alone, and leaves bold and dim."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def on_a_terminal(stderr: bool = False) -> bool:

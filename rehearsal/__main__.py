@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
     parser.add_argument("--keep", action="store_true", help="wait for Enter before the destroy, to look around in the account")
     parser.add_argument("--no-try", action="store_true", help="do not try the program on a few records before the deploy")
+    parser.add_argument("--verbose", action="store_true", help="name what of the manifests is without effect on one machine")
     arguments = parser.parse_args()
     try:
         fit = machine.check(_PROJECT)
@@ -35,7 +36,7 @@ def main() -> int:
             if not setting.is_file():
                 found = "is no file" if setting.exists() else "does not exist"
                 raise Refused(f"{setting} {found}: name an existing file with --config or --job")
-        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep, not arguments.no_try)
+        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
     except OperationError as error:
         print(error, file=sys.stderr)
         if log := getattr(error, "log", ""):
@@ -46,11 +47,12 @@ def main() -> int:
         return Exit.INTERRUPTED
 
 
-def _rehearse(config: Path, job_file: Path, fit: str, keep: bool, trial: bool) -> int:
+def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namespace) -> int:
     # After the machine's check: these imports need what `make setup` installs.
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
+    from operations.screen import colours
     from rehearsal import interruption
     from rehearsal.cloud import CloudError
     from rehearsal.rehearse import Rehearsal
@@ -59,7 +61,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool, trial: bool) -
     from rehearsal.summary import summary
     from settings.errors import SettingError
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, color_system=colours())
     console.width = min(console.width, _WIDEST)
     started = time.monotonic()
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
@@ -69,7 +71,8 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool, trial: bool) -
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    results = Rehearsal(_PROJECT, config, job_file, screen, keep=keep, trial=trial).run(state)
+                    how = {"keep": arguments.keep, "trial": not arguments.no_try, "verbose": arguments.verbose}
+                    results = Rehearsal(_PROJECT, config, job_file, screen, **how).run(state)
             except KeyboardInterrupt:
                 state.empty()
                 raise

@@ -75,12 +75,22 @@ class Rehearsal:
     """Everything one rehearsal holds; `run()` once."""
 
     def __init__(
-        self, project: Path, config: Path, job_file: Path, screen: Screen, *, keep: bool = False, trial: bool = True
+        self,
+        project: Path,
+        config: Path,
+        job_file: Path,
+        screen: Screen,
+        *,
+        keep: bool = False,
+        trial: bool = True,
+        verbose: bool = False,
     ) -> None:
-        """`keep`: let the user look around in the account before the destroy; `trial`: try the program before the deploy."""
+        """`keep`: let the user look around in the account before the destroy; `trial`: try the program before the deploy;
+        `verbose`: name each field without effect.
+        """
         self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
         self.dist = project / "dist"
-        self._keep, self._trial = keep, trial
+        self._keep, self._trial, self._verbose = keep, trial, verbose
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results | PaddleJobResults:
@@ -291,7 +301,8 @@ class Rehearsal:
         names = sorted({name for _, names in read.without_effect for name in names})
         if not private_mounts_work():
             self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
-        self.screen.remark(f"without effect on one machine: {', '.join(names)}; why: {shown(reasons)}")
+        which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
+        self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]

@@ -6,8 +6,10 @@ anything else is refused by `ClusterSpec.load` with one sentence. Imports no aws
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from importlib import resources
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated
@@ -85,14 +87,27 @@ class ClusterSpec(Settings):
             raise Refused("", value, "names that begin with cdk- belong to the CDK's bootstrap")
         return value
 
+    @field_validator("region")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        partitions = json.loads((resources.files("botocore") / "data" / "partitions.json").read_text())["partitions"]
+        if not any(value in partition["regions"] for partition in partitions):
+            raise Refused("", value, "AWS has no such region, as far as this boto3 knows: allowed is one such as us-west-2")
+        return value
+
     @field_validator("tags")
     @classmethod
     def _tags(cls, tags: dict[str, str]) -> dict[str, str]:
+        # IAM takes keys that differ in their case alone for the same one.
+        known = {key.lower() for key in OUR_TAGS}
         for key, value in tags.items():
-            if key in OUR_TAGS or key.lower().startswith("aws:"):
-                raise Refused(key, value, f"taken: {', '.join(OUR_TAGS)} and aws: are set by the project or AWS")
-            if not 1 <= len(key) <= 128 or len(value) > 256:
-                raise Refused(key, value, "allowed are keys of 1 to 128 characters and values of up to 256")
+            if key.lower() in known or key.lower().startswith("aws:"):
+                ours = f"{', '.join(OUR_TAGS)} and aws: are set by the project or AWS"
+                raise Refused(key, value, f"taken, whatever its case: {ours}, and each key stands once")
+            if not re.fullmatch(r"[\w .:/=+@-]{1,128}", key) or not re.fullmatch(r"[\w .:/=+@-]{0,256}", value):
+                allowed = "allowed are keys of 1 to 128 characters and values of up to 256: letters, digits, spaces and _.:/=+@-"
+                raise Refused(key, value, allowed)
+            known.add(key.lower())
         return tags
 
     def _faults(self) -> Iterator[Fault]:

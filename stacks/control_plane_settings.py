@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from settings.model import Fault, Refused, Settings
-from stacks.network_settings import LogDays, SshRanges, instead_of_new, not_everybody, private_range
+from stacks.network_settings import SHARED, LogDays, SshRanges, instead_of_new, not_everybody, private_range
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
 
 PROJECT = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ class ControlPlane(Settings):
     """A cluster that is there already, instead of a new one. It must have the daemons that a new one gets (docs/aws.md)."""
     distribution: Distribution = Distribution()
     """Kind self-managed: the files that the machines run."""
-    pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16")] = "10.42.0.0/16"
+    pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED)] = "10.42.0.0/16"
     """Kind self-managed: addresses of pods, /12 to /22, apart from the VPC and the services; each machine takes a /24 of it."""
     instance_type: str = "t3.medium"
     """Kind self-managed: EC2 type of the control plane, a Nitro one."""

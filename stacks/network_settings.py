@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from constructs_lib.addresses import everybody
 from settings.model import Fault, Refused, Settings
 
 
@@ -21,12 +22,17 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
         raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix") from None
 
 
-def private_range(widest: int, narrowest: int, example: str) -> AfterValidator:
-    """A private range of such a width; Refused if it is none."""
+PRIVATE = [ipaddress.IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+SHARED = ipaddress.IPv4Network("100.64.0.0/10")
+"""RFC 6598: a VPC and pods take it, Kubernetes' services on EKS do not."""
+
+
+def private_range(widest: int, narrowest: int, example: str, *more: ipaddress.IPv4Network) -> AfterValidator:
+    """A range of such a width that is private, or within `more`; Refused if it is none."""
 
     def checked(value: str) -> str:
         network = ip_network(value)
-        if not widest <= network.prefixlen <= narrowest or not network.is_private:
+        if not widest <= network.prefixlen <= narrowest or not any(map(network.subnet_of, (*PRIVATE, *more))):
             raise Refused("", value, f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}")
         return value
 
@@ -34,17 +40,30 @@ def private_range(widest: int, narrowest: int, example: str) -> AfterValidator:
 
 
 def not_everybody(what: str, example: str) -> AfterValidator:
-    """Ranges none of which is the whole internet; Refused if `what` would be open to it."""
+    """IPv4 ranges that are somebody's own; Refused if `what` would be open to everybody."""
 
     def checked(ranges: list[str]) -> list[str]:
-        for value in ranges:
-            if ip_network(value).prefixlen == 0:
-                raise Refused("", value, f"{what} is never opened to everybody; name your own range, such as {example}")
+        if everybody(str(ip_network(one)) for one in ranges):
+            allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
+            raise Refused("", ", ".join(ranges), allowed)
         return ranges
 
     return AfterValidator(checked)
 
 
+def once(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
+    """A list in which nothing stands twice; Refused if something does."""
+
+    def checked(values: list[Any]) -> list[Any]:
+        names = [name(value) for value in values]
+        if len(set(names)) < len(names):
+            raise Refused("", ", ".join(names), f"each {what} may stand once")
+        return values
+
+    return AfterValidator(checked)
+
+
+ZoneNames = Annotated[list[str], once("availability zone")]
 SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0.0.0/16")]
 """CIDRs that may connect to port 22."""
 
@@ -61,7 +80,7 @@ def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -
             yield Refused(field, getattr(settings, field), allowed)
 
 
-SubnetId = Annotated[str, Field(pattern="^subnet-", examples=["subnet-0123456789abcdef0"])]
+SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", examples=["subnet-0123456789abcdef0"])]
 
 
 class ExistingVpc(Settings):
@@ -76,13 +95,18 @@ class ExistingVpc(Settings):
     public_subnets: dict[str, SubnetId] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
 
+    def _faults(self) -> Iterator[Fault]:
+        ids = [*self.private_subnets.values(), *self.public_subnets.values()]
+        if len(set(ids)) < len(ids):
+            yield Refused("private_subnets", ", ".join(ids), "each subnet stands once, in one zone, private or public")
+
 
 class Network(Settings):
     """The VPC that everything lives in."""
 
-    cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16")] = "10.0.0.0/16"
+    cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED)] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
-    availability_zones: list[str] = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
+    availability_zones: ZoneNames = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
     """Zones with subnets. EKS wants two at least, a self-managed cluster one; nodes.<group>.availability_zones pins nodes."""
     nat_gateways: int = Field(default=1, ge=0)
     """NAT gateways for the private subnets: 0, 1, or one for each zone. 0 needs interface_endpoints."""
@@ -96,8 +120,6 @@ class Network(Settings):
     @field_validator("availability_zones")
     @classmethod
     def _zones(cls, zones: list[str]) -> list[str]:
-        if len(set(zones)) < len(zones):
-            raise Refused("", ", ".join(zones), "each availability zone may stand once")
         # The subnets are numbered: another order must not move them.
         return sorted(zones)
 

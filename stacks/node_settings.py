@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from settings.model import Fault, Refused, Settings
-from stacks.network_settings import SshRanges
+from stacks.network_settings import SshRanges, ZoneNames, once
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image drives (EKS user guide); g4ad is AMD's, g5g is arm."""
@@ -57,7 +57,7 @@ class NodeGroup(Settings):
 
     kind: Literal["managed", "self-managed"] = "managed"
     """managed: EKS runs the group. self-managed: an Auto Scaling group of your own, with the same settings."""
-    instance_types: list[str] = Field(default=["m5.large"], min_length=1, max_length=20)
+    instance_types: Annotated[list[str], once("instance type")] = Field(default=["m5.large"], min_length=1, max_length=20)
     """EC2 instance types, in order of preference."""
     min: int = Field(default=1, ge=0)
     """Fewest nodes."""
@@ -71,11 +71,11 @@ class NodeGroup(Settings):
     """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
     volume_gib: int = Field(default=50, ge=20, le=16384)
     """Size of each node's encrypted root volume, GiB."""
-    availability_zones: list[str] = Field(default=[])
+    availability_zones: ZoneNames = Field(default=[])
     """Zones of the nodes, among network.availability_zones; empty: all. Traffic of pservers across zones costs money."""
     labels: dict[LabelName, LabelValue] = Field(default={})
     """Kubernetes labels."""
-    taints: list[Taint] = Field(default=[])
+    taints: Annotated[list[Taint], once("taint", lambda taint: f"{taint.key}:{taint.effect}")] = Field(default=[], max_length=50)
     """Kubernetes taints."""
     placement_group: bool = False
     """Nodes close together in one zone, for the lowest latency between them."""
@@ -101,8 +101,9 @@ class NodeGroup(Settings):
     def _labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for key in labels:
             domain = key.partition("/")[0] if "/" in key else ""
-            if domain.endswith(("kubernetes.io", "k8s.io")) and not domain.startswith("node."):
-                raise Refused(key, labels[key], "kubelets may not set labels of kubernetes.io; use a domain of your own")
+            if domain.endswith(("kubernetes.io", "k8s.io", "eks.amazonaws.com")) and not domain.startswith("node."):
+                whose = domain if domain.endswith("amazonaws.com") else "kubernetes.io"
+                raise Refused(key, labels[key], f"kubelets may not set labels of {whose}; use a domain of your own")
         return labels
 
     def _faults(self) -> Iterator[Fault]:
@@ -115,6 +116,8 @@ class NodeGroup(Settings):
                 yield Refused("instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge")
             if not self.gpu and GPU_TYPE.fullmatch(value):
                 yield Refused("instance_types", value, "its GPUs would lie idle: set {here}gpu true, or take another type")
+            if self.placement_group and re.match(r"t\d", value):
+                yield Refused("placement_group", True, f"EC2 takes no burstable machine, such as {value}, into one")
         for field in ("placement_group", "efa"):
             if getattr(self, field) and len(self.availability_zones) != 1:
                 allowed = "it works within one zone: name exactly one in {here}availability_zones"

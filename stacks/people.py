@@ -103,7 +103,9 @@ class People(Construct):
             ),
             iam.PolicyStatement(sid="EndTunnel", actions=["ssm:TerminateSession"], resources=sessions),
             iam.PolicyStatement(sid="FindNodes", actions=["ec2:DescribeInstances"], resources=["*"]),
-            iam.PolicyStatement(sid="Locks", actions=["eks:DescribeAddonVersions", "pricing:GetProducts"], resources=["*"]),
+            iam.PolicyStatement(
+                sid="Locks", actions=["eks:DescribeAddonVersions", "ec2:DescribeSpotPriceHistory"], resources=["*"]
+            ),
         ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from settings.model import Refused, Settings
-from stacks.network_settings import LogDays
+from stacks.network_settings import LogDays, once
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
 Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", examples=["somebody@example.com"])]
@@ -50,5 +50,5 @@ class Budget(Settings):
 
     monthly_usd: int | None = Field(default=None, ge=1)
     """US dollars a month for everything that carries this cluster's `cluster` tag; unset: alarms and dashboard alone."""
-    emails: list[Email] = Field(min_length=1, max_length=10)
+    emails: Annotated[list[Email], once("address")] = Field(min_length=1, max_length=10)
     """Who is told: at 80 and 100 per cent of it, when the forecast passes it, and of every alarm."""

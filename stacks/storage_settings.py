@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -12,6 +13,8 @@ from stacks.network_settings import instead_of_new
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
 _KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
+
+LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 
 
 class Key(Settings):
@@ -29,7 +32,7 @@ class Bucket(Settings):
     """The bucket of training data and of what jobs upload."""
 
     existing_name: str | None = Field(
-        default=None, pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", examples=["their-training-data"]
+        default=None, min_length=3, max_length=63, pattern=rf"^{LABEL}(\.{LABEL})*$", examples=["their-training-data"]
     )
     """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
     existing_key_arn: str | None = Field(default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE])
@@ -40,6 +43,8 @@ class Bucket(Settings):
     """How long access logs are kept."""
 
     def _faults(self) -> Iterator[Fault]:
+        if self.existing_name and re.fullmatch(r"[\d.]+", self.existing_name):
+            yield Refused("existing_name", self.existing_name, "allowed is one such as their-training-data")
         if self.existing_key_arn and not self.existing_name:
             yield Refused("existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only")
         yield from instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")

@@ -237,8 +237,80 @@ REFUSED = [
     ),
     (
         "retain: false\ntags: {owner: me}",
-        "s.yaml: tags.owner is me: taken: project, cluster, owner, KubernetesCluster, Name and aws: are set by the project or AWS",
+        "s.yaml: tags.owner is me: taken, whatever its case: project, cluster, owner, KubernetesCluster, Name and aws: are set by the project or AWS, and each key stands once",
     ),
+    *[
+        (f"retain: false\n{text}", f"s.yaml: {sentence}")
+        for text, sentence in [
+            (
+                "tags: {Owner: me}",
+                "tags.Owner is me: taken, whatever its case: project, cluster, owner, KubernetesCluster, Name and aws: are set by the project or AWS, and each key stands once",
+            ),
+            (
+                "tags: {team: a, Team: b}",
+                "tags.Team is b: taken, whatever its case: project, cluster, owner, KubernetesCluster, Name and aws: are set by the project or AWS, and each key stands once",
+            ),
+            (
+                "tags: {'a?*': b}",
+                "tags.a?* is b: allowed are keys of 1 to 128 characters and values of up to 256: letters, digits, spaces and _.:/=+@-",
+            ),
+            (
+                "region: us-moon-1",
+                "region is us-moon-1: AWS has no such region, as far as this boto3 knows: allowed is one such as us-west-2",
+            ),
+            (
+                "cluster: {public_access_from: [0.0.0.0/1, 128.0.0.0/1]}",
+                "cluster.public_access_from is 0.0.0.0/1, 128.0.0.0/1: the endpoint is never opened to everybody; name your own range, such as 203.0.113.7/32",
+            ),
+            (
+                "nodes: {w: {ssh: {key_pair: k, allowed_from: [0.0.0.0/2, 64.0.0.0/2, 128.0.0.0/2]}}}",
+                "nodes.w.ssh.allowed_from is 0.0.0.0/2, 64.0.0.0/2, 128.0.0.0/2: SSH is never opened to everybody; name your own range, such as 10.0.0.0/16",
+            ),
+            *[
+                (
+                    f"network: {{cidr: {cidr}}}",
+                    f"network.cidr is {cidr}: allowed is a private IPv4 range from /16 to /24, such as 10.0.0.0/16",
+                )
+                for cidr in ("127.0.0.0/16", "169.254.0.0/16", "0.0.0.0/16", "8.8.0.0/16")
+            ],
+            (
+                "cluster: {service_cidr: 100.64.0.0/16}",
+                "cluster.service_cidr is 100.64.0.0/16: allowed is a private IPv4 range from /12 to /24, such as 172.20.0.0/16",
+            ),
+            (
+                "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-xx yy}}}",
+                "network.existing.private_subnets.us-west-2a is subnet-xx yy: allowed is one such as subnet-0123456789abcdef0",
+            ),
+            (
+                "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-01234567, us-west-2b: subnet-01234567}}}",
+                "network.existing.private_subnets is subnet-01234567, subnet-01234567: each subnet stands once, in one zone, private or public",
+            ),
+            *[
+                (
+                    f"bucket: {{existing_name: {name}}}",
+                    f"bucket.existing_name is {name}: allowed is one such as their-training-data",
+                )
+                for name in ("a..b", "192.168.1.1")
+            ],
+            ("budget: {emails: [a@b.c, a@b.c]}", "budget.emails is a@b.c, a@b.c: each address may stand once"),
+            (
+                "nodes: {w: {instance_types: [m5.large, m5.large]}}",
+                "nodes.w.instance_types is m5.large, m5.large: each instance type may stand once",
+            ),
+            (
+                "nodes: {w: {taints: [{key: a}, {key: a, value: b}]}}",
+                "nodes.w.taints is a:NoSchedule, a:NoSchedule: each taint may stand once",
+            ),
+            (
+                "nodes: {w: {placement_group: true, availability_zones: [us-west-2a], instance_types: [t3.large]}}",
+                "nodes.w.placement_group is true: EC2 takes no burstable machine, such as t3.large, into one",
+            ),
+            (
+                "nodes: {w: {labels: {eks.amazonaws.com/x: y}}}",
+                "nodes.w.labels.eks.amazonaws.com/x is y: kubelets may not set labels of eks.amazonaws.com; use a domain of your own",
+            ),
+        ]
+    ],
 ]
 
 
@@ -251,9 +323,19 @@ def test_refused_with_one_sentence_that_names_the_field(text: str, sentence: str
     assert str(caught.value).replace(f"{tmp_path}/", "") == sentence
 
 
+@pytest.mark.parametrize(
+    "text", ["network: {cidr: 100.64.0.0/16}", "key: {existing_arn: 'arn:aws:kms:us-west-2:000000000000:key/mrk-01'}"]
+)
+def test_what_aws_takes_is_taken(text: str, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(f"retain: false\n{text}\n")
+    ClusterSpec.load(tmp_path / "s.yaml")
+
+
 def test_an_existing_vpc_and_a_new_one_at_once(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
-    existing = "{id: vpc-01234567, cidr: 10.9.0.0/16, private_subnets: {us-west-2a: subnet-1, us-west-2b: subnet-2}}"
+    existing = (
+        "{id: vpc-01234567, cidr: 10.9.0.0/16, private_subnets: {us-west-2a: subnet-00000001, us-west-2b: subnet-00000002}}"
+    )
     file.write_text(f"retain: false\nnetwork: {{nat_gateways: 1, existing: {existing}}}")
     with pytest.raises(SettingError, match=r"network.nat_gateways is 1: network.existing names a VPC that is there already"):
         ClusterSpec.load(file)

@@ -193,6 +193,8 @@ def test_ssh_for_everybody_is_refused(stranger: tuple[Stack, ec2.Vpc]) -> None:
     stack, vpc = stranger
     cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs").cluster
     with pytest.raises(ValueError, match="SSH is never opened to everybody"):
-        ManagedNodes(stack, "M", cluster=cluster, vpc=vpc, shape=NodeShape(key_pair="k", ssh_from=["0.0.0.0/0"]))
+        ManagedNodes(stack, "M", cluster=cluster, vpc=vpc, shape=NodeShape(key_pair="k", ssh_from=["0.0.0.0/1", "128.0.0.0/1"]))
+    with pytest.raises(ValueError, match="the endpoint is never opened to everybody"):
+        TrainingCluster(stack, "Open", vpc=vpc, cluster_name="open", public_access_from=["0.0.0.0/1", "128.0.0.0/1"])
     with pytest.raises(ValueError, match="name who may connect"):
         ManagedNodes(stack, "N", cluster=cluster, vpc=vpc, shape=NodeShape(key_pair="k"))

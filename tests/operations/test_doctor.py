@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aws_api import AwsApi
 from commands import Done, Run
 from kubernetes_api import KubernetesApi
 
@@ -136,15 +137,35 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     ec2.delete_security_group(GroupId=foreign)
 
     done = run("leftovers", str(CONFIG), "--json")
-    assert done.code == 1
-    left = {one["id"] for one in json.loads(done.out)["left"]}
-    assert f"bucket {outputs['BucketName']}".removeprefix("bucket ") in left
-    assert {
-        "cluster paddle",
-        "stack paddle-storage",
-        f"file-system {outputs['FileSystemId']}",
-        "repository paddle/trainer",
-    } <= left
+    assert done.code == 0 and "`cdk destroy --all` removes it, and nothing else is left" in done.err
+    left = {one["id"]: one for one in json.loads(done.out)["left"]}
+    parts = {"cluster paddle", "stack paddle-storage", f"file-system {outputs['FileSystemId']}", "repository paddle/trainer"}
+    assert parts | {outputs["BucketName"]} <= left.keys()
+    assert {one["expected"] for one in left.values()} == {"deployed"}
+    assert {one["command"].rpartition("-")[0] for one in left.values()} == {"cdk destroy paddle"}
+
+    # Half destroyed, with something that no stack owns, and a stack that could not be deleted.
+    deployed.cdk("destroy", "paddle-cluster", "--force", config=CONFIG)
+    deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
+    by_hand = "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"
+    done = run("leftovers", str(CONFIG), "--json")
+    assert done.code == 1 and done.err == "1 thing of cluster paddle is left in us-west-2\n"
+    left = {one["id"]: one for one in json.loads(done.out)["left"]}
+    assert "cluster paddle" not in left and left[f"file-system {outputs['FileSystemId']}"]["expected"] == "deployed"
+    assert [one["command"] for one in left.values() if not one["expected"]] == [by_hand]
+    ended = {"paddle-network": "DELETE_FAILED", "paddle-access": "UPDATE_COMPLETE", "paddle-storage": "CREATE_COMPLETE"}
+    created = "2026-11-21T00:00:00Z"
+    stacks = [{"StackName": name, "StackStatus": state, "CreationTime": created} for name, state in ended.items()]
+    with AwsApi(upstream=deployed.endpoint) as api:
+        api.answer("cloudformation", "DescribeStacks", {"Stacks": stacks})
+        monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
+        done = run("leftovers", str(CONFIG))
+        api.refuse("cloudformation", "ListStackResources", "AccessDenied", "not you")
+        assert run("leftovers", str(CONFIG)) == Done(3, "", "AWS refused ListStackResources: AccessDenied: not you\n")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", deployed.endpoint)
+    row = next(line for line in done.out.splitlines() if f"vpc {outputs['VpcId']}" in line)
+    assert done.code == 1 and row.split(maxsplit=3)[3] == "paddle-network is DELETE_FAILED  cdk destroy paddle-network"
+    deployed.client("logs").delete_log_group(logGroupName="/aws/eks/paddle/cluster")
 
     deployed.destroy(CONFIG)
     done = run("leftovers", str(CONFIG))
@@ -152,7 +173,7 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
     done = run("leftovers", str(CONFIG))
     assert done.code == 1
-    assert "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2" in done.out
+    assert by_hand in done.out
 
 
 OWN = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
@@ -173,9 +194,11 @@ def test_a_self_managed_cluster_from_its_deploy_to_its_destroy(run: Run, tmp_pat
         assert found["etcd snapshots"] == {"warning"} and "add-ons" not in found
         assert "has not written its kubeconfig yet" in run("kubeconfig", str(OWN)).err
         assert run("doctor", "--destroy", str(OWN)).code == 0
-        left = {one["id"].split()[0] for one in json.loads(run("leftovers", str(OWN), "--json").out)["left"]}
+        done = run("leftovers", str(OWN), "--json")
+        left = {one["id"].split()[0]: one["command"] for one in json.loads(done.out)["left"]}
+        assert done.code == 0 and all(command.startswith("cdk destroy tutorial-") for command in left.values())
         expected = {"volume", "elastic-ip", "network-interface", "secret", "key-pair", "parameter", "group", "launch-template"}
-        assert expected <= left
+        assert expected <= left.keys()
         cloud.destroy(OWN)
         done = run("leftovers", str(OWN))
         assert done.code == 0, done.out + done.err

@@ -157,7 +157,7 @@ def test_answers_that_come_too_late_are_asked_for_again(
     assert all(fault.times == 0 for fault in cluster.api.faults)
 
 
-SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("cost", CLUSTER), ("doctor", CLUSTER)]
+SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("doctor", CLUSTER)]
 
 
 @pytest.mark.parametrize("command", SCREENS, ids=lambda command: " ".join(command[:1]))
@@ -209,6 +209,8 @@ def test_ranks_have_colours_on_a_terminal_that_has_them(cluster: Trained) -> Non
     shown = {name: on_a_terminal("logs", **{name: "1"}) for name in ("FORCE_COLOR", "NO_COLOR")}
     assert [line.split("\x1b")[1][:5] for line in shown["FORCE_COLOR"].splitlines()] == ["[36mt", "[32mt", "[35mt"]
     assert shown["NO_COLOR"].splitlines() == [f"trainer {rank} | hello" for rank in range(3)]
+    # Bold is none either.
+    assert "\x1b[1m" in on_a_terminal("--help", FORCE_COLOR="1") and "\x1b" not in on_a_terminal("--help", NO_COLOR="1")
 
 
 def on_a_terminal(*command: str, **environment: str) -> str:

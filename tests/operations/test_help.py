@@ -106,3 +106,12 @@ def test_help_starts_no_heavy_library() -> None:
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_job_is_completed_without_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: quick-start\ntrainers: 3\n")
+    (tmp_path / "cluster.yaml").write_text("name: paddle\nretain: false\n")
+    asked = {"_PADDLE_AWS_COMPLETE": "complete_bash", "COMP_WORDS": "paddle-aws status ", "COMP_CWORD": "2", "KUBECONFIG": "none"}
+    command = [Path(sys.executable).with_name("paddle-aws")]
+    done = subprocess.run(command, env=os.environ | asked, cwd=tmp_path, text=True, capture_output=True, timeout=120)
+    assert (done.stdout.split(), done.stderr) == (["job.yaml", "quick-start"], "")

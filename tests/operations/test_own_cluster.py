@@ -291,7 +291,9 @@ def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> N
         arn.format("cloudwatch", "alarm:tutorial-full"),
         "arn:aws:s3:::tutorial-storage-bucket",
     ]
-    mappings = [{"ResourceARN": one, "Tags": []} for one in tagged]
+    mappings: list[dict[str, Any]] = [{"ResourceARN": one, "Tags": []} for one in tagged]
+    now = datetime.now(UTC)
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": []})
     aws_api.answer("resourcegroupstaggingapi", "GetResources", {"PaginationToken": "", "ResourceTagMappingList": mappings})
     gone = {"InstanceId": "i-0gone", "State": {"Name": "terminated", "Code": 48}}
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [gone]}]})
@@ -311,7 +313,7 @@ def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> N
         "DefaultCooldown": 300,
         "AvailabilityZones": ["us-west-2a"],
         "HealthCheckType": "EC2",
-        "CreatedTime": datetime.now(UTC),
+        "CreatedTime": now,
     }
     aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
     aws_api.answer("secretsmanager", "ListSecrets", {"SecretList": [{"Name": "tutorial/ca-hash"}]})
@@ -347,4 +349,53 @@ def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> N
     }
     # What was not answered here is said to be unasked, never taken for empty; EKS is not asked at all.
     names = [name for each in unasked.values() for name in each]
-    assert "stacks" in names and "clusters" not in names
+    assert "log groups" in names and "clusters" not in names
+
+    # The same account while the stacks live: each is owned by its id, ARN or address, by AWS's own tags, or by its machine.
+    for one in mappings:
+        one["Tags"] = [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}]
+    own = [
+        "tutorial-nodes-x",
+        "lt-1",
+        "203.0.113.9",
+        "tutorial",
+        arn.format("secretsmanager", "secret:tutorial/ca-hash-AbCdEf"),
+        "",
+    ]
+    live_answers = {
+        "DescribeStacks": {"Stacks": [{"StackName": "tutorial-nodes", "StackStatus": "CREATE_COMPLETE", "CreationTime": now}]},
+        "ListStackResources": {
+            "StackResourceSummaries": [resource(id, now) for id in own] + [resource("vpc-1", now, "DELETE_SKIPPED")]
+        },
+    }
+    for operation, answer in live_answers.items():
+        aws_api.answer("cloudformation", operation, answer)
+    machine = {"InstanceId": "i-1", "State": {"Name": "running", "Code": 16}}
+    machine["Tags"] = [{"Key": "aws:autoscaling:groupName", "Value": "tutorial-nodes-x"}]
+    attached = {"InstanceId": "i-1", "DeleteOnTermination": True}
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [machine]}]})
+    aws_api.answer("ec2", "DescribeVolumes", {"Volumes": [volume | {"Attachments": [attached]}, {"VolumeId": "vol-of-a-claim"}]})
+    aws_api.answer(
+        "ec2", "DescribeNetworkInterfaces", {"NetworkInterfaces": [{"NetworkInterfaceId": "eni-1", "Attachment": attached}]}
+    )
+    aws_api.answer("ec2", "DescribeAddresses", {"Addresses": [{"AllocationId": "eipalloc-1", "PublicIp": "203.0.113.9"}]})
+    secret = {"Name": "tutorial/ca-hash", "ARN": own[4]}
+    aws_api.answer("secretsmanager", "ListSecrets", {"SecretList": [secret]})
+    found, _ = account_search.search(spec)
+    deployed = {one.id for one in found if one.expected == "deployed" and one.command == "cdk destroy tutorial-nodes"}
+    assert {"stack tutorial-nodes", "group tutorial-nodes-x", "launch-template lt-1", "elastic-ip eipalloc-1"} <= deployed
+    assert {"instance i-1", "volume vol-1", "network-interface eni-1", "key-pair key-1", "secret tutorial/ca-hash"} <= deployed
+    assert {"nodegroup shared/workers/0a-1b", "access-entry shared/role/000000000000/nodes/0d"} <= deployed
+    assert {"volume vol-of-a-claim", "vpc vpc-1", "dhcp-options dopt-1", "tutorial-storage-bucket"} <= {
+        one.id for one in found
+    } - deployed
+
+
+def resource(id: str, when: datetime, state: str = "CREATE_COMPLETE") -> dict[str, Any]:
+    return {
+        "LogicalResourceId": "One",
+        "PhysicalResourceId": id,
+        "ResourceType": "AWS::Any::Thing",
+        "ResourceStatus": state,
+        "LastUpdatedTimestamp": when,
+    }
