@@ -28,6 +28,8 @@ NOT_ACCEPTED = (
     "UnrecognizedClientException",
 )
 """AWS's codes for credentials that are over, wrong or of nobody."""
+EXTRAS = {"cdk8s": "submit", "cdk8s_plus_33": "submit", "constructs": "submit", "matplotlib": "plot"}
+"""Which extra of pyproject.toml brings a module that the base installation leaves out."""
 
 
 class Exit(IntEnum):
@@ -75,6 +77,11 @@ def explained(interrupted: str = "interrupted: nothing that runs on the cluster 
         raise SystemExit(error.code) from None
     except SettingError as error:
         _say(str(error))
+        raise SystemExit(Exit.BAD_INPUT) from None
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        _say(f"{error.name} is not installed: this command needs paddle-aws with the extra `{EXTRAS[error.name]}`")
         raise SystemExit(Exit.BAD_INPUT) from None
     except BrokenPipeError:
         # `paddle-aws logs JOB | head`: the reader has had enough.

@@ -6,6 +6,8 @@ import inspect
 import io
 import sys
 from collections.abc import Callable
+from importlib.metadata import version as installed
+from typing import Annotated
 
 import typer
 
@@ -29,7 +31,6 @@ from operations.wait import wait
 
 app = typer.Typer(
     name="paddle-aws",
-    help="Train PaddlePaddle jobs on a cluster that `cdk deploy` made.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -49,6 +50,21 @@ lock.command()(distribution)
 lock.command()(prices)
 app.add_typer(lock)
 app.command("eks-token", hidden=True)(eks_token)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"paddle-aws {installed('paddle-aws')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Train PaddlePaddle jobs on a cluster that `cdk deploy` made."""
 
 
 def flow(group: typer.Typer) -> None:
