@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
@@ -33,6 +33,8 @@ OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
 class ClusterSpec(Settings):
     """cluster.yaml."""
+
+    model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:cluster"})
 
     name: str = Field(default="paddle", max_length=40)
     """Name of the cluster and first word of each stack: lower-case letters, digits and hyphens, a letter first."""

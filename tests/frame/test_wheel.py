@@ -37,10 +37,10 @@ def needed(of: Distribution, extras: set[str], found: dict[str, Distribution]) -
     """The installed distributions that `of` with these extras asks for, and those that they ask for."""
     for line in of.requires or ():
         wanted = Requirement(line)
-        if any(wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in extras or {""}):
-            if wanted.name not in found:
-                found[wanted.name] = distribution(wanted.name)
-                needed(found[wanted.name], wanted.extras, found)
+        asked = any(wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in extras or {""})
+        if asked and wanted.name not in found:
+            found[wanted.name] = distribution(wanted.name)
+            needed(found[wanted.name], wanted.extras, found)
     return found
 
 

@@ -15,7 +15,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
 
-from operations import removal, submission
+from operations import removal
 
 pytestmark = pytest.mark.slow
 
