@@ -68,7 +68,7 @@ def run(bin_: Path, folder: Path, *arguments: str) -> subprocess.CompletedProces
 
 
 def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
-    rooms = ("constructs_lib", "settings", "stacks", "k8s_charts", "operations", "trainer_image/paddle_node")
+    rooms = ("constructs_lib", "settings", "stacks", "k8s_charts", "operations", "rehearsal", "trainer_image/paddle_node")
     wanted = {file.relative_to(ROOT) for room in rooms for file in (ROOT / room).rglob("*.py")}
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {str(file).removeprefix("trainer_image/") for file in wanted} == {name for name in inside if name.endswith(".py")}
