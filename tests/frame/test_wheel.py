@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -68,11 +69,12 @@ def run(bin_: Path, folder: Path, *arguments: str) -> subprocess.CompletedProces
 
 
 def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
-    rooms = ("constructs_lib", "settings", "stacks", "k8s_charts", "operations", "rehearsal", "trainer_image/paddle_node")
-    wanted = {file.relative_to(ROOT) for room in rooms for file in (ROOT / room).rglob("*.py")}
+    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["packages"]
+    folders = [ROOT / "trainer_image" / room if room == "paddle_node" else ROOT / room for room in rooms]
+    wanted = {str(file.relative_to(folder.parent)) for folder in folders for file in folder.rglob("*.py")}
     inside = set(zipfile.ZipFile(wheel).namelist())
-    assert {str(file).removeprefix("trainer_image/") for file in wanted} == {name for name in inside if name.endswith(".py")}
-    assert {name for name in inside if name.endswith("py.typed")} == {f"{Path(room).name}/py.typed" for room in rooms}
+    assert {name for name in inside if name.endswith(".py")} == wanted
+    assert {name for name in inside if name.endswith("py.typed")} == {f"{room}/py.typed" for room in rooms}
     assert any(name.endswith("/LICENSE") for name in inside)
 
 
