@@ -1,4 +1,4 @@
-"""README.md, CONTRIBUTING.md and docs/ say what is so: each command exists, those of the first two are run, every link leads somewhere."""
+"""README.md, CONTRIBUTING.md and docs/ say what is so: each command exists, the first two's are run, links lead somewhere."""
 
 import re
 import runpy
