@@ -29,25 +29,28 @@ from operations.submit import submit
 from operations.upload import upload
 from operations.wait import wait
 
-app = typer.Typer(
-    name="paddle-aws",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
     *(upload, kubeconfig, doctor, leftovers, cost),
 )
+
+
+def register(group: typer.Typer, one: Callable[..., None], name: str | None = None) -> None:
+    """Adds a command; the paragraphs of its docstring flow to the terminal's width, whatever the source's is."""
+    text = inspect.cleandoc(one.__doc__ or "").split("\n\n")
+    group.command(name, help="\n\n".join(" ".join(part.split()) for part in text))(one)
+
+
 for one in COMMANDS:
-    app.command("list" if one is list_jobs else None)(one)
+    register(app, one, "list" if one is list_jobs else None)
 lock = typer.Typer(
     name="lock",
     help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
     no_args_is_help=True,
 )
-lock.command("add-ons")(add_ons)
-lock.command()(distribution)
-lock.command()(prices)
+for one in (add_ons, distribution, prices):
+    register(lock, one)
 app.add_typer(lock)
 app.command("eks-token", hidden=True)(eks_token)
 
@@ -65,20 +68,6 @@ def options(
     ] = False,
 ) -> None:
     """Train PaddlePaddle jobs on a cluster that `cdk deploy` made."""
-
-
-def flow(group: typer.Typer) -> None:
-    """Gives the commands their help, from their docstrings: paragraphs flow to the terminal's width, whatever the source's is."""
-    for command in group.registered_commands:
-        if command.help is None and command.callback is not None:
-            text = inspect.cleandoc(command.callback.__doc__ or "")
-            command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-    for inner in group.registered_groups:
-        if inner.typer_instance is not None:
-            flow(inner.typer_instance)
-
-
-flow(app)
 
 
 def main() -> None:

@@ -37,12 +37,10 @@ def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods have left, and returns the Jobs' names."""
-    gone = []
-    for path, document in _runs(cluster, name, namespace):
-        if not ended(document):
-            remove(cluster, path)
-            gone.append(document["metadata"]["name"])
-    return gone
+    its = [path for path, document in _runs(cluster, name, namespace) if not ended(document)]
+    for path in its:
+        remove(cluster, path)
+    return [path.rsplit("/", 1)[-1] for path in its]
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
