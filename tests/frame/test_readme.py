@@ -21,7 +21,7 @@ RUN_BY = {
         "tests/rehearsal/test_whole_rehearsal.py",
         "make rehearse JOB=examples/launch",
     ),
-    "make rehearse KEEP=1 JOB=job.yaml": ("tests/rehearsal/test_strangers_hour.py", '"rehearse", "KEEP=1", "JOB=job.yaml"'),
+    "make rehearse JOB=job.yaml": ("tests/rehearsal/test_strangers_hour.py", '"rehearse", "JOB=job.yaml"'),
     "paddle-aws try job.yaml": ("tests/rehearsal/test_strangers_hour.py", '"try", "job.yaml"'),
     "paddle-aws status --rehearsal": ("tests/rehearsal/test_strangers_hour.py", '"status", "--rehearsal"'),
     "paddle-aws results --model --to models": (

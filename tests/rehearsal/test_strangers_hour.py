@@ -92,7 +92,7 @@ def test_from_a_clone_to_a_prediction(clone: Path) -> None:
     tried = paddle_aws("try", "job.yaml")
     assert tried.returncode == 0 and "loss" in tried.stdout, tried.stdout + tried.stderr
 
-    rehearsed = run("make", "rehearse", "KEEP=1", "JOB=job.yaml")
+    rehearsed = run("make", "rehearse", "JOB=job.yaml")
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
     assert "results --model" in rehearsed.stdout
 
