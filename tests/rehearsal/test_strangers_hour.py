@@ -94,7 +94,7 @@ def test_from_a_clone_to_a_prediction(clone: Path) -> None:
 
     rehearsed = run("make", "rehearse", "JOB=job.yaml")
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
-    assert "results --model" in rehearsed.stdout
+    assert "`paddle-aws results flats --model` fetches the model" in rehearsed.stdout
 
     looked = paddle_aws("status", "--rehearsal")
     assert looked.returncode == 0 and "flats is done" in looked.stdout, looked.stderr
@@ -106,6 +106,7 @@ def test_from_a_clone_to_a_prediction(clone: Path) -> None:
     fetched = paddle_aws("results", "--model", "--to", "models")
     assert fetched.returncode == 0, fetched.stderr
     assert len(fetched.stdout.splitlines()) == 5 and "paddle_node" not in fetched.stdout
+    assert rehearsed.stdout.endswith(fetched.stdout)
     plain = [clone / ".venv-image" / "bin" / "python", "-c", fetched.stdout]
     predicted = subprocess.run(plain, cwd=clone / "models" / "model", env={}, check=False, capture_output=True, text=True)
     assert re.fullmatch(r"\[\[ ?-?\d+\.\d*(e[-+]\d+)?\]\]\n", predicted.stdout), predicted.stdout + predicted.stderr
