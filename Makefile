@@ -12,9 +12,12 @@ BIN      := $(VENV)/bin
 # Byte code is kept: an edit round compiles what was edited, and no more.
 RUN      := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=
 
-# The first interpreter that really is 3.11 or 3.12 (a pyenv shim may exist and yet not run).
-PYTHON ?= $(shell for p in python3 python3.11 python3.12; do \
-	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3,11),(3,12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+# The first interpreter of $(2) that really is 3.11 or newer, below 3.$(1) (a pyenv shim may exist and yet not run).
+FITS  = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, $(1)))
+first = $(shell for p in $(2); do $$p -c '$(FITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
+# Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as well.
+PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
 INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 
 CONFIG ?= cluster.yaml
@@ -78,7 +81,7 @@ examples/launch/sample.csv: examples/launch/make_sample.py | $(VENV)/.ready
 COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: setup  ## resolve the lock files anew, from the ranges
-	@$(COMPILE) --extra dev -o requirements/project.lock pyproject.toml
+	@$(COMPILE) --all-extras -o requirements/project.lock pyproject.toml
 	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
 	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
 	@$(COMPILE) -o trainer_image/requirements-gpu.lock trainer_image/requirements-gpu.in
@@ -86,19 +89,23 @@ lock: setup  ## resolve the lock files anew, from the ranges
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
-.PHONY: machine python environments
+.PHONY: machine python paddle-python environments
 machine:
 	@test "$$(uname -sm)" = "Linux x86_64" || { echo "this machine is $$(uname -sm): a rehearsal needs Linux on x86-64 (make setup, manifests and cdk work here too)" >&2; exit 2; }
 	@case '$(CURDIR)' in *[[:space:]]*) echo "this clone lies in $(CURDIR): a rehearsal needs a path without spaces (make setup, manifests and cdk work here too)" >&2; exit 2;; esac
 
 python:
-	@test -n "$(PYTHON)" || { echo "python is $$(python3 --version 2>/dev/null || echo missing): Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3,11),(3,12)))' 2>/dev/null || { echo "PYTHON is $(PYTHON) ($$($(PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 is needed" >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "python3 is $$(python3 --version 2>/dev/null || echo missing): Python 3.11 to 3.14 is needed; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) -c '$(call FITS,15)' 2>/dev/null || { echo "PYTHON is $(PYTHON) ($$($(PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 to 3.14 is needed" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments (ensurepip is missing): install your system's python3-venv package" >&2; exit 2; }
 
+paddle-python:
+	@test -n "$(PADDLE_PYTHON)" || { echo "no Python 3.11 or 3.12 was found, and Paddle 2.6.2 has wheels for no other: install one (uv python install 3.12), or name it: make PADDLE_PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@$(PADDLE_PYTHON) -c '$(call FITS,13); import ensurepip, venv' 2>/dev/null || { echo "PADDLE_PYTHON is $(PADDLE_PYTHON) ($$($(PADDLE_PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 with venv is needed" >&2; exit 2; }
+
 # Mostly waiting for downloads: side by side.
-environments: python
-	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON)
+environments: python paddle-python
+	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@echo "setup: project environment (locked)"
@@ -113,20 +120,20 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
 
-$(IMAGE)/.ready: trainer_image/requirements.lock | python
+$(IMAGE)/.ready: trainer_image/requirements.lock | paddle-python
 	@echo "setup: the trainer image's environment (Paddle, about 600 MB)"
-	@$(PYTHON) -m venv --clear $(IMAGE)
+	@$(PADDLE_PYTHON) -m venv --clear $(IMAGE)
 	@$(IMAGE)/bin/python $(INSTALL) -r trainer_image/requirements.lock
 	@touch $@
 
-$(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | python
+$(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | paddle-python
 	@echo "setup: the AWS emulator's environment"
-	@$(PYTHON) -m venv --clear $(EMULATOR)
+	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
 	@$(EMULATOR)/bin/python $(INSTALL) -r rehearsal/emulator/requirements.lock
 	@touch $@
 
-$(CHECKOV)/.ready: requirements/checkov.lock | python
+$(CHECKOV)/.ready: requirements/checkov.lock | paddle-python
 	@echo "setup: checkov's environment"
-	@$(PYTHON) -m venv --clear $(CHECKOV)
+	@$(PADDLE_PYTHON) -m venv --clear $(CHECKOV)
 	@$(CHECKOV)/bin/python $(INSTALL) -r requirements/checkov.lock
 	@touch $@

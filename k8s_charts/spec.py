@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from paddle_node import command_line, contract
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from k8s_charts import program_files
 from k8s_charts.errors import JobError
@@ -72,6 +72,8 @@ _PLACEHOLDERS = "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_
 
 class TrainingJob(Settings):
     """One training job: all that job.yaml says."""
+
+    model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:job"})
 
     name: ServiceName = Field(description="The job's name, and its folder on the volume.")
     namespace: DnsLabel = Field(

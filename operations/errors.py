@@ -28,6 +28,8 @@ NOT_ACCEPTED = (
     "UnrecognizedClientException",
 )
 """AWS's codes for credentials that are over, wrong or of nobody."""
+EXTRAS = {"cdk8s": "submit", "cdk8s_plus_33": "submit", "constructs": "submit", "matplotlib": "plot"}
+"""Which extra of pyproject.toml brings a module that the base installation leaves out."""
 
 
 class Exit(IntEnum):
@@ -77,6 +79,12 @@ def translated() -> Iterator[None]:
         yield
     except SettingError as error:
         raise BadInput(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        raise BadInput(
+            f"{error.name} is not installed: this command needs paddle-aws with the extra `{EXTRAS[error.name]}`"
+        ) from error
     except OSError as error:
         full = error.errno in FULL
         # A file that is open already is not named.

@@ -6,6 +6,8 @@ import inspect
 import io
 import sys
 from collections.abc import Callable
+from importlib.metadata import version as installed
+from typing import Annotated
 
 import typer
 
@@ -32,44 +34,47 @@ from operations.trial import try_program
 from operations.upload import upload
 from operations.wait import wait
 
-app = typer.Typer(
-    name="paddle-aws",
-    help="Train PaddlePaddle jobs on a cluster that `cdk deploy` made.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(try_program, manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
     *(upload, kubeconfig, doctor, diff, protect, leftovers, cost),
 )
 NAMES = {list_jobs: "list", try_program: "try"}
 """Python's words."""
+
+
+def register(group: typer.Typer, one: Callable[..., None], name: str | None = None) -> None:
+    """Adds a command; the paragraphs of its docstring flow to the terminal's width, whatever the source's is."""
+    text = inspect.cleandoc(one.__doc__ or "").split("\n\n")
+    group.command(name, help="\n\n".join(" ".join(part.split()) for part in text))(one)
+
+
 for one in COMMANDS:
-    app.command(NAMES.get(one))(one)
+    register(app, one, NAMES.get(one))
 lock = typer.Typer(
     name="lock",
     help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
     no_args_is_help=True,
 )
-lock.command("add-ons")(add_ons)
-lock.command()(distribution)
-lock.command()(prices)
+for one in (add_ons, distribution, prices):
+    register(lock, one)
 app.add_typer(lock)
 app.command("eks-token", hidden=True)(eks_token)
 
 
-def flow(group: typer.Typer) -> None:
-    """Gives the commands their help, from their docstrings: paragraphs flow to the terminal's width, whatever the source's is."""
-    for command in group.registered_commands:
-        if command.help is None and command.callback is not None:
-            text = inspect.cleandoc(command.callback.__doc__ or "")
-            command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-    for inner in group.registered_groups:
-        if inner.typer_instance is not None:
-            flow(inner.typer_instance)
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"paddle-aws {installed('paddle-aws')}")
+        raise typer.Exit
 
 
-flow(app)
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Train PaddlePaddle jobs on a cluster that `cdk deploy` made."""
 
 
 def main() -> None:

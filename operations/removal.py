@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 
-from operations.cluster import Cluster, Object
+from operations.cluster import NOTICED, Cluster, Object
+from operations.errors import Failed
 from operations.job_objects import ended, jobs, paddle_jobs, pods, selector
-from operations.submission import remove
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 NAMESPACED = (
@@ -26,6 +26,8 @@ NAMESPACED = (
 """What the charts make for one job, beside its Jobs and its volume; in the order of removal."""
 LEAVES = 20.0
 """Seconds for claims and volumes to leave: their controllers need a few once no pod is left that uses them."""
+GONE = 60.0
+"""Seconds for a deleted Job's pods to leave, behind the grace period in which they save."""
 
 
 def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -35,12 +37,10 @@ def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods have left, and returns the Jobs' names."""
-    gone = []
-    for path, document in _runs(cluster, name, namespace):
-        if not ended(document):
-            remove(cluster, path)
-            gone.append(document["metadata"]["name"])
-    return gone
+    its = [path for path, document in _runs(cluster, name, namespace) if not ended(document)]
+    for path in its:
+        remove(cluster, path)
+    return [path.rsplit("/", 1)[-1] for path in its]
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -123,3 +123,30 @@ def _runs(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object
 
 def _short(path: str) -> str:
     return "/".join(path.split("/")[-2:])
+
+
+def remove(cluster: Cluster, path: str) -> None:
+    """Deletes an object and waits until it is gone, its pods before it. Says so where that takes its time."""
+    found = cluster.find(path)
+    if found is None or not cluster.delete(path):
+        return
+    began, patience, told = time.monotonic(), grace(found) + GONE, False
+    while (found := cluster.find(path)) is not None:
+        name, passed = path.rsplit("/", 1)[-1], time.monotonic() - began
+        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that put it there.
+        its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one]
+        waits = f"{', '.join(its)} holds it: does its controller run?" if its else "a pod of it does not end"
+        if passed > patience:
+            raise Failed(f"{name} is not gone after {patience:.0f} s: {waits}")
+        if passed > NOTICED and not told:
+            told = True
+            cluster.say(f"{name} is not gone yet ({waits if its else 'its pods save'}): waiting up to {patience:.0f} s")
+        time.sleep(0.5)
+
+
+def grace(document: Object) -> float:
+    """Seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
+    spec = document.get("spec", {})
+    templates = [spec, spec.get("template", {}).get("spec", {})]
+    templates += [spec.get(role, {}).get("template", {}).get("spec", {}) for role in ("worker", "ps")]
+    return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

@@ -13,17 +13,16 @@ from pathlib import Path
 from k8s_charts import documents as charts
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
-from operations.cluster import NOTICED, Cluster, NotInstalled, Object
+from operations.cluster import Cluster, NotInstalled, Object
 from operations.early_checks import check_data, check_deployed
 from operations.errors import BadInput, Failed
 from operations.job_objects import component, created, ended, jobs, selector
 from operations.job_view import operator_jobs
+from operations.removal import remove
 from operations.screen import age, of_job
 
 SERVED = 60.0
 """Seconds for a new kind of object to be served; an API server takes a few."""
-GONE = 60.0
-"""Seconds for a deleted Job's pods to leave, behind the grace period in which they save."""
 
 
 @dataclass(frozen=True)
@@ -155,30 +154,3 @@ def wait_for_kind(cluster: Cluster, definition: Object) -> None:
             if time.monotonic() > deadline:
                 raise Failed(f"the cluster does not serve {kind} ({version}) after {SERVED:.0f} s: submit again") from None
             time.sleep(0.5)
-
-
-def remove(cluster: Cluster, path: str) -> None:
-    """Deletes an object and waits until it is gone, its pods before it. Says so where that takes its time."""
-    found = cluster.find(path)
-    if found is None or not cluster.delete(path):
-        return
-    began, patience, told = time.monotonic(), grace(found) + GONE, False
-    while (found := cluster.find(path)) is not None:
-        name, passed = path.rsplit("/", 1)[-1], time.monotonic() - began
-        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that put it there.
-        its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one]
-        waits = f"{', '.join(its)} holds it: does its controller run?" if its else "a pod of it does not end"
-        if passed > patience:
-            raise Failed(f"{name} is not gone after {patience:.0f} s: {waits}")
-        if passed > NOTICED and not told:
-            told = True
-            cluster.say(f"{name} is not gone yet ({waits if its else 'its pods save'}): waiting up to {patience:.0f} s")
-        time.sleep(0.5)
-
-
-def grace(document: Object) -> float:
-    """Seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
-    spec = document.get("spec", {})
-    templates = [spec, spec.get("template", {}).get("spec", {})]
-    templates += [spec.get(role, {}).get("template", {}).get("spec", {}) for role in ("worker", "ps")]
-    return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

@@ -165,7 +165,7 @@ class VolumeAccess:
                     self._made += [path] if document["kind"] != "Namespace" else []
 
     def _remove(self) -> None:
-        from operations.submission import remove
+        from operations.removal import remove
 
         try:
             self._cluster.delete(self._path)

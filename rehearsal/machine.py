@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import platform
-import sys
 from pathlib import Path
 
 from rehearsal.errors import Refused
 
-_PYTHONS = ((3, 11), (3, 12))
-
 
 def check(project: Path) -> str:
     """A line about the machine. Raises Refused with one sentence where it cannot rehearse."""
-    system, machine, python = platform.system(), platform.machine(), sys.version_info[:2]
+    system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in ("x86_64", "AMD64"):
         raise Refused(
             f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, manifests and deploy work here too"
-        )
-    if python not in _PYTHONS:
-        raise Refused(
-            f"Python is {python[0]}.{python[1]}: a rehearsal needs 3.11 or 3.12, the versions that Paddle 2.6.2 has wheels for"
         )
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from settings.model import Fault, Refused, Settings, read
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
@@ -36,6 +36,8 @@ OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
 class ClusterSpec(Settings):
     """cluster.yaml."""
+
+    model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:cluster"})
 
     name: str = Field(default="paddle", max_length=40)
     """Name of the cluster and first word of each stack: lower-case letters, digits and hyphens, a letter first."""

@@ -1,4 +1,4 @@
-"""README.md and docs/ say what is so: each command exists, README's are run by a test, every link leads somewhere."""
+"""README.md, CONTRIBUTING.md and docs/ say what is so: each command exists, the first two's are run, links lead somewhere."""
 
 import re
 import runpy
@@ -10,17 +10,25 @@ from typer.main import get_command
 from operations.main import app
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-DOCUMENTS = ["README.md", *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md"]
+DOCUMENTS = [*PAGES, "CHANGELOG.md", *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))]
 KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 
-# Where each command of the README is really run: (file, what stands there).
+# Where each command of those pages is really run: (file, what stands there).
 RUN_BY = {
     "make rehearse": ("tests/rehearsal/test_whole_rehearsal.py", "rehearsal"),
     "make rehearse JOB=examples/launch/job.yaml": (
         "tests/rehearsal/test_whole_rehearsal.py",
         "make rehearse JOB=examples/launch",
     ),
+    "make rehearse JOB=job.yaml": ("tests/rehearsal/test_strangers_hour.py", '"rehearse", "JOB=job.yaml"'),
+    "paddle-aws try job.yaml": ("tests/rehearsal/test_strangers_hour.py", '"try", "job.yaml"'),
+    "paddle-aws status --rehearsal": ("tests/rehearsal/test_strangers_hour.py", '"status", "--rehearsal"'),
+    "paddle-aws results --model --to models": (
+        "tests/rehearsal/test_strangers_hour.py",
+        '"results", "--model", "--to", "models"',
+    ),
+    "paddle-aws evaluate": ("tests/operations/test_volume.py", 'run("evaluate")'),
     "make setup": ("Makefile", "test: machine environments"),
     "make quick": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
     "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
@@ -34,11 +42,9 @@ RUN_BY = {
     "cdk bootstrap": ("rehearsal/cloud.py", '"bootstrap"'),
     "cdk deploy --all --outputs-file outputs.json": ("rehearsal/cloud.py", '"deploy"'),
     "cdk destroy --all": ("rehearsal/cloud.py", '"destroy"'),
-    "paddle-aws try job.yaml": ("tests/operations/test_try.py", 'run("try")'),
     "paddle-aws kubeconfig": ("tests/operations/test_account.py", 'run("kubeconfig"'),
     "paddle-aws submit --follow": ("tests/operations/test_submit.py", 'run("submit", "--follow")'),
     "paddle-aws status": ("tests/operations/test_looking.py", 'run("status")'),
-    "paddle-aws results --download last": ("tests/operations/test_account.py", 'run("results", "--download", "last"'),
     "paddle-aws resume --follow": ("tests/operations/test_volume.py", '"resume", "--follow"'),
     "paddle-aws lock prices": ("tests/operations/test_cost.py", '"lock", "prices"'),
     "paddle-aws lock distribution": ("tests/operations/test_lock_distribution.py", '"lock", "distribution"'),
@@ -50,7 +56,8 @@ RUN_BY = {
 
 
 def commands() -> list[str]:
-    lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", README, re.M | re.S)).splitlines()
+    pages = "\n".join((ROOT / page).read_text() for page in PAGES)
+    lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", pages, re.M | re.S)).splitlines()
     return [part.strip() for line in lines for part in line.split("#")[0].split("&&") if part.strip()]
 
 

@@ -15,7 +15,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
 
-from operations import removal, submission
+from operations import removal
 
 pytestmark = pytest.mark.slow
 
@@ -37,19 +37,19 @@ def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: KubernetesApi, c
 def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submission, "GONE", 0.0)
+    monkeypatch.setattr(removal, "GONE", 0.0)
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "limits: {grace_period_seconds: 15}\n")
     controller.scripts["trainer"] = Script(code=None)
     run("submit")
     (job,) = [job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"]]
-    assert submission.grace(job) == 15.0
-    assert submission.grace({"spec": {"ps": {}, "worker": {"template": {"spec": {"terminationGracePeriodSeconds": 90}}}}}) == 90.0
-    monkeypatch.setattr(submission, "grace", lambda document: 0.3)
+    assert removal.grace(job) == 15.0
+    assert removal.grace({"spec": {"ps": {}, "worker": {"template": {"spec": {"terminationGracePeriodSeconds": 90}}}}}) == 90.0
+    monkeypatch.setattr(removal, "grace", lambda document: 0.3)
     api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["foregroundDeletion"]}})
     done = run("cancel")
     assert done.code == 1 and "is not gone after 0 s: a pod of it does not end" in done.err
     # An operator that is gone takes its finalizer off nothing: that is said at once, and at the end.
-    monkeypatch.setattr(submission, "NOTICED", 0.0)
+    monkeypatch.setattr(removal, "NOTICED", 0.0)
     api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["operator.example/hold"]}})
     done = run("cancel")
     assert done.code == 1 and done.err.count("operator.example/hold holds it: does its controller run?") == 2

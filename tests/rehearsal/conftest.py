@@ -29,16 +29,21 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
+def borrow_environments(folder: Path) -> None:
+    """Gives a clone the environments of the original, which make then takes for finished."""
+    for name in _MADE:
+        (folder / name).symlink_to(ROOT / name)
+    # Older than any environment: else make would make these anew, which empties the original's through the links.
+    for path in [*folder.rglob("*.lock"), folder / "pyproject.toml", folder / "package-lock.json"]:
+        os.utime(path, (0, 0))
+
+
 class Clone:
     """A clone of the project's files with the environments of the original."""
 
     def __init__(self, folder: Path) -> None:
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_NOT_CLONED))
-        for name in _MADE:
-            (folder / name).symlink_to(ROOT / name)
-        # Older than any environment: else make would make these anew, which empties the original's through the links.
-        for path in [*folder.rglob("*.lock"), folder / "pyproject.toml", folder / "package-lock.json"]:
-            os.utime(path, (0, 0))
+        borrow_environments(folder)
         self.folder = folder
         for sample in (folder / "examples" / "quick_start" / "sample.tsv", folder / "examples" / "launch" / "sample.csv"):
             sample.unlink(missing_ok=True)
@@ -84,3 +89,11 @@ class Clone:
 def make_clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clone]:
     folder = tmp_path_factory.mktemp("clones")
     return lambda name: Clone(folder / name)
+
+
+@pytest.fixture
+def fresh_clone(tmp_path: Path) -> Path:
+    """What `git clone` brings of the last commit, ready to rehearse."""
+    subprocess.run(["git", "-c", "advice.detachedHead=false", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
+    borrow_environments(tmp_path / "clone")
+    return tmp_path / "clone"

@@ -16,19 +16,11 @@ from rehearsal.pods.addresses import AddressBlock
 from rehearsal.state import State
 
 
-@pytest.mark.parametrize(
-    ("system", "processor", "python", "sentence"),
-    [
-        ("Darwin", "arm64", (3, 11), "this machine is Darwin arm64"),
-        ("Linux", "aarch64", (3, 12), "this machine is Linux aarch64"),
-        ("Linux", "x86_64", (3, 13), "Python is 3.13: a rehearsal needs 3.11 or 3.12"),
-    ],
-)
-def test_a_machine_that_cannot_rehearse(monkeypatch, tmp_path, system, processor, python, sentence):
+@pytest.mark.parametrize(("system", "processor"), [("Darwin", "arm64"), ("Linux", "aarch64")])
+def test_a_machine_that_cannot_rehearse(monkeypatch, tmp_path, system, processor):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
-    monkeypatch.setattr("sys.version_info", (*python, 0, "final", 0))
-    with pytest.raises(Refused, match=sentence) as unfit:
+    with pytest.raises(Refused, match=f"this machine is {system} {processor}") as unfit:
         machine.check(tmp_path)
     assert unfit.value.code == 2 and "\n" not in str(unfit.value)
 

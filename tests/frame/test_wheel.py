@@ -1,0 +1,120 @@
+"""The wheel in an environment of its own, with what its metadata asks for and nothing else, far from the clone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from what is committed or about to be: a stale build/ of the clone would bring files that are gone."""
+    source = tmp_path_factory.mktemp("source")
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    for name in names:
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    built = source / "dist"
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", built, source], check=True)
+    (made,) = built.glob("*.whl")
+    return made
+
+
+def needed(of: Distribution, extras: set[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The installed distributions that `of` with these extras asks for, and those that they ask for."""
+    for line in of.requires or ():
+        wanted = Requirement(line)
+        asked = any(wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in extras or {""})
+        if asked and wanted.name not in found:
+            found[wanted.name] = distribution(wanted.name)
+            needed(found[wanted.name], wanted.extras, found)
+    return found
+
+
+def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
+    """An environment with the wheel; what it needs is linked from the project's own: no index is asked."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, wheel], check=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    for one in needed(Distribution.at(next(packages.glob("paddle_aws-*"))), extras, {}).values():
+        for top in {file.parts[0] for file in one.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(one.locate_file(top))
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return environment(tmp_path_factory.mktemp("base"), wheel, set())
+
+
+def run(bin_: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    found = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(folder), "NO_COLOR": "1"}
+    return subprocess.run(["paddle-aws", *arguments], cwd=folder, env=found, check=False, capture_output=True, text=True)
+
+
+def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
+    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["packages"]
+    folders = [ROOT / "trainer_image" / room if room == "paddle_node" else ROOT / room for room in rooms]
+    wanted = {str(file.relative_to(folder.parent)) for folder in folders for file in folder.rglob("*.py")}
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    assert {name for name in inside if name.endswith(".py")} == wanted
+    assert {name for name in inside if name.endswith("py.typed")} == {f"{room}/py.typed" for room in rooms}
+    assert any(name.endswith("/LICENSE") for name in inside)
+
+
+def test_the_base_looks_after_jobs_and_names_the_extra_that_the_rest_needs(base: Path, tmp_path: Path) -> None:
+    assert run(base, tmp_path, "--version").stdout == f"paddle-aws {distribution('paddle-aws').version}\n"
+    for command in ("status", "logs", "results", "list", "wait", "cancel", "delete"):
+        assert "Usage: paddle-aws " + command in run(base, tmp_path, command, "--help").stdout
+    # As far as the cluster, which is not there.
+    for command in ("status", "logs", "results", "wait", "cancel", "delete"):
+        looked = run(base, tmp_path, command, "words")
+        assert looked.returncode == 3 and "kubeconfig" in looked.stderr, looked.stderr
+    (tmp_path / "job.yaml").write_bytes((ROOT / "job.yaml").read_bytes())
+    (tmp_path / "examples/quick_start").mkdir(parents=True)
+    (tmp_path / "examples/quick_start/sample.tsv").write_text("a\tb\n")
+    assert run(base, tmp_path, "status").returncode == 3
+    for command in ("manifests", "submit"):
+        refused = run(base, tmp_path, command)
+        sentence = "cdk8s is not installed: this command needs paddle-aws with the extra `submit`\n"
+        assert (refused.returncode, refused.stderr) == (2, sentence)
+
+
+def test_the_extra_submit_writes_manifests(wheel: Path, tmp_path: Path) -> None:
+    bin_ = environment(tmp_path / "submit", wheel, {"submit"})
+    (tmp_path / "job.yaml").write_text(
+        "name: mine\ntrainers: 2\nimage: example.com/mine@sha256:" + "0" * 64 + "\n"
+        "program: {from: image, folder: quick_start}\ndata: {source: s3://bucket/mine.tsv}\n"
+    )
+    written = run(bin_, tmp_path, "manifests")
+    assert written.returncode == 0, written.stderr
+    assert "kind: Job" in "".join(file.read_text() for file in (tmp_path / "dist").glob("*.yaml"))
+
+
+def test_a_strangers_three_lines_are_typed(wheel: Path, tmp_path: Path) -> None:
+    """`mypy --strict` on a user's file that knows the project from its wheel alone."""
+    bin_ = environment(tmp_path / "cdk", wheel, {"cdk"})
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from constructs_lib.file_system import SharedFileSystem\n"
+        "def look(data: SharedFileSystem) -> None:\n    reveal_type(data.client_security_group)\n"
+    )
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental", "--python-executable"]
+    checked = subprocess.run([*mypy, bin_ / "python", mine], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0 and 'Revealed type is "aws_cdk.aws_ec2.SecurityGroup"' in checked.stdout, checked.stdout
