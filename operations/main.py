@@ -13,6 +13,7 @@ from operations.cancel import cancel
 from operations.cost import cost
 from operations.delete import delete
 from operations.doctor import doctor
+from operations.evaluate import evaluate
 from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
+    *(manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, evaluate, resume),
     *(upload, kubeconfig, doctor, leftovers, cost),
 )
 for one in COMMANDS:

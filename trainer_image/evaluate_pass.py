@@ -26,6 +26,11 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         node = environment.parse(os.environ)
+        if node.runtime not in ("fleet-ps", "collective"):
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{Variable.RUNTIME} is {node.runtime}: such a program measures itself; fleet-ps and collective are measured here",
+            )
         newest = next(passes.newest_first(node.folder), None)
         if newest is None:
             raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
