@@ -97,7 +97,6 @@ def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
 
 def _document(cluster: Cluster, job: Named, volume: VolumeAccess) -> Object:
     from k8s_charts import evaluation
-
     from operations.job_objects import jobs, newest, selector
 
     config_maps = None

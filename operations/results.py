@@ -194,8 +194,8 @@ def fetch_model(volume: Volume, job: str, to: str) -> str:
     sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
     if not sealed:
         raise BadInput(
-            f"job {job} has no model in output/inference: programs of fleet-ps and collective leave one at the end of the last pass; "
-            "of any other, `--download output/PATH` fetches the files that it wrote"
+            f"job {job} has no model in output/inference: with fleet-ps and collective it is there after the last pass; "
+            "`--download output/PATH` fetches files that any other program wrote"
         )
     return _fetch(volume, files, max(sealed, key=lambda row: int(row["attempt"]))["folder"], "model", to)
 

@@ -29,7 +29,7 @@ def main() -> int:
         if node.runtime not in ("fleet-ps", "collective"):
             raise Failure(
                 ExitCode.BAD_SETTING,
-                f"{Variable.RUNTIME} is {node.runtime}: such a program measures itself; fleet-ps and collective are measured here",
+                f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; fleet-ps or collective is allowed",
             )
         newest = next(passes.newest_first(node.folder), None)
         if newest is None:
