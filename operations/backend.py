@@ -74,7 +74,9 @@ def backend(argument: str, namespace: str | None, context: str | None, rehearsal
     if rehearsal or (rehearsal is None and not namespace and not context and rehearsal_backend.ran_last()):
         found = rehearsal_backend.load()
         if argument == DEFAULT or named(argument, None).name == found.job.name:
-            say(f"of the rehearsal that ended {found.ended}" + ("" if rehearsal else "; --no-rehearsal asks the cluster"))
+            say(
+                f"the rehearsal of {found.job.name}, {found.age} ago" + ("" if rehearsal else "; --no-rehearsal asks the cluster")
+            )
             return found
         if rehearsal:
             raise BadInput(f"JOB is {argument}: the last rehearsal here was of {found.job.name}; leave JOB out, or rehearse that")

@@ -39,6 +39,8 @@ class Record:
     view: JobView
     root: str
     """The job's folder below `volume`."""
+    interpreter: str
+    """What is first on the pods' PATH."""
     ended: AwareDatetime
 
     def write(self, folder: Path) -> None:
@@ -61,11 +63,11 @@ def submitted() -> None:
         (FOLDER / LAST).unlink()
 
 
-def load() -> RehearsalBackend:
-    """The rehearsal of this folder. Raises BadInput."""
-    file = FOLDER / RECORD
+def load(folder: Path = FOLDER) -> RehearsalBackend:
+    """The last rehearsal, with its folder. Raises BadInput."""
+    file = folder / RECORD
     try:
-        return RehearsalBackend(_RECORD.validate_json(file.read_bytes()))
+        return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))
     except FileNotFoundError:
         raise BadInput(f"there is no {file} here: `make rehearse`, in the project's folder, leaves one") from None
     except (ValidationError, OSError):
@@ -75,27 +77,27 @@ def load() -> RehearsalBackend:
 class RehearsalBackend:
     """See `Backend`."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(self, folder: Path, record: Record) -> None:
+        self._folder, self.record = folder, record
         self.job = Named(record.view.name, record.view.namespace, None)
 
     @property
-    def ended(self) -> str:
-        """How long ago."""
-        return f"{age(self._record.ended)} ago"
+    def age(self) -> str:
+        """How long ago it ended."""
+        return age(self.record.ended)
 
     def view(self) -> JobView:
-        return self._record.view
+        return self.record.view
 
     def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
         """One pod after the other: their lines carry no time."""
-        chosen = [pod for pod in self._record.view.pods if wanted.pod(pod)]
+        chosen = [pod for pod in self.record.view.pods if wanted.pod(pod)]
         if not chosen:
             raise BadInput(
                 f"the rehearsal of {self.job.name} has no such pods: `paddle-aws status --rehearsal` lists those it had"
             )
         for pod in chosen:
-            for file in sorted(_inside(FOLDER / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")):
+            for file in sorted(_inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")):
                 if not file.name.endswith(".probes.log"):
                     lines = file.read_text(errors="replace").splitlines()
                     for text in lines[-tail or len(lines) :] if tail is not None else lines:
@@ -103,7 +105,7 @@ class RehearsalBackend:
 
     @contextmanager
     def volume(self) -> Iterator[RehearsalVolume]:
-        yield RehearsalVolume(_inside(FOLDER / VOLUME, self._record.root))
+        yield RehearsalVolume(_inside(self._folder / VOLUME, self.record.root))
 
     def evaluate(self) -> Evaluation:
         done = subprocess.run([sys.executable, "-m", "rehearsal.evaluation"], capture_output=True, text=True, check=False)

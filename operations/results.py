@@ -62,7 +62,8 @@ def results(
         with where.volume() as volume:
             if model:
                 fetch_model(volume, name, to)
-                typer.echo(predict_lines(volume), nl=False)
+                for line in predict_lines(volume):
+                    typer.echo(line)
                 return
             files = volume.files("output")
             rows = saved_passes(volume, files)
@@ -85,7 +86,7 @@ def results(
 
 
 def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) -> list[dict[str, Any]]:
-    """Each pass folder, or other sealed folder of a kind, on the volume: its number, whether it is complete, its files and bytes, its place below output/.
+    """Each sealed folder of a kind: its pass, whether it is complete, its files and bytes, its place below output/.
 
     By number; where several attempts saved the same, those that are complete come last, and the newest of them last of all.
     """
@@ -200,16 +201,25 @@ def fetch_model(volume: Volume, job: str, to: str) -> str:
     return _fetch(volume, files, max(sealed, key=lambda row: int(row["attempt"]))["folder"], "model", to)
 
 
-def predict_lines(volume: Volume) -> str:
-    """The lines of plain Python that predict with the newest model; empty where it has none. They run in the model's folder."""
+def predict_lines(volume: Volume) -> list[str]:
+    """The lines of plain Python that predict with the newest model, in its folder; none where there is none."""
     from operations.log_stream import clean
     from operations.volume_access import Missing
 
     try:
         text = volume.read(f"output/{INFERENCE}/{PREDICT}", 0, 10_000).decode(errors="replace")
     except Missing:
-        return ""
-    return "".join(f"{clean(line)}\n" for line in text.splitlines())
+        return []
+    return [clean(line) for line in text.splitlines()]
+
+
+def model_words(volume: Volume, job: str) -> list[str]:
+    """How to get at what a job has trained: the last lines of a rehearsal and of a followed job."""
+    if lines := predict_lines(volume):
+        return [f"`paddle-aws results {job} --model` fetches the model; in its folder these lines predict with it:", "", *lines]
+    names = {entry["name"].partition("/")[0] for entry in volume.files("output")}
+    own = sorted(name for name in names if not re.fullmatch(r"node_\d+|run|attempts|agreement|\..*", name))
+    return [f"the program's own files: `paddle-aws results {job} --download output/{name}`" for name in own]
 
 
 def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str) -> str:

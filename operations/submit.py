@@ -129,6 +129,9 @@ def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
 
 def train(cluster: Cluster, submission: Submission) -> None:
     """Starts the training."""
+    from operations import rehearsal_backend
+
+    rehearsal_backend.submitted()
     submission.apply(cluster, submission.rest(), say)
     say(f"job {submission.job.name} is submitted: {submission.training['kind']} {submission.training['metadata']['name']}")
 
@@ -150,5 +153,9 @@ def finish(cluster: Cluster, submission: Submission, narrator: Narrator, *, wait
         view = waiting.until(cluster, job.name, job.namespace, enough, narrator=narrator, seconds=seconds)
         if view.phase in ("failed", "done"):
             say(waiting.verdict(view))
+            if job.command is None and job.engine == "job":
+                say(f"`paddle-aws results {known} --model` fetches the model, and shows the lines that predict with it")
+            else:
+                say(f"`paddle-aws results {known} --download output/PATH` fetches what the program wrote there")
             return
         say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")

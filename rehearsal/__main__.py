@@ -26,7 +26,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
     parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
-    parser.add_argument("--keep", action="store_true", help="wait for Enter before the destroy, to look around in the account")
     arguments = parser.parse_args()
     try:
         fit = machine.check(_PROJECT)
@@ -34,7 +33,7 @@ def main() -> int:
             if not setting.is_file():
                 found = "is no file" if setting.exists() else "does not exist"
                 raise Refused(f"{setting} {found}: name an existing file with --config or --job")
-        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments.keep)
+        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit)
     except OperationError as error:
         print(error, file=sys.stderr)
         if log := getattr(error, "log", ""):
@@ -45,11 +44,13 @@ def main() -> int:
         return Exit.INTERRUPTED
 
 
-def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
+def _rehearse(config: Path, job_file: Path, fit: str) -> int:
     # After the machine's check: these imports need what `make setup` installs.
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
+    from operations import rehearsal_backend
+    from operations.results import model_words
     from rehearsal import interruption
     from rehearsal.cloud import CloudError
     from rehearsal.rehearse import Rehearsal
@@ -68,12 +69,15 @@ def _rehearse(config: Path, job_file: Path, fit: str, keep: bool) -> int:
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    results = Rehearsal(_PROJECT, config, job_file, screen, keep=keep).run(state)
+                    results = Rehearsal(_PROJECT, config, job_file, screen).run(state)
             except KeyboardInterrupt:
                 state.empty()
                 raise
             state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
+            # To be copied: no line is broken or marked.
+            with rehearsal_backend.load(state.folder).volume() as volume:
+                print(*model_words(volume, results.job.name), sep="\n")
         return 0
     except SettingError as error:
         raise Refused(str(error)) from None
