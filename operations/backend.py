@@ -31,38 +31,30 @@ OfRehearsal = Annotated[
 
 
 class Volume(Protocol):
-    """A job's folder, to be read."""
+    """A job's folder, to be read. `VolumeAccess` says what each does."""
 
     @property
-    def where(self) -> str:
-        """Whose folder it is, among all."""
+    def where(self) -> str: ...
 
-    def files(self, path: str) -> list[dict[str, Any]]:
-        """Everything below a folder: name, bytes, time; empty where there is no such folder."""
+    def files(self, path: str) -> list[dict[str, Any]]: ...
 
-    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """A file's bytes, or a part of them; a negative offset counts from its end. Raises Missing."""
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes: ...
 
-    def sum(self, path: str, offset: int, size: int) -> tuple[str, int, int]:
-        """BLAKE2 of a part of a file, the part's bytes (fewer at its end), and the file's. Raises Missing."""
+    def sum(self, path: str, offset: int, size: int) -> tuple[str, int, int]: ...
 
 
 class Backend(Protocol):
-    """One job, where it ran."""
+    """One job, where it ran: how it is, what its pods wrote, its folder, and how good its newest pass is."""
 
     job: Named
 
-    def view(self) -> JobView:
-        """The job as it is now. Raises BadInput where there is none of that name."""
+    def view(self) -> JobView: ...
 
-    def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
-        """What its pods have written so far."""
+    def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]: ...
 
-    def volume(self) -> AbstractContextManager[Volume]:
-        """Its folder."""
+    def volume(self) -> AbstractContextManager[Volume]: ...
 
-    def evaluate(self) -> Evaluation:
-        """Measures its newest complete pass on the held-out records."""
+    def evaluate(self) -> Evaluation: ...
 
 
 def backend(argument: str, namespace: str | None, context: str | None, rehearsal: bool | None) -> Backend:

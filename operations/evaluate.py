@@ -79,35 +79,28 @@ def evaluate(
 
 
 def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
-    """Runs the evaluation Job. `volume`, not entered yet, keeps the job's volume there meanwhile. Raises Failed."""
+    """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
+    from k8s_charts import evaluation
+    from operations.job_objects import jobs, newest, selector
     from operations.results import saved_passes
     from operations.submission import remove
 
+    training = newest(cluster.items(jobs(job.namespace), selector(job.name)), "trainer")
+    if training is None:
+        raise BadInput(
+            f"the cluster has no training Job of {job.name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
+            "brings it back without training again; the program of a PaddleJob measures itself"
+        )
     with volume as there:
         if not any(row["complete"] for row in saved_passes(there, there.files("output"))):
             raise BadInput(f"job {job.name} has no complete pass: there is nothing to measure yet")
-        document = _document(cluster, job, there)
-        path = cluster.path(document)
-        cluster.apply(document)
-        try:
-            return Evaluation.parse(_log(cluster, document, path))
-        finally:
-            remove(cluster, path)
-
-
-def _document(cluster: Cluster, job: Named, volume: VolumeAccess) -> Object:
-    from k8s_charts import evaluation
-    from operations.job_objects import jobs, newest, selector
-
-    config_maps = None
-    training = newest(cluster.items(jobs(job.namespace), selector(job.name)), "trainer")
-    if training is None:
-        described = volume.described()
-        training = described.training
-        config_maps = {d["metadata"]["name"]: d["data"] for d in described.documents if d["kind"] == "ConfigMap"}
-    if training.get("kind") == "PaddleJob":
-        raise BadInput(f"engine is paddlejob: the program of job {job.name} measures itself, and prints it in its log")
-    return evaluation.job(training, f"{job.name[:40]}-evaluate-{secrets.token_hex(4)}", config_maps)
+    document = evaluation.job(training, f"{job.name[:40]}-evaluate-{secrets.token_hex(4)}")
+    path = cluster.path(document)
+    cluster.apply(document)
+    try:
+        return Evaluation.parse(_log(cluster, document, path))
+    finally:
+        remove(cluster, path)
 
 
 def _log(cluster: Cluster, document: Object, path: str) -> str:

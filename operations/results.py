@@ -208,25 +208,18 @@ def predict_lines(volume: Volume) -> list[str]:
 
     try:
         text = volume.read(f"output/{INFERENCE}/{PREDICT}", 0, 10_000).decode(errors="replace")
+        return [clean(line) for line in text.splitlines()]
     except Missing:
         return []
-    return [clean(line) for line in text.splitlines()]
 
 
 def model_words(volume: Volume, job: str) -> list[str]:
-    """How to get at what a job has trained: the last lines of a rehearsal and of a followed job."""
+    """How to get at what a job has trained, for the last lines of a rehearsal."""
     if lines := predict_lines(volume):
         return [f"`paddle-aws results {job} --model` fetches the model; in its folder these lines predict with it:", "", *lines]
-    names = {entry["name"].partition("/")[0] for entry in volume.files("output")}
-    own = sorted(name for name in names if not re.fullmatch(r"node_\d+|run|attempts|agreement|\..*", name))
-    return [f"the program's own files: `paddle-aws results {job} --download output/{name}`" for name in own]
-
-
-def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str) -> str:
-    """A sealed folder below output/ to `to`/`name`."""
-    its = [entry for entry in files if entry["name"].startswith(f"{home}/")]
-    wanted = [{**entry, "name": entry["name"].removeprefix(f"{home}/")} for entry in its]
-    return _brought(volume, f"output/{home}", wanted, name, to, sealed=True)
+    own = [entry for entry in volume.files("output") if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])]
+    newest = max(own, key=lambda entry: entry["time"], default={"name": "PATH"})
+    return [f"the model is what the program wrote: `paddle-aws results {job} --download output/{newest['name']}` fetches a file"]
 
 
 def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
@@ -235,27 +228,27 @@ def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: 
     wanted = [entry for entry in files if entry["name"] == inside or entry["name"].startswith(f"{inside}/")]
     if not wanted:
         raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
-    above = inside.rpartition("/")[0]
-    its = [{**entry, "name": entry["name"].removeprefix(f"{inside}/").removeprefix(f"{above}/")} for entry in wanted]
+    above, _, name = inside.rpartition("/")
     single = wanted[0]["name"] == inside
-    _brought(
-        volume, f"output/{above if single else inside}".rstrip("/"), its, "" if single else Path(inside).name, to, sealed=False
-    )
+    _fetch(volume, wanted, above if single else inside, "" if single else name, to, sealed=False)
 
 
-def _brought(volume: Volume, folder: str, wanted: list[dict[str, Any]], name: str, to: str, *, sealed: bool) -> str:
+def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str, *, sealed: bool = True) -> str:
+    """The files in a folder below output/, to `to`/`name`; returns where they are."""
     import shutil
 
     from operations.bucket_upload import bar, upload_files
     from operations.volume_transfer import download
     from settings.cache import place
 
+    inside = f"{home}/" if home else ""
+    wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
     on_the_way = to.startswith("s3://")
     # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's of that name is another.
     newest = max(entry["time"] for entry in wanted)
     target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
     with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
-        download(volume, folder, wanted, target, progress, sealed=sealed)
+        download(volume, f"output/{home}".rstrip("/"), wanted, target, progress, sealed=sealed)
     if on_the_way:
         from operations.aws import client
 

@@ -69,7 +69,7 @@ class VolumeAccess:
         template = _template(self._cluster, self._job, self._namespace)
         try:
             if template is None:
-                described = self.described()
+                described = self._submission or _described(self._job, self._namespace, self._job_file)
                 template = described.template
                 self._say(f"the cluster has no Job of {self._job} any more: its volume is mounted as the job file says")
                 self._bring(described)
@@ -84,12 +84,6 @@ class VolumeAccess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._remove()
-
-    def described(self) -> Submission:
-        """The job as its job file has it, for a cluster that has forgotten it. Raises BadInput."""
-        if self._submission is None:
-            self._submission = _described(self._job, self._namespace, self._job_file)
-        return self._submission
 
     @property
     def where(self) -> str:
