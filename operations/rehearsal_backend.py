@@ -128,20 +128,16 @@ class RehearsalVolume:
         return volume_server.listing(_inside(self._root, path))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        with _missing(path):
-            return volume_server.part(_inside(self._root, path), offset, size)
+        return volume_server.part(self._file(path), offset, size)
 
     def sum(self, path: str, offset: int, size: int) -> tuple[str, int, int]:
-        with _missing(path):
-            return volume_server.summed(_inside(self._root, path), offset, size)
+        return volume_server.summed(self._file(path), offset, size)
 
-
-@contextmanager
-def _missing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise Missing(f"{path} is not on the rehearsal's volume") from None
+    def _file(self, path: str) -> Path:
+        found = _inside(self._root, path)
+        if not found.is_file():
+            raise Missing(f"{path} is not on the rehearsal's volume")
+        return found
 
 
 def _inside(root: Path, path: str) -> Path:

@@ -11,11 +11,12 @@ from pathlib import Path
 import yaml
 
 from k8s_charts import evaluation
+from k8s_charts.names import COMPONENT
 from operations import rehearsal_backend
 from operations.errors import OperationError
 from operations.evaluate import Evaluation
 from rehearsal import interruption
-from rehearsal.errors import Failed
+from rehearsal.errors import Failed, Refused
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.job import last_lines, run_job
@@ -31,7 +32,10 @@ async def evaluate(files: list[Path], host: Host, addresses: AddressBlock) -> tu
     Raises Failed with the process's own words.
     """
     documents = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
-    training = [document for document in documents if document["kind"] == "Job"][-1]
+    jobs = [document for document in documents if document["kind"] == "Job"]
+    training = next((job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None)
+    if training is None:
+        raise Refused("the rehearsal was of a PaddleJob: its program measures itself")
     once = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
     job = manifests.read([*documents, once]).jobs[-1]
     result = await run_job(job, host, addresses)

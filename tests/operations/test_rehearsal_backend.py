@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import Run
+from job_controller import JobController
 from kubernetes_api import KubernetesApi
 from paddle_node.contract import JobFolder
 from saved_pass import save_model, save_pass
@@ -45,11 +46,13 @@ def test_what_ran_last_is_looked_at_and_named(run: Run, rehearsed: Path) -> None
     assert (done.code, done.out) == (0, "import paddle\n")
 
 
-def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(run: Run, api: KubernetesApi, rehearsed: Path) -> None:
+def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(
+    run: Run, api: KubernetesApi, controller: JobController, rehearsed: Path
+) -> None:
     for chosen in (["--no-rehearsal"], ["--namespace", "paddle"], ["words"]):
         assert "there is no job words" in run("status", *chosen).err
-    (rehearsed / "last").unlink()
-    assert "there is no job words" in run("status").err
+    assert run("submit", "--wait").code == 0
+    assert "words is done" in run("status").out
     assert run("status", "--rehearsal").code == 0
     done = run("status", "words", "--rehearsal")
     assert done.code == 2 and done.err == "JOB is words: the last rehearsal here was of mine; leave JOB out, or rehearse that\n"
