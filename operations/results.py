@@ -61,8 +61,8 @@ def results(
         name = where.job.name
         with where.volume() as volume:
             if model:
-                fetch_model(volume, name, to)
-                for line in predict_lines(volume):
+                _, lines = fetch_model(volume, name, to)
+                for line in lines:
                     typer.echo(line)
                 return
             files = volume.files("output")
@@ -189,8 +189,11 @@ def _plot(name: str, passes: list[Pass], file: Path) -> None:
     say(f"the loss is drawn in {file}")
 
 
-def fetch_model(volume: Volume, job: str, to: str) -> str:
-    """The newest model for inference, verified, to `to`/model, a folder or s3://...; returns where it is. Raises BadInput."""
+def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
+    """The newest model, verified, to `to`/model, a folder or s3://...; returns where it is, and the lines that predict with it.
+
+    Raises BadInput where there is none.
+    """
     files = volume.files("output")
     sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
     if not sealed:
@@ -198,16 +201,17 @@ def fetch_model(volume: Volume, job: str, to: str) -> str:
             f"job {job} has no model in output/inference: with fleet-ps and collective it is there after the last pass; "
             "`--download output/PATH` fetches files that any other program wrote"
         )
-    return _fetch(volume, files, max(sealed, key=lambda row: int(row["attempt"]))["folder"], "model", to)
+    newest: str = max(sealed, key=lambda row: int(row["attempt"]))["folder"]
+    return _fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
 
 
-def predict_lines(volume: Volume) -> list[str]:
-    """The lines of plain Python that predict with the newest model, in its folder; none where there is none."""
+def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
+    """The lines of plain Python that predict with a model, in its folder; none where there are none."""
     from operations.log_stream import clean
     from operations.volume_access import Missing
 
     try:
-        text = volume.read(f"output/{INFERENCE}/{PREDICT}", 0, 10_000).decode(errors="replace")
+        text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
         return [clean(line) for line in text.splitlines()]
     except Missing:
         return []

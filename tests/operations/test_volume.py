@@ -320,6 +320,7 @@ def test_a_followed_resume_shows_the_new_runs_lines(
     controller.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
     done = run("resume", "--follow")
     assert done.code == 0 and "is done: 3 of 3 pods succeeded" in done.err
+    assert "`paddle-aws results words --model` fetches the model" in done.err
     assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
 
 
