@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 from k8s_charts import evaluation
 from k8s_charts.names import COMPONENT
@@ -26,12 +25,11 @@ from rehearsal.state import State
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
-async def evaluate(files: list[Path], host: Host, addresses: AddressBlock) -> tuple[Evaluation, str]:
+async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: AddressBlock) -> tuple[Evaluation, str]:
     """Measures the last complete pass of the training among the manifests; with it what the process wrote, as JSON.
 
     Raises Failed with the process's own words.
     """
-    documents = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
     jobs = [document for document in documents if document["kind"] == "Job"]
     training = next((job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None)
     if training is None:
@@ -50,10 +48,10 @@ def main() -> None:
     """In the clone's folder, whose last rehearsal it is."""
     try:
         with interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state, AddressBlock() as addresses:
-            files = sorted(state.manifests.glob("*.yaml"))
+            documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
             record = rehearsal_backend.load(state.folder).record
-            host = state.host(_PROJECT, manifests.load(files), Path(record.interpreter))
-            sys.stdout.write(interruption.run(evaluate(files, host, addresses))[1])
+            host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
+            sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
             state.tidy()
     except OperationError as error:
         print(error, getattr(error, "log", ""), sep="\n", file=sys.stderr)

@@ -255,9 +255,11 @@ class Rehearsal:
             account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant)
             files = synthesize(self.project, self.job_file, state.outputs, state.image_record, self.dist)
             self._image = chosen.pushed(state.image_record)[self._variant]
-            read = manifests.load(files)
+            self._documents = manifests.load(files)
+            read = manifests.read(self._documents)
             state.manifests.mkdir()
-            self._files = [Path(shutil.copy(file, state.manifests)) for file in files]
+            for file in files:
+                shutil.copy(file, state.manifests)
             host = state.host(self.project, read, self._interpreter, self._identity(cloud, state))
             phase.result = f"{len(files)} files in {shown(self.dist)}/ with {_work(read)}"
         self._say_without_effect(read, state.logs / "without-effect.txt")
@@ -327,7 +329,7 @@ class Rehearsal:
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
         with self.screen.phase("measure") as phase:
-            found, _ = interruption.run(evaluate(self._files, host, addresses))
+            found, _ = interruption.run(evaluate(self._documents, host, addresses))
             phase.result = f"{found.metric} {found.value:.3f} ({found.baseline_of}: {found.baseline:.3f})"
         return found
 
