@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from operations.backend import Backend, OfRehearsal, Volume, backend
 from operations.errors import BadInput, explained
-from operations.job_argument import DEFAULT, JobArgument, named
+from operations.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Namespace, of_job, say
 
 if TYPE_CHECKING:
-    from operations.cluster import Cluster
-    from operations.job_argument import Named
     from operations.log_stream import Line
-    from operations.volume_access import VolumeAccess
 
 
 def logs(
@@ -29,6 +27,7 @@ def logs(
         typer.Option(help="Read train.log or server.log on the volume instead; they outlive the pods."),
     ] = None,
     tail: Annotated[int | None, typer.Option(min=0, help="Only this many last lines of each pod.")] = None,
+    rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")] = False,
@@ -41,50 +40,45 @@ def logs(
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with explained("interrupted: the job runs on"):
-        which = named(job, namespace)
         from operations import log_stream
-        from operations.cluster import Cluster
-        from operations.job_view import view
+        from operations.run import Run
         from operations.waiting import Narrator
 
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
-        cluster = Cluster.connect(context, say)
+        if volume is not None and (follow or of == "data"):
+            raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
+        where, show = backend(job, namespace, context, rehearsal), log_stream.printer(json)
+        which = where.job
         if volume is not None:
-            if follow or of == "data":
-                raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
-            _of_volume(cluster, which, volume, log_stream.ranks(rank), tail, log_stream.printer(json))
+            _of_volume(where, volume, chosen.ranks, tail, show)
             return
         # A name that is mistyped is told at once.
-        view(cluster, which.name, which.namespace)
-        show = log_stream.printer(json)
-        if follow:
-            narrator = Narrator(say)
-            log_stream.follow_job(cluster, which.name, which.namespace, narrator, match=chosen, tail=tail, show=show)
+        where.status()
+        if follow and isinstance(where, Run):
+            log_stream.follow_job(where.cluster, which.name, which.namespace, Narrator(say), match=chosen, tail=tail, show=show)
             # A job that was deleted meanwhile has no end to tell of.
             with contextlib.suppress(BadInput):
-                if (ended := view(cluster, which.name, which.namespace)).phase == "failed":
+                if (ended := where.status()).phase == "failed":
                     say(f"job {which.name} failed: {ended.reason}")
             return
         nothing = True
-        for line in log_stream.past(cluster, which.name, which.namespace, chosen, tail):
+        for line in where.logs(chosen, tail):
             nothing = False
             show(line)
         if nothing:
             say(f"no pod has written anything yet: `paddle-aws status {of_job(which.name, which.namespace)}` says why")
 
 
-def _of_volume(
-    cluster: Cluster, job: Named, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]
-) -> None:
+def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]) -> None:
     """One rank after the other: their lines have no common time."""
     from operations.log_stream import Line
-    from operations.volume_access import BLOCK, VolumeAccess
+    from operations.volume_access import BLOCK
 
-    with VolumeAccess(cluster, job.name, job.namespace, write=False, say=say, job_file=job.file) as volume:
+    with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
         found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
         if not found:
-            raise BadInput(f"job {job.name} has no {log}.log on the volume: no pod of it has begun to train yet")
+            raise BadInput(f"job {where.job.name} has no {log}.log on the volume: no pod of it has begun to train yet")
         for rank, name in found:
             if ranks is not None and rank not in ranks:
                 continue
@@ -92,7 +86,7 @@ def _of_volume(
                 show(Line("", f"trainer {rank}", text, rank))
 
 
-def _lines(volume: VolumeAccess, path: str, size: int, block: int, tail: int | None) -> Iterator[str]:
+def _lines(volume: Volume, path: str, size: int, block: int, tail: int | None) -> Iterator[str]:
     if tail is not None:
         # The end of a log that is larger than a block holds more lines than anybody asks for.
         yield from volume.read(path, -min(size, block) if size else 0).decode(errors="replace").splitlines()[-tail or size :]

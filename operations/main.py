@@ -16,6 +16,7 @@ from operations.cost import cost
 from operations.delete import delete
 from operations.diff import diff
 from operations.doctor import doctor
+from operations.evaluate import evaluate
 from operations.kubeconfig import eks_token, kubeconfig
 from operations.leftovers import leftovers
 from operations.listing import list_jobs
@@ -36,7 +37,7 @@ from operations.wait import wait
 
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(try_program, manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, resume),
+    *(try_program, manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, evaluate, resume),
     *(upload, kubeconfig, doctor, diff, protect, leftovers, cost),
 )
 NAMES = {list_jobs: "list", try_program: "try"}

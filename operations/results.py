@@ -7,27 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from paddle_node import passes
+from paddle_node.passes import INFERENCE, PASS, PREDICT
 
+from operations.backend import OfRehearsal, Volume, backend
 from operations.errors import BadInput, explained
-from operations.job_argument import DEFAULT, JobArgument, named
+from operations.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Json, Namespace, as_json, console, on_a_terminal, say, show, span
 
 if TYPE_CHECKING:
     from operations.training_metrics import Pass
-    from operations.volume_access import VolumeAccess
 
 
 def results(
     job: JobArgument = DEFAULT,
     plot: Annotated[Path | None, typer.Option(help="Draw loss against passes and time into this PNG file.")] = None,
-    download: Annotated[str | None, typer.Option(metavar="PASS", help="Fetch a saved pass: its number, or `last`.")] = None,
-    to: Annotated[str, typer.Option(help="Where the pass goes: a folder, or s3://bucket/prefix.")] = "results",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Fetch every file anew.")] = False,
+    model: Annotated[
+        bool, typer.Option("--model", help="Fetch the model that plain Paddle loads, and show the lines that predict with it.")
+    ] = False,
+    download: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PASS|PATH", help="Fetch a saved pass: its number, or `last`; or output/PATH: files of the program."
+        ),
+    ] = None,
+    to: Annotated[str, typer.Option(help="Where it goes: a folder, or s3://bucket/prefix.")] = "results",
+    rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Show a job's passes: which are complete, their loss and time; fetch one without SSH.
+    """Show a job's passes: which are complete, their loss and time; fetch the model or a pass without SSH.
 
     A small pod with the job's image mounts the volume read-only and is gone afterwards. A download that was
     interrupted goes on where it was, and every file is verified against the checksum that was saved with it. What goes
@@ -35,54 +45,60 @@ def results(
 
     Example: paddle-aws results quick-start --plot loss.png
 
+    Example: paddle-aws results quick-start --model --to models
+
     Example: paddle-aws results quick-start --download last --to s3://my-bucket/models/quick-start
     """
     with explained("interrupted: what was fetched stays; the same command goes on"):
-        which = named(job, namespace)
         from operations.bucket_upload import Address
-        from operations.cluster import Cluster
-        from operations.volume_access import VolumeAccess
 
         if to.startswith("s3://"):
             # Before a pass has been fetched for it.
             Address.parse(to)
-
-        cluster = Cluster.connect(context, say)
-        reached = VolumeAccess(cluster, which.name, which.namespace, write=False, say=say, job_file=which.file)
-        with reached as volume:
+        if model and (download or json or plot):
+            raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
+        where = backend(job, namespace, context, rehearsal)
+        name = where.job.name
+        with where.volume() as volume:
+            if model:
+                _, lines = fetch_model(volume, name, to)
+                for line in lines:
+                    typer.echo(line)
+                return
             files = volume.files("output")
             rows = saved_passes(volume, files)
             measured = {one.number: one for one in metrics(volume, files)}
             failure = last_failure(volume, files)
             if json:
                 passes = [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]
-                as_json({"job": which.name, "failure": failure, "passes": passes})
+                as_json({"job": name, "failure": failure, "passes": passes})
             else:
-                _show(which.name, rows, measured, draw=download is None)
+                _show(name, rows, measured, draw=download is None)
                 if failure:
                     say(f"its last run failed: {failure}")
             if plot is not None:
-                _plot(which.name, [measured[number] for number in sorted(measured)], plot)
-            if download is not None:
-                _download(volume, rows, files, download, to, fresh)
+                _plot(name, [measured[number] for number in sorted(measured)], plot)
+            if download is not None and "/" in download:
+                _download_files(volume, files, download, to)
+            elif download is not None:
+                row = chosen_pass(rows, download)
+                _fetch(volume, files, row["folder"], f"pass-{row['pass']:05d}", to)
 
 
-def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each pass folder on the volume: its number, whether it is complete, its files and bytes, its place below output/.
+def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) -> list[dict[str, Any]]:
+    """Each sealed folder of a kind: its pass, whether it is complete, its files and bytes, its place below output/.
 
     By number; where several attempts saved the same, those that are complete come last, and the newest of them last of all.
     """
-    from paddle_node import passes as saved
-
     found: dict[str, dict[str, int]] = {}
     for entry in files:
-        if match := re.fullmatch(r"((?:attempts/[^/]+/)?pass-\d{5})/(.+)", entry["name"]):
+        if match := re.fullmatch(rf"((?:attempts/[^/]+/)?{kind})/(.+)", entry["name"]):
             found.setdefault(match[1], {})[match[2]] = entry["bytes"]
     rows = []
     for folder, sizes in found.items():
         try:
             # Paddle 0.x writes an empty record.
-            record = saved.parsed(volume.read(f"output/{folder}/{saved.DONE}")) if saved.DONE in sizes else None
+            record = passes.parsed(volume.read(f"output/{folder}/{passes.DONE}")) if passes.DONE in sizes else None
         except ValueError:
             record = None
         name = folder.rpartition("/")[2]
@@ -92,11 +108,12 @@ def saved_passes(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[dict
         complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)
         attempt = int(record.get("attempt", 0)) if record is not None else 0
         facts = {"files": len(sizes), "bytes": sum(sizes.values()), "folder": folder, "attempt": attempt}
-        rows.append({"pass": int(name[-5:]), "complete": complete, **facts})
+        number = int(name[-5:]) if kind == PASS else int((record or {}).get("pass", 0))
+        rows.append({"pass": number, "complete": complete, **facts})
     return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
 
 
-def last_failure(volume: VolumeAccess, files: list[dict[str, Any]]) -> str:
+def last_failure(volume: Volume, files: list[dict[str, Any]]) -> str:
     """Why the last run failed, as the volume remembers when its pods are gone; empty: it did not, or nobody wrote it down."""
     import json
 
@@ -112,7 +129,7 @@ def last_failure(volume: VolumeAccess, files: list[dict[str, Any]]) -> str:
         return ""
 
 
-def metrics(volume: VolumeAccess, files: list[dict[str, Any]]) -> list[Pass]:
+def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     """The passes that all trainers have reported."""
     from operations.training_metrics import passes
 
@@ -173,36 +190,79 @@ def _plot(name: str, passes: list[Pass], file: Path) -> None:
     say(f"the loss is drawn in {file}")
 
 
-def _download(
-    volume: VolumeAccess, rows: list[dict[str, Any]], files: list[dict[str, Any]], which: str, to: str, fresh: bool
-) -> None:
+def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
+    """The newest model, verified, to `to`/model, a folder or s3://...; returns where it is, and the lines that predict with it.
+
+    Raises BadInput where there is none.
+    """
+    files = volume.files("output")
+    sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
+    if not sealed:
+        raise BadInput(
+            f"job {job} has no model in output/inference: with fleet-ps and collective it is there after the last pass; "
+            "`--download output/PATH` fetches files that any other program wrote"
+        )
+    newest: str = max(sealed, key=lambda row: int(row["attempt"]))["folder"]
+    return _fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
+
+
+def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
+    """The lines of plain Python that predict with a model, in its folder; none where there are none."""
+    from operations.log_stream import clean
+    from operations.volume_access import Missing
+
+    try:
+        text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
+        return [clean(line) for line in text.splitlines()]
+    except Missing:
+        return []
+
+
+def model_words(volume: Volume, job: str) -> list[str]:
+    """How to get at what a job has trained, for the last lines of a rehearsal."""
+    if lines := predict_lines(volume):
+        return [f"`paddle-aws results {job} --model` fetches the model; in its folder these lines predict with it:", "", *lines]
+    own = [entry for entry in volume.files("output") if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])]
+    newest = max(own, key=lambda entry: entry["time"], default={"name": "PATH"})
+    return [f"the model is what the program wrote: `paddle-aws results {job} --download output/{newest['name']}` fetches a file"]
+
+
+def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
+    """Files that the program wrote: no record says what they have to be, so each is compared with the volume's."""
+    inside = path.removeprefix("output/").rstrip("/")
+    wanted = [entry for entry in files if entry["name"] == inside or entry["name"].startswith(f"{inside}/")]
+    if not wanted:
+        raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
+    above, _, name = inside.rpartition("/")
+    single = wanted[0]["name"] == inside
+    _fetch(volume, wanted, above if single else inside, "" if single else name, to, sealed=False)
+
+
+def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str, *, sealed: bool = True) -> str:
+    """The files in a folder below output/, to `to`/`name`; returns where they are."""
     import shutil
 
     from operations.bucket_upload import bar, upload_files
     from operations.volume_transfer import download
     from settings.cache import place
 
-    row = chosen_pass(rows, which)
-    number, home = row["pass"], row["folder"]
-    folder = f"pass-{number:05d}"
-    its = [entry for entry in files if entry["name"].startswith(f"{home}/")]
-    wanted = [{"name": entry["name"].removeprefix(f"{home}/"), "bytes": entry["bytes"]} for entry in its]
-    size = sum(entry["bytes"] for entry in wanted)
+    inside = f"{home}/" if home else ""
+    wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
     on_the_way = to.startswith("s3://")
-    # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's pass of that number is another.
-    saved_at = max(entry["time"] for entry in its)
-    target = (place("passes", volume.where, saved_at) if on_the_way else Path(to)) / folder
-    if fresh:
-        shutil.rmtree(target, ignore_errors=True)
-    with bar(folder, size) as progress:
-        download(volume, f"output/{home}", wanted, target, progress)
+    # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's of that name is another.
+    newest = max(entry["time"] for entry in wanted)
+    target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
+    with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
+        download(volume, f"output/{home}".rstrip("/"), wanted, target, progress, sealed=sealed)
     if on_the_way:
         from operations.aws import client
 
-        upload_files(client("s3"), target, f"{to.rstrip('/')}/{folder}")
+        address = f"{to.rstrip('/')}/{name}".rstrip("/")
+        upload_files(client("s3"), target, address)
         shutil.rmtree(target)
-    else:
-        say(f"pass {number} is in {target}: {len(wanted)} files, every checksum right")
+        return address
+    say(f"{name or wanted[0]['name']} is in {target}: {len(wanted)} files, every checksum right")
+    return str(target)
 
 
 def chosen_pass(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:

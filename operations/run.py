@@ -6,20 +6,22 @@ Promises: nothing here prints or exits; what happens meanwhile goes to `say`; a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operations import waiting
 from operations.cluster import Cluster
 from operations.errors import Failed, TimedOut, translated
-from operations.job_argument import DEFAULT, named
+from operations.job_argument import DEFAULT, Named, named
 from operations.job_view import JobView, view
 from operations.screen import of_job
 from operations.training_metrics import Pass
 from operations.waiting import Narrator
 
 if TYPE_CHECKING:
+    from operations.evaluate import Evaluation
+    from operations.log_stream import Line, Wanted
     from operations.submission import Submission
     from operations.volume_access import VolumeAccess
 
@@ -44,6 +46,11 @@ class Run:
         """The job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
         return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
+
+    @property
+    def job(self) -> Named:
+        """Which job it is, as the commands' argument names it."""
+        return Named(self.name, self.namespace, self.file)
 
     @translated()
     def status(self) -> JobView:
@@ -74,13 +81,23 @@ class Run:
     @translated()
     def model(self, to: str | Path) -> Path:
         """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
-        from operations.volume_transfer import download
+        from operations.results import fetch_model
 
         with self.volume() as volume:
-            files = volume.files("output/inference")
-            if not files:
-                raise Failed(f"job {self.name} has no model for inference yet: it is made when the training is done")
-            return download(volume, "output/inference", files, Path(to, "model"), lambda count: None)
+            return Path(fetch_model(volume, self.name, str(to))[0])
+
+    @translated()
+    def evaluate(self) -> Evaluation:
+        """Measures the newest complete pass on the held-out records, by a Job of one pod. Raises Failed."""
+        from operations.evaluate import measure
+
+        return measure(self.cluster, self.job, self.volume())
+
+    def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
+        """What the pods that are there have written."""
+        from operations import log_stream
+
+        return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
 
     @translated()
     def cancel(self) -> list[str]:
@@ -195,6 +212,9 @@ def _bring_data(submission: Submission) -> None:
 
 def train(cluster: Cluster, submission: Submission) -> None:
     """Starts the training."""
+    from operations import rehearsal_backend
+
+    rehearsal_backend.submitted()
     submission.apply(cluster, submission.rest())
     training = submission.training
     cluster.say(f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}")

@@ -8,24 +8,29 @@ from typing import TYPE_CHECKING
 import typer
 
 from operations import screen
+from operations.backend import OfRehearsal, backend
 from operations.errors import explained
 from operations.job_argument import DEFAULT, JobArgument
-from operations.screen import Context, Json, Namespace, age, as_json, say, span
+from operations.screen import Context, Json, Namespace, age, as_json, span
 
 if TYPE_CHECKING:
     from operations.job_objects import JobState
     from operations.job_view import JobView
 
 
-def status(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None, json: Json = False) -> None:
+def status(
+    job: JobArgument = DEFAULT,
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    json: Json = False,
+) -> None:
     """Show a job: its state, how far its training is, its pods, and in plain words why one waits or failed.
 
     Example: paddle-aws status quick-start
     """
     with explained():
-        from operations.run import Run
-
-        found = Run.find(job, namespace=namespace, context=context, say=say).status()
+        found = backend(job, namespace, context, rehearsal).status()
         if json:
             as_json(found.as_json())
         else:

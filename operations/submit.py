@@ -80,14 +80,17 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
     ):
         if follow:
             _follow(run, logs=verbose or not submission.job.reports_passes)
-        if follow or wait:
-            say(waiting.verdict(run.wait()))
-            return
-        view = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, narrator=run.narrator, seconds=LOOK)
-        if view.phase in ("failed", "done"):
-            say(waiting.verdict(view))
-            return
-        say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
+        found = run.wait() if follow or wait else None
+        if found is None:
+            found = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, narrator=run.narrator, seconds=LOOK)
+            if found.phase not in ("failed", "done"):
+                say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
+                return
+        say(waiting.verdict(found))
+        if submission.job.reports_passes:
+            say(f"`paddle-aws results {known} --model` fetches the model, and shows the lines that predict with it")
+        else:
+            say(f"`paddle-aws results {known} --download output/PATH` fetches what the program wrote there")
 
 
 def _follow(run: Run, *, logs: bool) -> None:

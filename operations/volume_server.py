@@ -22,10 +22,42 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 IDLE = 120.0
 CHUNK = 1 << 20
+
+
+def listing(path: Path) -> list[dict[str, Any]]:
+    """Each file below a folder, but for links to folders."""
+    found = []
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = Path(folder, name)
+            try:
+                facts = file.stat()
+            except OSError:
+                continue
+            found.append({"name": file.relative_to(path).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
+    return sorted(found, key=lambda entry: str(entry["name"]))
+
+
+def part(path: Path, offset: int, size: int) -> bytes:
+    """Bytes of a file; a negative offset counts from its end, a negative size means all."""
+    with path.open("rb") as stream:
+        stream.seek(offset if offset >= 0 else max(0, path.stat().st_size + offset))
+        return stream.read(size)
+
+
+def summed(path: Path, offset: int, size: int) -> tuple[str, int, int]:
+    """BLAKE2 of a part of a file, how long the part is, and the file."""
+    found = hashlib.blake2b()
+    with path.open("rb") as stream:
+        start = stream.seek(offset)
+        while block := stream.read(min(start + size - stream.tell(), CHUNK)):
+            found.update(block)
+        return found.hexdigest(), stream.tell() - start, os.fstat(stream.fileno()).st_size
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -74,35 +106,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _list(self, path: Path) -> None:
-        found = []
-        for folder, _, names in os.walk(path):
-            for name in names:
-                file = Path(folder, name)
-                try:
-                    facts = file.stat()
-                except OSError:
-                    continue
-                found.append({"name": file.relative_to(path).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
-        self._send(200, json.dumps({"files": sorted(found, key=lambda entry: str(entry["name"]))}).encode())
+        self._send(200, json.dumps({"files": listing(path)}).encode())
 
     def _file(self, path: Path) -> None:
-        offset, size = int(self.query.get("offset", 0)), int(self.query.get("size", -1))
-        with path.open("rb") as stream:
-            if offset < 0:
-                stream.seek(max(0, path.stat().st_size + offset))
-            else:
-                stream.seek(offset)
-            self._send(200, stream.read(size))
+        self._send(200, part(path, int(self.query.get("offset", 0)), int(self.query.get("size", -1))))
 
     def _sum(self, path: Path) -> None:
-        left, found = int(self.query["size"]), hashlib.blake2b()
-        with path.open("rb") as stream:
-            start = stream.seek(int(self.query["offset"]))
-            while block := stream.read(min(left, CHUNK)):
-                found.update(block)
-                left -= len(block)
-            facts = {"sum": found.hexdigest(), "count": stream.tell() - start, "bytes": os.fstat(stream.fileno()).st_size}
-        self._send(200, json.dumps(facts).encode())
+        found, count, size = summed(path, int(self.query["offset"]), int(self.query["size"]))
+        self._send(200, json.dumps({"sum": found, "count": count, "bytes": size}).encode())
 
     def _receive(self, path: Path) -> None:
         part = path.with_name(f".{path.name}.part")

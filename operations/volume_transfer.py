@@ -15,6 +15,7 @@ from typing import Any
 
 from paddle_node import passes as saved
 
+from operations.backend import Volume
 from operations.bucket_upload import side_by_side
 from operations.errors import Failed
 from operations.volume_access import BLOCK, Missing, VolumeAccess
@@ -55,7 +56,7 @@ def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str,
     return sum(side_by_side(put, files, stop))
 
 
-def _equal(volume: VolumeAccess, place: str, file: Path, size: int) -> tuple[int, int]:
+def _equal(volume: Volume, place: str, file: Path, size: int) -> tuple[int, int]:
     """How many bytes from its beginning a file on the volume has in common with ours, and how many it has; -1: is not there."""
     same, length = 0, -1
     try:
@@ -73,36 +74,42 @@ def _equal(volume: VolumeAccess, place: str, file: Path, size: int) -> tuple[int
 
 
 def download(
-    volume: VolumeAccess, folder: str, files: list[dict[str, Any]], target: Path, progress: Callable[[int], None]
-) -> Path:
-    """Fetches `files` (name, bytes) of `folder` on the volume to `target`; raises Failed where a checksum is wrong."""
-    target.mkdir(parents=True, exist_ok=True)
+    volume: Volume, folder: str, files: list[dict[str, Any]], target: Path, progress: Callable[[int], None], *, sealed: bool
+) -> None:
+    """Fetches `files` (name, bytes) of `folder` on the volume to `target`; raises Failed where one is not what it has to be.
+
+    `sealed`: the folder has a record of its files. Of others each is compared with the volume's once it is here.
+    """
     for entry in sorted(files, key=lambda entry: entry["name"] == saved.DONE):
         name, size = str(entry["name"]), int(entry["bytes"])
         place = target / name
         if not place.resolve().is_relative_to(target.resolve()):
             raise Failed(f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept")
         place.parent.mkdir(parents=True, exist_ok=True)
-        # The record is always the volume's: one that lies here may be of another run, and right for its files.
-        if name != saved.DONE and place.is_file() and place.stat().st_size == size:
+        path = f"{folder}/{name}"
+        # What lies here may be another run's, whatever its size.
+        if place.is_file() and place.stat().st_size == size and _equal(volume, path, place, size) == (size, size):
             progress(size)
             continue
-        _file(volume, f"{folder}/{name}", place, size, progress)
+        _file(volume, path, place, size, progress)
+        if not sealed and _equal(volume, path, place, size) != (size, size):
+            raise Failed(f"{path} changed while it was fetched: fetch it again")
     try:
-        saved.verify(target)
+        if sealed:
+            saved.verify(target)
     except saved.DamagedPass as error:
-        # What is wrong must be fetched anew next time, not taken for done.
+        # What is wrong must not be taken for done.
         (target / saved.DONE).unlink(missing_ok=True)
-        raise Failed(f"{error.sentence}; `--fresh` fetches it anew") from None
-    return target
+        raise Failed(error.sentence) from None
 
 
-def _file(volume: VolumeAccess, path: str, place: Path, size: int, progress: Callable[[int], None]) -> None:
+def _file(volume: Volume, path: str, place: Path, size: int, progress: Callable[[int], None]) -> None:
     part = place.with_name(f".{place.name}.part")
-    offset = part.stat().st_size if part.is_file() and part.stat().st_size <= size else 0
+    offset = min(_equal(volume, path, part, part.stat().st_size)[0], size) if part.is_file() else 0
     progress(offset)
-    with part.open("r+b" if offset else "wb") as stream:
+    with part.open("r+b" if part.is_file() else "wb") as stream:
         stream.seek(offset)
+        stream.truncate()
         while offset < size:
             block = volume.read(path, offset, min(BLOCK, size - offset))
             if not block:

@@ -26,7 +26,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
     parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
-    parser.add_argument("--keep", action="store_true", help="wait for Enter before the destroy, to look around in the account")
     parser.add_argument("--no-try", action="store_true", help="do not try the program on a few records before the deploy")
     parser.add_argument("--verbose", action="store_true", help="name what of the manifests is without effect on one machine")
     arguments = parser.parse_args()
@@ -52,6 +51,8 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
+    from operations import rehearsal_backend
+    from operations.results import model_words
     from operations.screen import colours
     from rehearsal import interruption
     from rehearsal.cloud import CloudError
@@ -71,13 +72,16 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    how = {"keep": arguments.keep, "trial": not arguments.no_try, "verbose": arguments.verbose}
+                    how = {"trial": not arguments.no_try, "verbose": arguments.verbose}
                     results = Rehearsal(_PROJECT, config, job_file, screen, **how).run(state)
             except KeyboardInterrupt:
                 state.empty()
                 raise
             state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
+            # To be copied: no line is broken or marked.
+            with rehearsal_backend.load(state.folder).volume() as volume:
+                print(*model_words(volume, results.job.name), sep="\n")
         return 0
     except SettingError as error:
         raise Refused(str(error)) from None

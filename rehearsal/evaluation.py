@@ -1,49 +1,62 @@
-"""The trained model's metric on held-back rows, from a fresh process that knows only the volume.
+"""The trained model's metric on held-out records, by the same Job as on a cluster, which knows nothing but the volume.
 
-The process is one more pod of the training Job's template: the same image, variables and mounts, another command.
+`python -m rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model that the last rehearsal left.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+import sys
+from pathlib import Path
+from typing import Any
 
-from rehearsal.errors import Failed
+from k8s_charts import evaluation
+from k8s_charts.names import COMPONENT
+from operations import rehearsal_backend
+from operations.errors import OperationError
+from operations.evaluate import Evaluation
+from rehearsal import interruption
+from rehearsal.errors import Failed, Refused
+from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.job import last_lines, run_job
-from rehearsal.pods.manifests import Job
 from rehearsal.pods.pod import Host
+from rehearsal.state import State
 
-_COMMAND = ("python3", "/opt/paddle/evaluate_pass.py")
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What evaluate_pass.py prints as its one line of JSON."""
-
-    number: int
-    metric: str
-    value: float
-    better: bool
-    """Than the baseline."""
-    baseline: float
-    baseline_of: str
-    records: int
+_PROJECT = Path(__file__).resolve().parent.parent
 
 
-async def evaluate(training: Job, host: Host, addresses: AddressBlock) -> Evaluation:
-    """Measure the last complete pass. Raises Failed with the process's own words."""
-    container = replace(training.template.containers[0], command=_COMMAND, args=(), startup=None, liveness=None)
-    template = replace(training.template, containers=(container,), subdomain="")
-    once = replace(training, name=f"{training.name}-evaluate", template=template, completions=1)
-    job = replace(once, back_off_limit=0, failure_rules=())
+async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: AddressBlock) -> tuple[Evaluation, str]:
+    """Measures the last complete pass of the training among the manifests; with it what the process wrote, as JSON.
+
+    Raises Failed with the process's own words.
+    """
+    jobs = [document for document in documents if document["kind"] == "Job"]
+    training = next((job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None)
+    if training is None:
+        raise Refused("the rehearsal was of a PaddleJob: its program measures itself")
+    once = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
+    job = manifests.read([*documents, once]).jobs[-1]
     result = await run_job(job, host, addresses)
-    log = result.ended[-1].logs[container.name]
+    log = result.ended[-1].logs[job.template.containers[0].name]
     if not result.succeeded:
-        raise Failed("the trained model could not be evaluated", last_lines(log))
-    for line in reversed(log.read_text().splitlines()):
-        if line.startswith("{"):
-            found = json.loads(line)
-            names = ("pass", "metric", "value", "better", "baseline", "baseline_of", "records")
-            return Evaluation(*(found[name] for name in names))
-    raise Failed("evaluate_pass.py printed no result", last_lines(log))
+        raise Failed("the trained model could not be measured", last_lines(log))
+    text = log.read_text()
+    return Evaluation.parse(text), text
+
+
+def main() -> None:
+    """In the clone's folder, whose last rehearsal it is."""
+    try:
+        with interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state, AddressBlock() as addresses:
+            documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
+            record = rehearsal_backend.load(state.folder).record
+            host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
+            sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
+            state.tidy()
+    except OperationError as error:
+        print(error, getattr(error, "log", ""), sep="\n", file=sys.stderr)
+        sys.exit(error.code)
+
+
+if __name__ == "__main__":
+    main()

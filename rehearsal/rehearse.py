@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
@@ -23,23 +25,24 @@ from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
 from operations import interpreter, loss_plot, trial
 from operations.early_checks import check_data, check_nodes
+from operations.evaluate import Evaluation
 from operations.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.errors import Failed, Refused
-from rehearsal.evaluation import Evaluation, evaluate
+from rehearsal.evaluation import evaluate
 from rehearsal.identity import node_role, pod_identity
 from rehearsal.inventory import Inventory, Resource, Retained
-from rehearsal.pods import image, manifests
+from rehearsal.pods import manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
 from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
-from rehearsal.pods.manifests import Job, Manifests
-from rehearsal.pods.names import Names
+from rehearsal.pods.manifests import Job, Manifests, PaddleJob
 from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
 from rehearsal.pods.paddle_job import pods, run_paddle_job
 from rehearsal.pods.pod import Host
+from rehearsal.record import Recorder
 from rehearsal.screen import Phase, Screen
 from rehearsal.state import State
 from rehearsal.synthesis import synthesize
@@ -75,22 +78,12 @@ class Rehearsal:
     """Everything one rehearsal holds; `run()` once."""
 
     def __init__(
-        self,
-        project: Path,
-        config: Path,
-        job_file: Path,
-        screen: Screen,
-        *,
-        keep: bool = False,
-        trial: bool = True,
-        verbose: bool = False,
+        self, project: Path, config: Path, job_file: Path, screen: Screen, *, trial: bool = True, verbose: bool = False
     ) -> None:
-        """`keep`: let the user look around in the account before the destroy; `trial`: try the program before the deploy;
-        `verbose`: name each field without effect.
-        """
+        """`trial`: try the program before the deploy; `verbose`: name each field without effect."""
         self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
         self.dist = project / "dist"
-        self._keep, self._trial, self._verbose = keep, trial, verbose
+        self._trial, self._verbose = trial, verbose
         self._phase: Phase | None = None
 
     def run(self, state: State) -> Results | PaddleJobResults:
@@ -102,6 +95,7 @@ class Rehearsal:
         path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
         if job.engine == "job" and job.command and "/" not in job.command[0] and shutil.which(job.command[0], path=path) is None:
             raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
+        self._recorder = Recorder(job, state.folder, self._interpreter)
         if self._trial and job.engine == "job":
             with self.screen.phase("try") as phase:
                 phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
@@ -116,8 +110,6 @@ class Rehearsal:
                 self._bring_program(job.program.archive, host)
             train = self._paddle_job if host.manifests.paddle_jobs else self._job
             results = train(job, host, addresses)
-            if self._keep:
-                self._let_look_around(cloud)
             retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
         return replace(results, retained=retained)
 
@@ -149,7 +141,7 @@ class Rehearsal:
         if job.gpus.count:
             self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
         with self.screen.phase("train") as phase:
-            result = interruption.run(run_job(training, host, addresses, PodScreen(phase, self.screen)))
+            result = self._run(training, run_job(training, host, addresses, PodScreen(phase, self.screen)))
             _succeeded(result, f"Job {training.name}", "training failed")
             replaced = f", {result.retries} replaced" if result.retries else ""
             phase.result = f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end{replaced}"
@@ -179,7 +171,7 @@ class Rehearsal:
                 written, host.manifests, self._image, self.project, gpus=job.gpus.count, names=names
             ):
                 self.screen.remark(difference)
-            result = interruption.run(run_paddle_job(runs, host, addresses, PodScreen(phase, self.screen)))
+            result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(phase, self.screen)))
             _succeeded(result, f"PaddleJob {written.name}", "training failed")
             counts = " and ".join(f"{replicas.count} {role}" for role, replicas in written.roles.items())
             phase.result = f"{counts} pods ran to their ends"
@@ -245,14 +237,6 @@ class Rehearsal:
             raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
         return check_data(job, job_file, say)
 
-    def _let_look_around(self, cloud: Cloud) -> None:
-        """The account's settings for a shell, and time to use them."""
-        names = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        settings = " ".join(f"{name}={cloud.environment[name]}" for name in names)
-        # One line, however long: it is there to be copied.
-        self.screen.console.print(f"export {settings}", soft_wrap=True)
-        self.screen.wait_for_enter("look around in another shell; Enter destroys the account")
-
     def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
         with self.screen.phase("destroy") as self._phase:
             retained = Retained.of(cloud, stacks)
@@ -272,22 +256,15 @@ class Rehearsal:
             account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant)
             files = synthesize(self.project, self.job_file, state.outputs, state.image_record, self.dist)
             self._image = chosen.pushed(state.image_record)[self._variant]
-            read = manifests.load(files)
-            laid_out = image.read(self.project / "trainer_image" / "Dockerfile")
-            laid_out.lay_out(self.project, state.image)
+            self._documents = manifests.load(files)
+            read = manifests.read(self._documents)
+            state.manifests.mkdir()
+            for file in files:
+                shutil.copy(file, state.manifests)
+            host = state.host(self.project, read, self._interpreter, self._identity(cloud, state))
             phase.result = f"{len(files)} files in {shown(self.dist)}/ with {_work(read)}"
         self._say_without_effect(read, state.logs / "without-effect.txt")
-        return Host(
-            manifests=read,
-            image=laid_out,
-            image_files=state.image,
-            pods=state.pods,
-            volume=state.volume,
-            logs=state.logs,
-            names=Names(state.hosts, read.services),
-            interpreter=self._interpreter,
-            identity=self._identity(cloud, state),
-        )
+        return host
 
     def _identity(self, cloud: Cloud, state: State) -> Callable[[str, str], Mapping[str, str]]:
         spec = ClusterSpec.load(self.config)
@@ -307,7 +284,7 @@ class Rehearsal:
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]
         with self.screen.phase("split") as phase:
-            result = interruption.run(run_job(job, host, addresses, PodScreen(phase, self.screen)))
+            result = self._run(job, run_job(job, host, addresses, PodScreen(phase, self.screen)))
             _succeeded(result, f"Job {job.name}", "the data could not be split")
             folder = _job_folder(job, host)
             data = json.loads(folder.data_manifest.read_text())
@@ -332,13 +309,19 @@ class Rehearsal:
 
         with self.screen.phase("train") as phase:
             follower = TrainingScreen(phase, self.screen)
-            result = interruption.run(train(follower))
+            result = self._run(job, train(follower))
             _succeeded(result, f"Job {job.name}", "training failed")
             passes = tuple(follower.table.passes.in_order)
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
             phase.result = outcome(passes, job.completions, result.retries)
         return passes
+
+    def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult]) -> JobResult:
+        began = datetime.now(UTC)
+        result = interruption.run(work)
+        self._recorder.ended(job, result, began)
+        return result
 
     def _check_records(self, passes: tuple[Pass, ...], shards: tuple[int, ...]) -> None:
         for one in passes:
@@ -347,9 +330,8 @@ class Rehearsal:
                 raise Failed(f"pass {one.number} read {trained} records by trainer, and the shards hold {shards}")
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
-        _, job = _jobs(host.manifests)
         with self.screen.phase("measure") as phase:
-            found = interruption.run(evaluate(job, host, addresses))
+            found, _ = interruption.run(evaluate(self._documents, host, addresses))
             phase.result = f"{found.metric} {found.value:.3f} ({found.baseline_of}: {found.baseline:.3f})"
         return found
 

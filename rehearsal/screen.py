@@ -6,7 +6,6 @@ may run side by side, and from any thread.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,15 +68,6 @@ class Screen:
     def remark(self, text: str, style: str = "dim") -> None:
         """A lasting line that belongs to the phase that runs: it stands below the phases' results."""
         self.print(Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False))
-
-    def wait_for_enter(self, sentence: str) -> None:
-        """Stand still until the user presses Enter; where nobody can, go on."""
-        self.remark(sentence, style="bold")
-        self.__exit__(None, None, None)
-        try:
-            sys.stdin.readline()
-        finally:
-            self.__enter__()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:

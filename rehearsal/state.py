@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from operations.rehearsal_backend import LAST, RECORD
 from rehearsal.errors import Refused
+from rehearsal.pods import image
+from rehearsal.pods.manifests import Manifests
+from rehearsal.pods.names import Names
+from rehearsal.pods.pod import Host
 
 
 class State:
     """Where everything lies that one rehearsal writes, but the manifests and the plot."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, begin: bool = True) -> None:
+        """`begin`: anew; else what the last rehearsal left is looked at."""
+        self.folder, self._begin = folder, begin
         self.volume = folder / "volume"
         """What the pods mount: stays for a look until the next rehearsal."""
         self.logs = folder / "logs"
@@ -29,6 +36,8 @@ class State:
         self.outputs = folder / "outputs.json"
         self.image_record = folder / "image.json"
         self.hosts = folder / "hosts.json"
+        self.manifests = folder / "manifests"
+        """What the pods were made from."""
 
     def __enter__(self) -> Self:
         try:
@@ -41,17 +50,31 @@ class State:
         except OSError:
             self._lock.close()
             raise Refused(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
-        self.empty()
-        self.volume.mkdir()
-        self.logs.mkdir()
+        if self._begin:
+            self.empty()
+            self.volume.mkdir()
+            self.logs.mkdir()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._lock.close()
 
+    def host(
+        self,
+        project: Path,
+        read: Manifests,
+        interpreter: Path,
+        identity: Callable[[str, str], Mapping[str, str]] = lambda namespace, account: {},
+    ) -> Host:
+        """What the pods of these manifests share; the image is laid out for them."""
+        laid_out = image.read(project / "trainer_image" / "Dockerfile")
+        laid_out.lay_out(project, self.image)
+        names = Names(self.hosts, read.services)
+        return Host(read, laid_out, self.image, self.pods, self.volume, self.logs, names, interpreter, identity)
+
     def tidy(self) -> None:
-        """After a rehearsal that went well: the volume and the logs are worth a look, the rest is not."""
-        self.empty(but=frozenset({self.volume.name, self.logs.name}))
+        """After a rehearsal that went well: what `paddle-aws` looks at stays, the rest does not."""
+        self.empty(but=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST}))
 
     def empty(self, but: frozenset[str] = frozenset()) -> None:
         """Remove everything but the lock and `but`."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import sys
 import zlib  # noqa: F401  Before Paddle: see paddle_node.program.
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from paddle_node import data_manifest, environment, passes
 from paddle_node.contract import ExitCode, Variable
@@ -26,12 +29,20 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         node = environment.parse(os.environ)
+        if node.runtime not in ("fleet-ps", "collective"):
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; fleet-ps or collective is allowed",
+            )
         newest = next(passes.newest_first(node.folder), None)
         if newest is None:
             raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
         directory = newest.folder
         passes.verify(directory)
-        program = directory / (directory / "path.txt").read_text().strip()
+        # A look at the volume must leave nothing on it, whatever the program writes beside itself.
+        scratch = TemporaryDirectory()
+        shutil.copytree(directory / "program", Path(scratch.name, "program"))
+        program = Path(scratch.name) / (directory / "path.txt").read_text().strip()
         manifest = data_manifest.find(node.folder, newest.identity.data)
         if manifest is None and newest.identity.data:
             print(f"the data of {newest.name} was split anew meanwhile: the newest held-out records are asked", file=sys.stderr)
@@ -39,8 +50,6 @@ def main() -> int:
         os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
         sys.argv = [str(program), *sys.argv[1:]]
         sys.path.insert(0, str(program.parent))
-        # A look at the volume must leave nothing on it.
-        sys.dont_write_bytecode = True
         runpy.run_path(str(program), run_name="__main__")
     except Evaluated as evaluated:
         print(json.dumps(evaluated.result), file=answer, flush=True)

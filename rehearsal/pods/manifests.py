@@ -220,7 +220,7 @@ class Manifests:
         raise Refused(f"no Job named {name} in the manifests; there are {', '.join(job.name for job in self.jobs) or 'none'}")
 
 
-def load(files: list[Path]) -> Manifests:
+def load(files: list[Path]) -> list[dict[str, Any]]:
     """Every document of `files`, in the order given."""
     documents: list[dict[str, Any]] = []
     for file in files:
@@ -228,7 +228,7 @@ def load(files: list[Path]) -> Manifests:
             documents += [document for document in yaml.safe_load_all(file.read_text()) if document]
         except (OSError, yaml.YAMLError) as error:
             raise Refused(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error
-    return read(documents)
+    return documents
 
 
 def read(documents: list[dict[str, Any]]) -> Manifests:

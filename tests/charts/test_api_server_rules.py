@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from k8s_charts import evaluation
+from k8s_charts.names import COMPONENT
+
 pytestmark = pytest.mark.slow
 
 Document = dict[str, Any]
@@ -341,7 +344,10 @@ def faults(documents: list[Document]) -> list[str]:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_an_api_server_takes_it(path: Path) -> None:
-    assert faults(list(yaml.safe_load_all(path.read_text()))) == []
+    documents = list(yaml.safe_load_all(path.read_text()))
+    trainings = [d for d in documents if d["kind"] == "Job" and d["metadata"]["labels"][COMPONENT] == "trainer"]
+    # And the Job that `paddle-aws evaluate` makes from it.
+    assert faults([*documents, *(evaluation.job(d, f"{d['metadata']['name']}-evaluate") for d in trainings)]) == []
 
 
 Break = Callable[[Document], None]

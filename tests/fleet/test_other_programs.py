@@ -26,6 +26,8 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     found = judged(job)
     assert found["metric"] == "rmse" and found["baseline_of"].startswith("always guessing 3.")
     assert found["value"] < 0.85 < 1 < found["baseline"]
+    predicted = job.predict()
+    assert predicted.stdout.startswith("[["), predicted.stderr
     assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
     # Fewer passes than there are, and the one asked for is gone: there is nothing to do, and nothing wrong.
     job.start(RUN_ID="fewer", PASSES="1")
@@ -86,6 +88,8 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     assert sum(records) == 1440
     # The uneven case: one record more makes one batch more, were each to go by its own count.
     assert judged(job)["value"] > 0.75
+    predicted = job.predict()
+    assert "shape=[1, 4]" in predicted.stdout, predicted.stdout + predicted.stderr + job.said()
 
 
 def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):

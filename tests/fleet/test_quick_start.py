@@ -83,6 +83,8 @@ print(feeds, int(np.argmax(exe.run(program, feed={feeds[0]: text}, fetch_list=fe
     result = subprocess.run([PADDLE, "-c", code], cwd=inference, capture_output=True, text=True)
     assert result.stdout.strip().endswith("['text'] 1"), result.stdout + result.stderr
     assert json.loads((inference / "vocabulary.json").read_text())["labels"][1] == "health"
+    predicted = trained.predict()
+    assert len(predicted.stdout.strip("[ ]\n").split()) == 4, predicted.stdout + predicted.stderr
 
 
 @pytest.mark.parametrize("part", ["000/part-001-00003.gz", "001/part-000.gz", "001/part-002.gz"])

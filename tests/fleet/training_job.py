@@ -168,6 +168,13 @@ class TrainingJob:
         environ = self.environment(0) | {"PADDLE_NODE_ROOT": str(root)}
         return subprocess.run([PADDLE, IMAGE / "evaluate_pass.py"], env=environ, capture_output=True, text=True, cwd=root)
 
+    def predict(self) -> subprocess.CompletedProcess[str]:
+        """The exported model's own lines, where nothing but Paddle is."""
+        inference = self.folder.output / "inference"
+        lines = (inference / "predict.py").read_text()
+        assert len(lines.splitlines()) == 5 and "paddle_node" not in lines
+        return subprocess.run([PADDLE, "-c", lines], env={}, cwd=inference, capture_output=True, text=True)
+
     def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
         """What Kubernetes runs in a pod of the first start."""
         environ = self.environment(pod) | {"PADDLE_NODE_ROOT": str(self.place / f"pod-0-{pod}"), "PADDLE_NODE_STALL": stall}

@@ -48,7 +48,7 @@ class JobController:
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __call__(self, document: Object) -> None:
-        if document["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "reader":
+        if document["kind"] == "Pod" and document["spec"]["containers"][0]["name"] == "volume":
             self.serve(document)
         if document["kind"] != "Job":
             return

@@ -17,3 +17,13 @@ def save_pass(job: JobFolder, number: int, files: Mapping[str, bytes], attempt: 
     passes.seal(directory, {"pass": number, "attempt": attempt, "run": "run", "data": "d", "program": "p", "trainers": []})
     passes.lead(job, directory.name)
     return directory
+
+
+def save_model(job: JobFolder, files: Mapping[str, bytes], attempt: int = 1) -> Path:
+    directory = job.attempt("run", attempt) / "inference"
+    directory.mkdir(parents=True)
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    passes.seal(directory, {"pass": 2, "saved": "", "attempt": attempt, "run": "run", "data": "d", "program": "p"})
+    passes.lead(job, directory.name)
+    return directory

@@ -20,7 +20,7 @@ from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
 from paddle_node import passes
 from paddle_node.contract import JobFolder
-from saved_pass import save_pass
+from saved_pass import save_model, save_pass
 
 from k8s_charts.documents import documents
 from k8s_charts.outputs import ClusterOutputs
@@ -154,16 +154,93 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
     assert "every checksum right" in done.err
     passes.verify(target)
     assert (target / "000" / "part-0").read_bytes() == (job.pass_dir(2) / "000" / "part-0").read_bytes()
-    assert not any("offset=0&" in path for _, path in api.requests if "part-0" in path)
+    assert not any("offset=0&" in path for _, path in api.requests if "/file?" in path and "part-0" in path)
 
 
 def test_another_runs_pass_of_the_same_size_is_not_taken_for_this_ones(run: Run, job: JobFolder, tmp_path: Path) -> None:
     other = JobFolder(tmp_path / "other")
     (tmp_path / "home").mkdir()
     save_pass(other, 2, {"000/part-0": b"?" * 100_000}).rename(tmp_path / "home" / "pass-00002")
-    done = run("results", "--download", "last", "--to", "home")
-    assert done.code == 1 and "000/part-0 was changed after it was saved" in done.err and "--fresh" in done.err
-    assert run("results", "--download", "last", "--to", "home", "--fresh").code == 0
+    assert run("results", "--download", "last", "--to", "home").code == 0
+    assert (tmp_path / "home/pass-00002/000/part-0").read_bytes() == (job.pass_dir(2) / "000/part-0").read_bytes()
+
+
+def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobFolder, tmp_path: Path) -> None:
+    done = run("results", "--model")
+    assert (done.code, done.out) == (2, "") and "job words has no model in output/inference" in done.err
+    save_model(job, {"model.pdmodel": b"old", "predict.py": b"import paddle\n"})
+    assert run("results", "--model", "--to", "home").out == "import paddle\n"
+    # Trained again, to files of the same sizes; what a volume holds moves no cursor.
+    new = save_model(job, {"model.pdmodel": b"new", "predict.py": b"import numpy\x1b[2J\n"}, attempt=2)
+    done = run("results", "--model", "--to", "home")
+    assert (done.code, done.out) == (0, "import numpy\n"), done.err
+    passes.verify(tmp_path / "home" / "model")
+    assert (tmp_path / "home/model/model.pdmodel").read_bytes() == b"new"
+    (new / "model.pdmodel").write_bytes(b"bad")
+    done = run("results", "--model", "--to", "home")
+    assert done.code == 1 and "model.pdmodel was changed after it was saved" in done.err
+
+
+def test_files_that_only_the_program_knows(run: Run, job: JobFolder, tmp_path: Path) -> None:
+    (job.output / "mine/deep").mkdir(parents=True)
+    (job.output / "mine/deep/weights").write_bytes(b"w" * 1000)
+    (job.output / "epochs.jsonl").write_text("{}\n")
+    assert run("results", "--download", "output/mine", "--to", "home").code == 0
+    assert (tmp_path / "home/mine/deep/weights").read_bytes() == b"w" * 1000
+    assert run("results", "--download", "output/epochs.jsonl", "--to", "home").code == 0
+    assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n"
+    done = run("results", "--download", "output/no", "--to", "home")
+    assert done.code == 2 and done.err.endswith("the volume has no such file or folder below output/\n")
+
+
+MEASURED = '{"pass": 2, "metric": "accuracy", "value": 0.91, "baseline": 0.4, "baseline_of": "always guessing a", "records": 300}'
+
+
+def evaluations(api: KubernetesApi) -> list[str]:
+    return [j["metadata"]["name"] for j in api.all("jobs") if "-evaluate-" in j["metadata"]["name"]]
+
+
+def test_evaluate_is_a_short_job_that_removes_itself(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
+) -> None:
+    kept: list[dict[str, object]] = []
+
+    def created(document: dict[str, object]) -> None:
+        kept.append(document)
+        controller(document)
+
+    api.created = created
+    controller.scripts["reader"] = Script(lines=("a warning of Paddle's", MEASURED))
+    done = run("evaluate")
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == [
+        "accuracy 0.910 of pass 2, on 300 records that no trainer saw",
+        "always guessing a: 0.400",
+    ]
+    assert json.loads(run("evaluate", "--json").out) == json.loads(MEASURED)
+    assert evaluations(api) == helpers(api) == []
+    made = next(d for d in kept if "-evaluate-" in str(d["metadata"]) and d["kind"] == "Job")
+    pod = made["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["python3", "/opt/paddle/evaluate_pass.py"]
+    assert all(m["readOnly"] for m in container["volumeMounts"] if m["name"] == "job")
+    assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+    # The job's own state is as before, and needed: the settings are its objects.
+    assert "words is done" in run("status").out and run("delete").code == 0
+    done = run("evaluate")
+    assert done.code == 2 and "the cluster has no training Job of words" in done.err
+
+
+def test_an_evaluation_that_fails_says_why_and_is_removed(
+    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
+) -> None:
+    controller.scripts["reader"] = Script(lines=(), code=65, message="held-out has no records")
+    done = run("evaluate")
+    assert done.code == 1 and "held-out has no records" in done.err and evaluations(api) == helpers(api) == []
+    for one in job.output.glob("attempts/*/pass-*/done"):
+        one.unlink()
+    done = run("evaluate")
+    assert done.code == 2 and "job words has no complete pass" in done.err
 
 
 def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> None:
@@ -243,6 +320,7 @@ def test_a_followed_resume_shows_the_new_runs_lines(
     controller.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
     done = run("resume", "--follow", "--verbose")
     assert done.code == 0 and "is done: 3 of 3 pods succeeded" in done.err
+    assert "`paddle-aws results words --model` fetches the model" in done.err
     assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
 
 

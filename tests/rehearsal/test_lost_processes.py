@@ -16,8 +16,9 @@ import pytest
 import yaml
 from paddle_node.contract import JobFolder
 
+from operations.evaluate import Evaluation
 from rehearsal.errors import Failed
-from rehearsal.evaluation import Evaluation, evaluate
+from rehearsal.evaluation import evaluate
 from rehearsal.pods import image, manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.job import JobResult, run_job
@@ -57,7 +58,8 @@ def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
     sample = volume / "quick-start/sample.tsv"
     sample.parent.mkdir(parents=True)
     subprocess.run([sys.executable, ROOT / "examples/quick_start/make_sample.py", sample], check=True)
-    read = manifests.read(shipped(passes))
+    documents = shipped(passes)
+    read = manifests.read(documents)
     laid_out = image.read(ROOT / "trainer_image" / "Dockerfile")
     laid_out.lay_out(ROOT, folder / "image")
     host = Host(
@@ -78,7 +80,7 @@ def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
             killer = asyncio.create_task(kill_when_a_pass_is_complete(kill)) if kill else None
             result = await asyncio.wait_for(run_job(training, host, addresses), 400)
             assert killer is None or killer.done()
-            measured = await evaluate(training, host, addresses) if result.succeeded else None
+            measured = (await evaluate(documents, host, addresses))[0] if result.succeeded else None
             return Trained(host, training, result, job_folder, measured)
 
     return asyncio.run(go())
@@ -148,6 +150,6 @@ def test_the_metric_needs_every_part_of_the_pass(undisturbed):
 def measure(trained: Trained) -> Evaluation:
     async def go() -> Evaluation:
         with AddressBlock() as addresses:
-            return await evaluate(trained.job, replace(trained.host), addresses)
+            return (await evaluate(shipped(4), replace(trained.host), addresses))[0]
 
     return asyncio.run(go())

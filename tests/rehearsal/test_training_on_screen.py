@@ -13,7 +13,7 @@ from k8s_charts.spec import TrainingJob
 from rehearsal.paddle_job import Measured
 from rehearsal.rehearse import PaddleJobResults
 from rehearsal.screen import Screen
-from rehearsal.summary import output_tree, summary
+from rehearsal.summary import summary
 from rehearsal.training_screen import TrainingScreen, outcome
 
 
@@ -83,28 +83,6 @@ def test_a_phase_that_fails_says_so():
     with pytest.raises(ValueError), Screen(Console(file=said, width=80)) as screen, screen.phase("deploy"):
         raise ValueError
     assert said.getvalue().startswith("✗ deploy")
-
-
-def test_the_tree_tells_complete_passes_from_others(folder):
-    for number, complete in ((0, True), (1, False)):
-        folder.pass_dir(number).mkdir(parents=True)
-        (folder.pass_dir(number) / "part-000.gz").write_bytes(b"x" * 100)
-        if complete:
-            folder.done(number).touch()
-    said = io.StringIO()
-    Console(file=said, width=80).print(output_tree(folder, "quick_start", 1, "quick-start"))
-    lines = said.getvalue().splitlines()
-    assert next(line for line in lines if "pass-00000" in line).endswith("complete")
-    assert next(line for line in lines if "pass-00001" in line).endswith("incomplete")
-
-
-def test_the_screen_waits_for_enter_and_moves_on(monkeypatch):
-    said = io.StringIO()
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
-    with Screen(Console(file=said, width=80, force_terminal=True)) as screen, screen.phase("measure") as phase:
-        screen.wait_for_enter("Enter goes on")
-        phase.result = "after it"
-    assert "Enter goes on" in said.getvalue() and "after it" in said.getvalue()
 
 
 @pytest.mark.parametrize(

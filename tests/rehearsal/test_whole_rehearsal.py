@@ -97,7 +97,20 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     assert [entry.name for entry in sorted((job / "output").glob("pass-*"))] == [f"pass-{i:05d}" for i in range(5)]
     assert all((entry / "done").exists() for entry in (job / "output").glob("pass-*"))
     assert (clone.folder / "dist" / "loss.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(entry.name for entry in clone.state.iterdir()) == ["lock", "logs", "volume"]
+    assert sorted(entry.name for entry in clone.state.iterdir()) == ["job.json", "last", "lock", "logs", "manifests", "volume"]
+
+    # The day after: no cluster, and none is asked for.
+    def paddle_aws(*arguments: str) -> str:
+        command = [clone.folder / ".venv/bin/paddle-aws", *arguments]
+        return subprocess.run(command, cwd=clone.folder, check=True, capture_output=True, text=True).stdout
+
+    assert "quick-start is done" in paddle_aws("status") and "trainer 2 | " in paddle_aws("logs", "--tail", "1")
+    assert f"accuracy {accuracy} of pass 4" in paddle_aws("evaluate", "--rehearsal")
+    lines = paddle_aws("results", "--model", "--to", "home")
+    assert len(lines.splitlines()) == 5 and said.split("predict with it:\n\n")[1] == lines
+    python = clone.folder / ".venv-image/bin/python"
+    predicted = subprocess.run([python, "-c", lines], cwd=clone.folder / "home/model", env={}, capture_output=True, text=True)
+    assert predicted.stdout.startswith("[["), predicted.stderr
     assert clone.left_running == second_clone.left_running == []
 
 

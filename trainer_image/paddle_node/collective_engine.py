@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,12 +24,20 @@ from paddle_node.coordination import Session
 from paddle_node.engine import Sample
 from paddle_node.judgement import judge
 from paddle_node.network import Model
+from paddle_node.passes import PREDICT
 
 Forward = Callable[[Any, Sequence[Sample]], Model]
 """From the layer and a batch to what the layer makes of it."""
 
 PARAMETERS, OPTIMIZER = "model.pdparams", "optimizer.pdopt"
 _BATCH = 500
+_PREDICT = """\
+import paddle
+model = paddle.jit.load("model")
+model.eval()
+record = [{}]
+print(model(*record))
+"""
 
 
 class CollectiveEngine:
@@ -41,6 +50,9 @@ class CollectiveEngine:
         self._layer = layer
         self._forward = forward
         self._optimizer = optimizer
+        self._inputs: list[Any] = []
+        """What the layer was called with in its first step; empty: other things than tensors."""
+        layer.register_forward_pre_hook(self._look)
 
     def connect(self, session: Session) -> None:
         self._session = session
@@ -81,11 +93,33 @@ class CollectiveEngine:
         paddle.save(self._optimizer.state_dict(), str(directory / OPTIMIZER))
 
     def export(self, directory: Path, target: Path) -> None:
-        """The parameters alone: `layer.set_state_dict(paddle.load(...))`."""
-        (target / PARAMETERS).write_bytes((directory / PARAMETERS).read_bytes())
+        """The parameters, and where the layer can be traced what `paddle.jit.load` takes, with the lines that predict with it."""
+        shutil.copyfile(directory / PARAMETERS, target / PARAMETERS)
+        if not self._inputs:
+            return
+        self._layer.eval()
+        try:
+            paddle.jit.save(self._layer, str(target / "model"), input_spec=self._inputs)
+        except Exception as error:  # Of a user's layer: control flow that Paddle cannot trace.
+            first = str(error).strip().partition("\n")[0]
+            print(f"no model for paddle.jit.load, the parameters alone: the layer cannot be traced ({first})", flush=True)
+            return
+        shapes = [[1 if size in (None, -1) else size for size in each.shape] for each in self._inputs]
+        kinds = [str(each.dtype).rpartition(".")[2].lower() for each in self._inputs]
+        example = ", ".join(f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True))
+        (target / PREDICT).write_text(_PREDICT.format(example))
 
     def close(self) -> None:
         pass
+
+    def _look(self, layer: Any, inputs: Sequence[Any]) -> None:
+        """Its shapes but for the batch, and lengths of integers, which differ from batch to batch."""
+        if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
+            free = [2 if "int" in str(each.dtype) else 1 for each in inputs]
+            self._inputs = [
+                paddle.static.InputSpec([*[None] * many, *each.shape[many:]][: each.ndim], each.dtype)
+                for each, many in zip(inputs, free, strict=True)
+            ]
 
     def _sum(self, tensor: Any) -> Any:
         """Over all trainers, as an array."""

@@ -205,6 +205,8 @@ what the kubelet itself ends has lost its sandbox, and a pod whose code asks for
 ENTRY_POINT = "/usr/local/bin/start.sh"
 DATA_ENTRY_POINT = "/usr/local/bin/split.sh"
 PROBE_ENTRY_POINT = "/usr/local/bin/healthy.sh"
+EVALUATION = ("python3", "/opt/paddle/evaluate_pass.py")
+"""Measures the newest complete pass, with a trainer's variables."""
 PROGRAMS = "/opt/paddle/programs"
 """Where the image keeps its training programs."""
 IMAGE_PROGRAMS = ("quick_start", "recommendation")

@@ -18,9 +18,16 @@ from paddle.base import unique_name
 
 from paddle_node import network, tables
 from paddle_node.judgement import judge
-from paddle_node.passes import DamagedPass
+from paddle_node.passes import PREDICT, DamagedPass
 
 BATCH = 500
+_PREDICT = """\
+import numpy, paddle
+paddle.enable_static()
+program, _, outputs = paddle.static.load_inference_model("model", paddle.static.Executor())
+record = {{{}}}
+print(paddle.static.Executor().run(program, feed=record, fetch_list=outputs)[0])
+"""
 LARGEST_EXPORT = 2**30
 """Bytes of embeddings above which no inference model is exported: trainer 0 would need them in memory."""
 
@@ -60,19 +67,28 @@ class LocalModel:
             return {}
         return judge(self._model.answers, answers, predictions)
 
-    def export(self, prefix: Path) -> None:
-        """`<prefix>.pdmodel` and `.pdiparams`, which any Paddle loads by `paddle.static.load_inference_model`."""
+    def export(self, target: Path) -> None:
+        """`model.pdmodel` and `.pdiparams`, which any Paddle loads, and the few lines of Python that predict with them."""
         variables = self._pruned.global_block().vars
         feed = [variables[name] for name in sorted(_inputs(self._pruned))]
         with static.scope_guard(self._scope):
             static.save_inference_model(
-                str(prefix), feed, [variables[self._model.prediction.name]], self._executor, program=self._pruned
+                str(target / "model"), feed, [variables[self._model.prediction.name]], self._executor, program=self._pruned
             )
+        (target / PREDICT).write_text(_PREDICT.format(", ".join(f'"{each.name}": {_example(each)}' for each in feed)))
 
 
 def export_size(directory: Path) -> int:
     """Bytes of all parameters of a pass, as an inference model holds them."""
     return sum(4 * int(np.prod(shape)) for shape in tables.Layout.load(directory).shapes().values())
+
+
+def _example(variable: Any) -> str:
+    """Python for a smallest value of an input: one record."""
+    if variable.lod_level:
+        return "paddle.base.create_lod_tensor([[0, 0]], [[2]], paddle.CPUPlace())"
+    shape = [1, *variable.shape[1:]]
+    return f'numpy.zeros({shape}, "{"float32" if variable.dtype == paddle.float32 else "int64"}")'
 
 
 def _inputs(program: Any) -> set[str]:

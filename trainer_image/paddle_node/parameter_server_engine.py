@@ -71,12 +71,12 @@ class ParameterServerEngine:
         self._servers.save(directory)
 
     def export(self, directory: Path, target: Path) -> None:
-        """`model.pdmodel` and `model.pdiparams`, which any Paddle loads by `paddle.static.load_inference_model`."""
+        """See `LocalModel.export`."""
         size = export_size(directory)
         if size > LARGEST_EXPORT:
             print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
             return
-        LocalModel(directory, self._network).export(target / "model")
+        LocalModel(directory, self._network).export(target)
 
     def close(self) -> None:
         if self._session.trainer_id == 0:

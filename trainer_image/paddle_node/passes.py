@@ -29,6 +29,8 @@ DONE = "done"
 """The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes, checksum}], checksum: its own}."""
 PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", r"interrupted(-\d{5})?", "inference"
 """Kinds of folders that an attempt seals, as patterns of their names."""
+PREDICT = "predict.py"
+"""In `inference`: the lines of plain Python that load the model and predict; started in that folder."""
 ALGORITHM = "xxh3_128"
 
 

@@ -1,0 +1,61 @@
+"""What a rehearsal leaves for `paddle-aws status` and its like: Jobs and pods, as a cluster would tell of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from k8s_charts.names import COMPONENT
+from k8s_charts.spec import TrainingJob
+from operations.job_objects import JobState
+from operations.job_view import JobView
+from operations.pod_words import PodState
+from operations.rehearsal_backend import Record
+from rehearsal.pods.job import JobResult, last_lines
+from rehearsal.pods.manifests import Job, PaddleJob
+from rehearsal.pods.pod import PodEnd
+
+
+class Recorder:
+    """Of one rehearsal; the record is on disk after each Job, however that ended."""
+
+    def __init__(self, job: TrainingJob, folder: Path, interpreter: Path) -> None:
+        root = PurePosixPath(job.volume.folder or "", job.name)
+        view = JobView(job.name, job.namespace, None, None, ())
+        self._folder, self._record = folder, Record(view, str(root), str(interpreter), datetime.now(UTC))
+
+    def ended(self, job: Job | PaddleJob, result: JobResult, began: datetime) -> None:
+        """A Job, or PaddleJob, has come to its end."""
+        now, view = datetime.now(UTC), self._record.view
+        pods = sorted((_pod(job, end, began) for end in result.ended), key=lambda pod: (pod.component, pod.rank or 0))
+        succeeded = sum(end.succeeded for end in result.ended)
+        state = JobState(
+            object=job.name,
+            phase="done" if result.succeeded else "failed",
+            reason="" if result.succeeded else result.reason,
+            wanted=job.completions if isinstance(job, Job) else sum(role.count for role in job.roles.values()),
+            active=0,
+            succeeded=succeeded,
+            failed=len(pods) - succeeded,
+            created=began,
+            finished=now,
+            image="",
+        )
+        of_data = any(pod.component == "data" for pod in pods)
+        view = replace(view, data=state) if of_data else replace(view, training=state)
+        self._record = replace(self._record, view=replace(view, pods=(*view.pods, *pods)), ended=now)
+        self._record.write(self._folder)
+
+
+def _pod(job: Job | PaddleJob, end: PodEnd, began: datetime) -> PodState:
+    if isinstance(job, Job):
+        component = job.template.labels[COMPONENT]
+        rank = int(end.name.removeprefix(f"{job.name}-").partition("-")[0]) if job.indexed else None
+    else:
+        *_, component, number = end.name.rsplit("-", 2)
+        rank = int(number)
+    name = next(iter(end.codes)) if end.succeeded else end.failed_container
+    code, said = end.codes[name], last_lines(end.logs[name], 1)
+    phase, reason = ("done", "") if end.succeeded else ("failed", f"exit code {code}: {said}")
+    return PodState(end.name, component, rank, phase, reason, "", code, began.isoformat(), said)

@@ -1,0 +1,73 @@
+"""The commands that look at a job, on what a rehearsal left: no cluster is there."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from commands import Run
+from job_controller import JobController
+from kubernetes_api import KubernetesApi
+from paddle_node.contract import JobFolder
+from saved_pass import save_model, save_pass
+
+from operations.job_view import JobView
+from operations.pod_words import PodState
+from operations.rehearsal_backend import Record
+
+
+@pytest.fixture
+def rehearsed(folder: Path) -> Path:
+    """The folder of a rehearsal that failed after a pass; it was of another job file than the one that lies here."""
+    kept, now = folder / ".rehearsal", datetime.now(UTC)
+    job = JobFolder(kept / "volume" / "mine")
+    save_pass(job, 0, {"part": b"x"})
+    save_model(job, {"predict.py": b"import paddle\n"})
+    job.node(0).mkdir()
+    job.train_log(0).write_text("a\nb\n")
+    (kept / "logs").mkdir()
+    (kept / "logs" / "mine-0-abcde.trainer.log").write_text("boom\n")
+    (kept / "logs" / "mine-0-abcde.trainer.probes.log").write_text("not for people\n")
+    pod = PodState("mine-0-abcde", "trainer", 0, "failed", "exit code 1: boom", "", 1, now.isoformat(), "boom")
+    Record(JobView("mine", "paddle", None, None, (pod,)), "mine", "/nowhere", now).write(kept)
+    return kept
+
+
+def test_what_ran_last_is_looked_at_and_named(run: Run, rehearsed: Path) -> None:
+    done = run("status")
+    assert done.code == 0 and "exit code 1: boom" in done.out
+    assert done.err.startswith("the rehearsal of mine, ") and done.err.endswith("; --no-rehearsal asks the cluster\n")
+    assert run("logs").out == "trainer 0 | boom\n" and run("logs", "mine", "--follow").out == "trainer 0 | boom\n"
+    assert run("logs", "--volume", "train", "--tail", "1").out == "trainer 0 | b\n"
+    assert [row["complete"] for row in json.loads(run("results", "--json").out)["passes"]] == [True]
+    done = run("results", "--model", "--to", "home")
+    assert (done.code, done.out) == (0, "import paddle\n")
+
+
+def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(
+    run: Run, api: KubernetesApi, controller: JobController, rehearsed: Path
+) -> None:
+    for chosen in (["--no-rehearsal"], ["--namespace", "paddle"], ["words"]):
+        assert "there is no job words" in run("status", *chosen).err
+    assert run("submit", "--wait").code == 0
+    assert "words is done" in run("status").out
+    assert run("status", "--rehearsal").code == 0
+    done = run("status", "words", "--rehearsal")
+    assert done.code == 2 and done.err == "JOB is words: the last rehearsal here was of mine; leave JOB out, or rehearse that\n"
+
+
+@pytest.mark.parametrize("record", ["", "{}", '{"view": 1}', "of another folder", "gone"])
+def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehearsed: Path, record: str) -> None:
+    file = rehearsed / "job.json"
+    if record == "of another folder":
+        (rehearsed / "secret").mkdir()
+        file.write_text(file.read_text().replace('"root": "mine"', '"root": "../secret"'))
+    elif record == "gone":
+        file.unlink()
+    else:
+        file.write_text(record)
+    done = run("results", "--rehearsal")
+    assert done.code == 2 and len(done.err.splitlines()) <= 2
+    assert any(words in done.err for words in ("is no rehearsal's record", "leads out of", "there is no .rehearsal/job.json"))
