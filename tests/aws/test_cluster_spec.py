@@ -279,7 +279,7 @@ REFUSED = [
             ),
             (
                 "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-xx yy}}}",
-                "network.existing.private_subnets.us-west-2a is subnet-xx yy: allowed is one such as subnet-0123456789abcdef0",
+                "network.existing.private_subnets.us-west-2a must be like subnet-0123456789abcdef0 (found subnet-xx yy)",
             ),
             (
                 "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-01234567, us-west-2b: subnet-01234567}}}",
