@@ -285,13 +285,14 @@ REFUSED = [
                 "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-01234567, us-west-2b: subnet-01234567}}}",
                 "network.existing.private_subnets is subnet-01234567, subnet-01234567: each subnet stands once, in one zone, private or public",
             ),
-            *[
-                (
-                    f"bucket: {{existing_name: {name}}}",
-                    f"bucket.existing_name is {name}: allowed is one such as their-training-data",
-                )
-                for name in ("a..b", "192.168.1.1")
-            ],
+            (
+                "bucket: {existing_name: a..b}",
+                "bucket.existing_name must be like their-training-data (found a..b)",
+            ),
+            (
+                "bucket: {existing_name: 192.168.1.1}",
+                "bucket.existing_name is 192.168.1.1: allowed is one such as their-training-data",
+            ),
             ("budget: {emails: [a@b.c, a@b.c]}", "budget.emails is a@b.c, a@b.c: each address may stand once"),
             (
                 "nodes: {w: {instance_types: [m5.large, m5.large]}}",
