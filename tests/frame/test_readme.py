@@ -42,6 +42,8 @@ RUN_BY = {
     "cdk bootstrap": ("rehearsal/cloud.py", '"bootstrap"'),
     "cdk deploy --all --outputs-file outputs.json": ("rehearsal/cloud.py", '"deploy"'),
     "cdk destroy --all": ("rehearsal/cloud.py", '"destroy"'),
+    "paddle-aws protect": ("tests/operations/test_doctor.py", 'run("protect"'),
+    "paddle-aws diff": ("tests/operations/test_doctor.py", 'run("diff"'),
     "paddle-aws kubeconfig": ("tests/operations/test_account.py", 'run("kubeconfig"'),
     "paddle-aws submit --follow": ("tests/operations/test_submit.py", 'run("submit", "--follow")'),
     "paddle-aws status": ("tests/operations/test_looking.py", 'run("status")'),
