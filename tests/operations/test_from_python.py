@@ -66,7 +66,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     (folder / "wrong.yaml").write_text("name: words\ntrainers: 0\ndata: {source: a.tsv}\n")
-    for job, sentence in (("none.yaml", "none.yaml"), ("wrong.yaml", "trainers is 0")):
+    for job, sentence in (("none.yaml", "none.yaml"), ("wrong.yaml", "trainers must be at least 1")):
         with pytest.raises(paddle_aws.BadInput, match=sentence):
             paddle_aws.submit(job)
     with pytest.raises(paddle_aws.BadInput, match="there is no job words"):

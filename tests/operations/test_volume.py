@@ -193,7 +193,10 @@ def test_files_that_only_the_program_knows(run: Run, job: JobFolder, tmp_path: P
     assert done.code == 2 and done.err.endswith("the volume has no such file or folder below output/\n")
 
 
-MEASURED = '{"pass": 2, "metric": "accuracy", "value": 0.91, "baseline": 0.4, "baseline_of": "always guessing a", "records": 300}'
+MEASURED = (
+    '{"pass": 2, "metric": "accuracy", "value": 0.91, "better": true, "baseline": 0.4, "baseline_of": "always guessing a", '
+    '"records": 300}'
+)
 
 
 def evaluations(api: KubernetesApi) -> list[str]:
