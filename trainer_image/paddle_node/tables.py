@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ class DenseTable:
 class Layout:
     """What is in a pass, written beside its parts."""
 
-    optimizer: str
+    optimizer: Literal["adam", "sgd"]
     servers: int
     shards: int
     """Files of each sparse table: a pass is loaded only by pservers with as many."""
@@ -80,7 +81,7 @@ class Layout:
             layout: Layout = typed.read(cls, json.loads(file.read_text()), "it")
             wrong = layout._wrong()
         except (FileNotFoundError, ValueError, RecursionError) as error:
-            wrong = f"{type(error).__name__} {error}"
+            wrong = str(error)
         if wrong:
             raise DamagedPass(f"{file} describes no pass ({wrong}): restore the file, or remove the whole pass")
         return layout
@@ -91,8 +92,6 @@ class Layout:
         named += [parameter for table in self.dense for parameter in table.parameters]
         numbers = [("servers", self.servers, 1), ("shards", self.shards, 1), ("steps", self.steps, 0)]
         numbers += [(f"{name}'s shape", size, 1) for name, shape in named for size in shape]
-        if self.optimizer not in ("adam", "sgd"):
-            return f"optimizer is {self.optimizer!r}"
         for name, number, least in numbers:
             if not least <= number < 2**63:
                 return f"{name} is {number!r}"
