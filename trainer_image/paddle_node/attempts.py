@@ -1,8 +1,7 @@
 """The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 goes on counting.
 
-Promises: an attempt number is never used twice in a folder; what is recorded survives a crash (fsync, rename,
-fsync of the folder); only the holder of the lease writes; the outcome of a run is written before any pod learns
-of it, so that whoever comes later ends the same way.
+Promises: an attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is
+written before any pod learns of it, so that whoever comes later ends the same way.
 """
 
 from __future__ import annotations
@@ -159,10 +158,7 @@ class Record:
         self._write()
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
-        """The failure that too many attempts without progress are; None while another one is allowed.
-
-        What one attempt resumed from may be damaged: only a failure from the beginning is the program's for certain.
-        """
+        """The failure that too many attempts without progress are; None while another one is allowed."""
         failed, faults = self.fruitless(PROGRAM), self.fruitless(CLUSTER)
         if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
             sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"

@@ -39,10 +39,7 @@ async def call(function: Callable[[], T]) -> T:
 
 
 async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], patience: float = 0.0) -> T:
-    """What the volume answers to a question that itself may wait for `patience` seconds, and may be asked again.
-
-    Raises `Failure` where the volume hangs: an NFS mount without its server waits for ever, in silence.
-    """
+    """What the volume answers to a question that may itself wait for `patience` seconds. Raises `Failure` where it hangs."""
     began = time.monotonic()
     waited, pause, deadline = 0.0, patience + REMIND, patience + node.peer_deadline
     answer = asyncio.ensure_future(call(lambda: patiently(question, say)))

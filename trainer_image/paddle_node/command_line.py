@@ -44,10 +44,7 @@ _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
 
 def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str:
-    """`text` with its placeholders replaced; `newest` is the path that `resume` resumes from.
-
-    Raises ValueError, one sentence, for one that does not exist.
-    """
+    """`text` with its placeholders replaced, `newest` by what `resume` resumes from. Raises ValueError for any other."""
 
     def one(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):
@@ -83,10 +80,7 @@ class Line:
 
 
 def read(words: Sequence[str], servers: bool = False) -> Line:
-    """Takes `words` apart; with `servers` the job starts the parameter servers, too.
-
-    Raises ValueError, one sentence, for a launcher without a program.
-    """
+    """Takes `words` apart; with `servers` the job starts the parameter servers, too. Raises ValueError for no program."""
     name = PurePosixPath(words[0]).name
     python = _PYTHON.fullmatch(name) is not None
     start = 0

@@ -1,8 +1,6 @@
 """`data-manifest.json`, the statement of what a split wrote: its presence on the volume means that the split is complete.
 
-Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong; what is
-written appears at once and complete (temporary file, fsync, rename), also on a file system that loses power.
-The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, indexes, created, job, shared}.
+Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong.
 """
 
 from __future__ import annotations
@@ -149,11 +147,7 @@ class DataManifest:
 
 
 def read(path: Path) -> DataManifest | None:
-    """The manifest at `path`, or None where there is none: no split has completed.
-
-    Raises `ManifestError` when the file is damaged, of a version that this program does not know, or nobody's to read; OSError
-    when the volume fails, which says nothing about the data.
-    """
+    """The manifest at `path`, or None where there is none. Raises `ManifestError` for a wrong one, OSError from the volume."""
     try:
         durable.look(path.parent)
         with naming(path):
@@ -171,10 +165,7 @@ def read(path: Path) -> DataManifest | None:
 
 
 def digest(path: Path) -> str:
-    """Names what the manifest at `path` says of the data, whoever made sure of it, when and where; empty where there is none.
-
-    Two splits of the same bytes into the same shards say the same: the folder that a file lies in is left out.
-    """
+    """Names what the manifest says of the data, whoever split it, when, and into which folder; empty where there is none."""
     durable.look(path.parent)
     try:
         found = path.read_bytes()

@@ -1,9 +1,4 @@
-"""How good predictions are, beside what the best constant answer would get.
-
-Promises: one flat JSON object {metric, value, better, baseline, baseline_of, records}: accuracy for classes, the root of
-the mean squared error for numbers; the baseline knows the judged answers, so that it is never too low, and `better` says whether
-the model is above it.
-"""
+"""How good predictions are, by accuracy or the root of the mean squared error, beside what the best constant answer would get."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays.
-
-Promises: `LocalDisk.saves` measures instead of guessing: it reads some of the shard where it lies, as a trainer does, writes
-that to the local disk down to the medium, and reckons both up for all passes. It leaves nothing behind.
-"""
+"""The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays, which is measured."""
 
 from __future__ import annotations
 
@@ -46,10 +42,7 @@ class LocalDisk:
         return here if self.room is None else min(here, self.room)
 
     def saves(self, files: Sequence[Path], size: int) -> tuple[float, str]:
-        """Seconds that a copy of `files`, `size` bytes together, saves over all passes, and what was measured, in words.
-
-        Reading the copy is reckoned as slow as writing it, which is more than it takes. Raises OSError.
-        """
+        """Seconds that a copy of `files`, `size` bytes, saves over all passes, and what was measured, in words."""
         self.folder.mkdir(parents=True, exist_ok=True)
         trial = self.folder / f".trial.{os.getpid()}.tmp"
         try:

@@ -53,10 +53,7 @@ def number(name: str) -> Any:
 
 
 def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -> Any:
-    """A vector of `width` numbers for each id (0 <= id < rows) of an `ids` input; initially within +-`spread`.
-
-    Pool them to one vector a record by `pooled`.
-    """
+    """A vector for each id (0 <= id < rows) of an `ids` input, within +-`spread` at first; `pooled` makes them one a record."""
     attribute = paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Uniform(-spread, spread))
     if not _local.get():
         return static.nn.sparse_embedding(of, size=[rows, width], param_attr=attribute)

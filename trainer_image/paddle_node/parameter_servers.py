@@ -1,9 +1,7 @@
 """Paddle 2.6.2's parameter-server mode, reduced to what was seen to work.
 
-Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that one silently does nothing):
-callers put a coordinator's barrier between the steps where the methods say so. Dense parameters are pulled by
-`pull`, as an asynchronous loop of `Executor.run` never does it by itself; no call returns before every pserver has
-answered it; `save` finds a part that a pserver did not write; a pserver ends only by `stop`.
+Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that one silently does nothing): callers put a
+coordinator's barrier between the steps where the methods say so. No call returns before every pserver has answered it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A saved pass on the volume: valid by one record, or as if it were not there.
 
-Promises: a pass lies in the folder of the attempt that saved it, `output/attempts/<run>-<n>/pass-00003/`, where nobody else
-writes; its record `done` is created exclusively, after every file and folder was flushed, and says which files there are, with
-their checksums, and whose it is: data, program, agreed values, run, attempt. Nothing valid is renamed, replaced or written
-again; only `keep_newest` removes it. A process that was frozen for however long can seal its own attempt's folder and no other.
-`interrupted-00001` (a checkpoint inside a pass) and `inference` beside the passes follow the same rule. Standard library only
-(xxhash where a checksum is really computed), because the agent asks it too.
+Promises: a pass lies in the folder of the attempt that saved it, where nobody else writes; its record `done` is created
+exclusively, after every file was flushed, with their checksums, and says whose it is. Nothing valid is replaced or written again:
+a process that was frozen for however long can seal its own attempt's folder and no other. `interrupted-00001` (a checkpoint
+inside a pass) and `inference` follow the same rule.
 """
 
 from __future__ import annotations
@@ -76,6 +74,26 @@ class Saved:
         return "/".join(self.folder.parts[-3:])
 
 
+@dataclass(frozen=True)
+class Position:
+    """How far one trainer is in a pass."""
+
+    read: int = 0
+    trained: int = 0
+    total: float = 0.0
+    """Sum of the losses of the trained records."""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of this process, all threads: far below `seconds` on a machine that others use too."""
+    odd: int = 0
+    """Records that could not be read."""
+
+
+def order(data: str, seed: int, trainers: int) -> str:
+    """Equal for runs that read the same records in the same order: only they go on inside a pass, behind a checkpoint."""
+    return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
+
+
 def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
     """What any attempt has sealed, the newest first."""
     return list(newest_first(folder, kind))
@@ -99,10 +117,7 @@ def last_attempt(folder: JobFolder) -> int:
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
-    """Removes what ended attempts left half saved; returns the folders. Their names stay taken, by an empty record.
-
-    A process that was frozen in a save finds the record of its folder made when it is back, and so cannot seal what is left.
-    """
+    """Removes what ended attempts left half saved; an empty record keeps a process that was frozen in a save from sealing it."""
     broken = []
     for directory in _folders(folder, f"{PASS}|{INTERRUPTED}|{INFERENCE}"):
         try:

@@ -1,10 +1,7 @@
 """Who am I, asked of the API server: the tutorials' way, for a Job without indexes.
 
-Promises: one list and one watch a pod, never a poll; exactly N running pods of this very run, ordered by address as
-numbers; pods that ended or are about to end do not count; the server's certificate is checked against the mounted
-CA; whatever is missing when the deadline passes is named, with the reason that Kubernetes gives.
-
-Two requests are all that is asked, so no client of Kubernetes' is needed: it takes a third of a second to import.
+Promises: one list and one watch a pod, never a poll; exactly N running pods of this very run, ordered by address; whoever is
+missing when the deadline passes is named, with Kubernetes' reason. For two requests no client of Kubernetes' is needed.
 """
 
 from __future__ import annotations

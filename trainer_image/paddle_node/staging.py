@@ -1,10 +1,8 @@
 """A trainer's shard, made sure of before a single record is trained on.
 
-Promises: `stage` returns the folder to read only when the number of shards is this job's number of trainers and every
-file that the manifest names has the bytes and the checksum that it states; else a `Failure` (BAD_DATA) says in one sentence
-what is wrong. A copy to local disk is made where it was asked for, or where `local_disk` finds that it pays: in
-parallel, checked while it passes; what an earlier try has copied is checked and kept. A volume without a manifest,
-filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
+Promises: every file that the manifest names has the bytes and the checksum that it states; else a `Failure` says what is wrong.
+A copy to local disk is checked while it passes. A volume without a manifest, filled by hand in one of the tutorials' two
+layouts, works with a warning: nothing can be checked there.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""What pservers of paddlepaddle 2.6.2 save, read back without any pserver.
+"""What pservers of paddlepaddle 2.6.2 save, read back without any pserver, from the parts of ALL pservers that saved it.
 
-Promises: `read` gives every parameter of a pass as an array, put together from the parts of ALL pservers that
-saved it; a part that is missing, holds something else than finite numbers, or does not fit the pass's
-`parameters.json`, and a `parameters.json` that describes no pass, raise `DamagedPass`.
-
-The parts, as 2.6.2 writes them (text, gzip): a dense table `<table>/part-<server>.gz` has one value a line, the
-parameter first and the optimizer's state behind it, the table's parameters one after the other over the servers
-in order. A sparse table `<table>/part-<server>-<shard>.gz` has one row a line: id, five numbers of statistics, the
-first weight, its optimizer state, the other weights, their states.
+The parts are text, gzip: a dense table `<table>/part-<server>.gz` has one value a line, the parameter first and the
+optimizer's state behind it, the table's parameters one after the other over the servers in order. A sparse table
+`<table>/part-<server>-<shard>.gz` has one row a line: id, five numbers of statistics, the first weight, its optimizer
+state, the other weights, their states.
 """
 
 from __future__ import annotations
@@ -106,10 +102,7 @@ class Layout:
 
 
 def beta_powers(beta1: float, beta2: float, steps: int) -> tuple[float, float]:
-    """Adam's two powers in a pserver that has applied `steps` gradients to its dense parameters.
-
-    They begin with the optimizer's betas; a pserver then multiplies by 0.9 and 0.999, whatever the betas are.
-    """
+    """Adam's two powers after `steps` gradients: a pserver multiplies them by 0.9 and 0.999, whatever the betas are."""
     return readable(beta1 * 0.9**steps), readable(beta2 * 0.999**steps)
 
 

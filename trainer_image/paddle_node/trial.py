@@ -1,9 +1,8 @@
 """A training program on the first records of its source, in one process: `python -m paddle_node.trial <train.py> <arguments>`.
 
-Promises: the program is told what it is told in a pod, but alone: it agrees, builds its network and takes some steps, embeddings
-being local. What each input got and the loss are printed. Whatever is wrong with the program or its data ends with 2 and one
-sentence, with the program's own line; a source that cannot be reached from here with 68. A command is compiled and its imports
-are looked for; it is not run. The working directory is the caller's, scratch, and the one place that is written to.
+Promises: the program is told what it is told in a pod, but alone, embeddings being local. Whatever is wrong with it or its
+data ends with 2 and one sentence, with the program's own line; a source that cannot be reached from here with 68. A command is
+compiled and its imports are looked for; it is not run. Nothing but the working directory, the caller's scratch, is written to.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import records, sources, unpack, user_reader
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.slices import Piece
-from paddle_node.ending import leave
 from paddle_node.engine import Sample
-from paddle_node.failure import Failure
+from paddle_node.failure import Failure, leave
 from paddle_node.shard import Parser, Reader, Record
 
 RECORDS = 100

@@ -1,11 +1,8 @@
-"""The agent, the first process of a training pod: from the environment to the exit code.
+"""The agent, the first process of a training pod: it carries out what the rendezvous decides, and reports.
 
 Promises: a pod's pserver and trainer run only inside an attempt that all N pods are in; whatever is lost ends the
 attempt here within ten seconds and this pod stays for the next one; SIGTERM reaches the trainers, which may save
 until the grace period is over; the exit code is 0 only after the job's last pass was complete on the volume.
-
-States: WAITING (for the rendezvous server, for data, for peers) -> RUNNING -> WAITING again after a loss; RUNNING ->
-STOPPING after a SIGTERM to any pod. The rendezvous decides; this module carries out and reports.
 """
 
 from __future__ import annotations
@@ -165,10 +162,7 @@ class Agent:
     # The rendezvous server.
 
     async def _connect(self) -> Client | None:
-        """Reaches the rendezvous server, however often its pod is replaced; None when ids must be given anew.
-
-        Only a welcome by the run's own server counts: whatever else answers there, the deadline comes. Raises `Failure` then.
-        """
+        """Reaches the run's own rendezvous server, until the deadline; None when ids must be given anew. Raises `Failure`."""
         node = self._node
         began = self._alone_since
         reminded = asked = time.monotonic()

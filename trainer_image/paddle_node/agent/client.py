@@ -1,7 +1,7 @@
 """An agent's connection to the rendezvous server.
 
-Promises: what comes over it comes from a server that knows the run's secret: whatever else listens there is nobody. Both sides
-speak at least every second; a connection that breaks, or falls silent for `SILENCE` seconds, is reported exactly once, as None.
+Promises: what comes over it comes from a server that knows the run's secret; a connection that breaks, or falls silent for
+`SILENCE` seconds, is reported exactly once, as None.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ class Client:
 
     @classmethod
     async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Client:
-        """Connects and introduces this pod. Raises OSError where the run's server is not there (yet), or asks to come again.
-
-        Raises `Failure` where it refuses. `quiet`: seconds since a worker last wrote output.
-        """
+        """Connects and introduces this pod. Raises OSError where the run's server is not there, `Failure` where it refuses."""
         writer = None
         try:
             async with asyncio.timeout(CONNECT):

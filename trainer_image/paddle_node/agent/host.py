@@ -1,7 +1,6 @@
 """What the pod of trainer 0 holds for all pods: the lease on the job's folder, and the rendezvous server.
 
-Promises: nobody is served without the lease; a holder that lost it, or could not renew it in time, fails as one of the agent's
-tasks, and the agent ends; who leaves gives it back.
+Promises: nobody is served without the lease; a holder that lost it, or could not renew it in time, ends.
 """
 
 from __future__ import annotations

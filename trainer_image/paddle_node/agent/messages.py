@@ -1,9 +1,7 @@
 """What agents, trainers and the rendezvous server say to each other: typed messages, JSON objects, one a line.
 
-Promises: `parse` returns one of the expected messages with every field of its type, or raises ValueError; nothing else is
-read from a connection. Both sides prove that they know the run's secret before either believes a word (see `proof`): the
-secret never travels. It lies in a file on the volume that only this job's user may read. The numbers here are the only clock of
-the job's coordination: a peer that says nothing for `SILENCE` seconds is lost to both sides.
+Promises: nothing but the expected messages is read from a connection, each field of its type. Both sides prove that they know the
+run's secret before either believes a word (`proof`): it never travels, and lies in a file that only this job's user may read.
 """
 
 from __future__ import annotations

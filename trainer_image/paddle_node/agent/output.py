@@ -56,10 +56,7 @@ def say(prefix: str, text: str) -> None:
 
 
 class Exceptions:
-    """Finds the last exception in lines of output, and where in the program it was raised.
-
-    Also the interpreter's own words: where a program cannot be compiled, or is not there, it writes no traceback.
-    """
+    """Finds the last exception, or the interpreter's own words, in lines of output, and where in the program it was raised."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -81,10 +78,7 @@ class Exceptions:
 
 
 class Log(threading.Thread):
-    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line.
-
-    A log is known when its process is: what a process that stands by says until then is kept for it.
-    """
+    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line."""
 
     def __init__(self, source: IO[bytes], name: str) -> None:
         super().__init__(name=f"log of {name}", daemon=True)

@@ -1,10 +1,8 @@
 """The rendezvous of a run: it counts the agents in, starts attempts, ends them, and ends the job.
 
-Promises: pure: what happened and the server's clock come in, actions go out; no socket, no volume, no clock of its own. An
-attempt starts only when all N agents of this run are here, have read the same data and program and have no process left of an
-earlier attempt; the loss of any of them, or of any process that one reports, ends the attempt for all; every wait has a
-deadline, and its message names who was missing; the outcome is on the volume before an agent hears of it. Of two agents of
-one rank, the one that came later is the newer one.
+Promises: pure: what happened and the server's clock come in, actions go out. An attempt starts only when all N agents of this run
+are here, have read the same data and program and have no process left of an earlier attempt; the loss of any of them, or of any
+process that one reports, ends it for all; the outcome is on the volume before an agent hears of it.
 
     GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED
     STARTING, TRAINING: a loss -> ENDING (everybody ends what runs) -> GATHERING

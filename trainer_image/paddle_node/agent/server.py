@@ -1,8 +1,7 @@
 """The rendezvous server, in the agent of trainer 0: sockets, clock and volume around the pure `Rendezvous`.
 
-Promises: a connection that has not proved within `HANDSHAKE` seconds that it knows the run's secret is closed, having cost a few
-kilobytes and changed nothing; so is one that says anything malformed. The volume is asked beside the event loop, one question at
-a time, in the order of asking; a fault that passes is asked again.
+Promises: a connection that does not prove in time that it knows the run's secret, or says anything malformed, is closed, having
+cost a few kilobytes and changed nothing. The volume is asked beside the event loop, one question at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end.
-
-Promises: pure; a gather is answered when all N have come; a wait for a trainer that has ended, and trainers that wait for each
-other, are found as soon as they arise.
-"""
+"""The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end. Pure."""
 
 from __future__ import annotations
 

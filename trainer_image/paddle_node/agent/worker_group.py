@@ -1,7 +1,7 @@
 """The worker group of a pod: what a runtime's processes go through in one attempt after another.
 
 Promises: a worker runs only between `start` and `end`; the rendezvous server hears of each that ended when it should not have,
-once, and of all that the `Report` has to say as soon as it changes; what stands by belongs to no attempt and outlives them.
+once; what stands by belongs to no attempt and outlives them.
 """
 
 from __future__ import annotations

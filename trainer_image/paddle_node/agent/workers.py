@@ -1,7 +1,6 @@
 """The workers of a pod as processes: started, told to stop, ended with all their descendants, reaped.
 
-Promises: every zombie is reaped, adopted ones included, so that this program may be PID 1; a worker never outlives
-the agent, and no descendant of it outlives its attempt, whatever session it is in.
+Promises: this program may be PID 1; a worker never outlives the agent, and no descendant of it, in whatever session, its attempt.
 """
 
 from __future__ import annotations
@@ -157,10 +156,7 @@ class Workers:
         self._on_end(worker)
 
     async def end(self, kept: Collection[Worker]) -> list[str]:
-        """Ends all descendants of this process but `kept` at once, with SIGKILL: a lost attempt has nothing to save.
-
-        Also those in sessions of their own, whom this process adopted. Returns those that would not go within the deadline.
-        """
+        """Ends all descendants of this process but `kept` at once; returns those that would not go within the deadline."""
         stay = {worker.pid for worker in kept}
         for worker in self._by_pid.values():
             worker.wanted_end = worker.wanted_end or worker.pid not in stay

@@ -1,7 +1,6 @@
 """Half of an index's work in a second process, as Python runs on one processor only.
 
-Promises: what is written depends on the source and the settings, not on the machine; the process survives the one that
-began it for no longer than a block takes; what ends it ends the whole, as if there were one process.
+Promises: what is written depends on the source and the settings, not on the machine; what ends the process ends the whole.
 """
 
 from __future__ import annotations

@@ -98,10 +98,7 @@ class _File(io.FileIO):
 
 
 def _below(folder: Path) -> Iterator[str]:
-    """Regular files, hidden ones left out: .DS_Store and the like are no data. Links are followed, but never in circles.
-
-    Raises `SettingError` for a link that leads nowhere, and PermissionError: what cannot be read is not passed over.
-    """
+    """All files, links followed, hidden ones left out. Raises `SettingError` for links that lead nowhere, PermissionError."""
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root)
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -1,7 +1,6 @@
 """The files of the shards in the making, several of each shard open at once.
 
-Promises: a file has about `PART` bytes at most; its checksum is that of the bytes written, counted while they pass; what `close`
-names is on the disk.
+Promises: a file has about `PART` bytes at most; its checksum is counted while they pass; what `close` names is on the disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A remote object as one stream that survives cut connections and failing servers.
 
-Promises: the bytes are the object's, in order, each once, to its stated end; every wait is bounded, and after `TRIES` tries
-without a new byte, or as many from the beginning where a server knows no ranges, a `Failure` (68) says so.
+Promises: the bytes are the object's, in order, each once, to its stated end; after `TRIES` tries without a new byte a `Failure`.
 """
 
 from __future__ import annotations

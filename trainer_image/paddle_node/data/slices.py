@@ -1,7 +1,6 @@
-"""Which part of the source is whose: stretches of about equal bytes, in the order of the listing.
+"""Which part of the source is whose: stretches of about equal bytes, in the order of the listing, which alone decides.
 
-Promises: every record lies in exactly one slice, and the slices depend on the listing alone. Whole files are handed out; only
-uncompressed files of lines are cut, and a line belongs to the slice in which it begins.
+Only uncompressed files of lines are cut, and a line belongs to the slice in which it begins.
 """
 
 from __future__ import annotations

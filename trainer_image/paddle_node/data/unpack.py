@@ -1,8 +1,7 @@
-"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold.
+"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold, told by content, one layer.
 
-Promises: told by content, one layer; members in the archive's own order, hidden ones left out; what is damaged, cut, or cannot be
-read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can show a flipped bit in a plain file, or in the
-body of a tar's member: a tar has checksums of its headers alone.
+Promises: what is damaged, cut, or cannot be read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can
+show a flipped bit in a plain file, or in the body of a tar's member: a tar has checksums of its headers alone.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
 
 
 def cuttable(source: Source, thing: Object) -> bool:
-    """Whether the object's lines can be read from anywhere: it is plain, and a stream of it may begin anywhere.
-
-    Reads its beginning; raises `Failure` where that is packed in a way that nothing here unpacks.
-    """
+    """Whether the object's lines can be read from anywhere. Raises `Failure` where it is packed in a way not known here."""
     if not source.ranges or not thing.mark or thing.size is None:
         return False
     with source.open(thing) as raw:

@@ -1,8 +1,7 @@
 """Format `files`: each file of the source, or of its archives, is one record and keeps its name.
 
-Promises: bodies stream; counts of two shards differ by 1 at most; with a seed each round of the deal is in a random order. The
-names are held in memory (about 1.3 kB a file, with the manifest). A name that is too long for a file system is cut, with a
-digest in its place, and so stays one of its own.
+Promises: bodies stream; counts of two shards differ by 1 at most. Names are held in memory (about 1.3 kB a file); one that is too
+long for a file system is cut, with a digest in its place.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from paddle_node.contract import Variable
 from paddle_node.failure import SettingError
 
 if TYPE_CHECKING:
@@ -125,17 +126,12 @@ def backend(node: NodeEnvironment) -> dict[str, str]:
     return {} if node.own.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
-def names() -> tuple[str, ...]:
-    """Every allowed value of PADDLE_NODE_RUNTIME."""
-    return tuple(sorted(_runtimes()))
-
-
 def by_name(name: str) -> Runtime:
-    """The runtime that `name` means; raises ValueError with the allowed names."""
-    try:
-        return _runtimes()[name]
-    except KeyError:
-        raise ValueError(f"{name!r} is no runtime: {', '.join(names())} are") from None
+    """The runtime that `name` means. Raises `SettingError` with the allowed names."""
+    known = _runtimes()
+    if name not in known:
+        raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(sorted(known))}")
+    return known[name]
 
 
 @cache
