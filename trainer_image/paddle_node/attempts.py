@@ -53,11 +53,8 @@ class Ended:
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or that earlier attempts could not load."""
     data: str = ""
-    """Digest of the data manifest."""
     program: str = ""
-    """Digest of the program folder."""
     stepped: bool = False
-    """A trainer made a step."""
     error: str = ""
     """The exception that ended it; empty: none was seen."""
     early: bool = False
@@ -141,7 +138,6 @@ class Record:
 
     @property
     def last(self) -> Ended:
-        """The present attempt."""
         return self._attempts[-1]
 
     def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:

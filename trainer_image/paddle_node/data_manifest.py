@@ -89,7 +89,6 @@ class DataManifest:
     shards: tuple[Shard, ...]
     held_out: tuple[DataFile, ...]
     created: str
-    """UTC, ISO 8601."""
     records: int
     """Of all shards, without the held-out ones."""
     job: str = ""

@@ -86,7 +86,6 @@ class Job:
         resumed = json.loads(environ.get(Variable.RESUMED) or "{}")
         self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
         self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
-        """The pass behind which this attempt goes on."""
         self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
         """The newest checkpoint inside the pass behind that one."""
         self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))

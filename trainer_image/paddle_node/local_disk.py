@@ -26,7 +26,6 @@ class LocalDisk:
     """Where a copy may lie, and when one is made."""
 
     folder: Path
-    """Laid out like a job's folder."""
     when: str = ALWAYS
     """One of `CHOICES`; `AUTO`: where it is faster."""
     passes: int = 1
@@ -35,7 +34,6 @@ class LocalDisk:
     """Bytes that the pod's scratch may take: above them Kubernetes evicts the pod, whatever the disk has free. None: no limit."""
 
     def free(self) -> int:
-        """Bytes that may be written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         status = os.statvfs(self.folder)
         here = status.f_bavail * status.f_frsize
@@ -58,7 +56,6 @@ class LocalDisk:
 
 
 def _try(files: Sequence[Path], trial: Path) -> tuple[int, float, float]:
-    """Bytes, seconds of reading, seconds of writing."""
     buffer = memoryview(bytearray(BLOCK))
     tried, reading, writing = 0, 0.0, 0.0
     with trial.open("wb", buffering=0) as copy:

@@ -98,10 +98,8 @@ class Input:
 
     name: str
     kind: Any
-    """np.int64 or np.float32."""
     sequence: bool
     shape: tuple[int, ...]
-    """Of one record."""
 
     @property
     def wants(self) -> str:

@@ -44,9 +44,7 @@ class Identity:
     """Whose a pass is: passes of another data manifest or program folder are not gone on from unawares."""
 
     data: str = ""
-    """`data_manifest.digest`."""
     program: str = ""
-    """`program_copy.digest`."""
 
     def __str__(self) -> str:
         """As people tell them apart."""
@@ -70,7 +68,6 @@ class Saved:
 
     @property
     def name(self) -> str:
-        """Below output/."""
         return "/".join(self.folder.parts[-3:])
 
 
@@ -81,12 +78,10 @@ class Position:
     read: int = 0
     trained: int = 0
     total: float = 0.0
-    """Sum of the losses of the trained records."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     """Of this process, all threads: far below `seconds` on a machine that others use too."""
     odd: int = 0
-    """Records that could not be read."""
 
 
 def order(data: str, seed: int, trainers: int) -> str:

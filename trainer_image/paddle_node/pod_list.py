@@ -45,11 +45,9 @@ class Pod:
 
     name: str
     owner: str
-    """The Job's UID."""
     phase: str
     address: str
     ending: bool
-    """Deletion has been asked for."""
     reason: str
     """Why it does not run yet, in Kubernetes' own words."""
 
@@ -145,7 +143,6 @@ class PodList(Discovery):
 
     @property
     def view(self) -> str:
-        """The same on all pods that see the same N pods."""
         return hashlib.sha256("\n".join(f"{p.name} {p.address}" for p in self._order).encode()).hexdigest()[:16]
 
     def moved(self) -> bool:

@@ -32,7 +32,6 @@ class Reading:
     folder: JobFolder
     """The job's folder, with the manifest that was read and the folder of this pod's data."""
     program: Path
-    """The program's real folder."""
     identity: Identity
 
 

@@ -77,7 +77,6 @@ class Shard:
         self._kept: list[Record] | None = None
 
     def __iter__(self) -> Iterator[Record]:
-        """The records as they lie in the files."""
         for file in self.files:
             for number, text in enumerate(self._reader(file), start=1):
                 yield Record(text, file, number)

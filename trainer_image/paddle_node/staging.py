@@ -77,8 +77,6 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
 
 
 class _File(NamedTuple):
-    """One file of the shard."""
-
     path: Path
     name: str
     """In the shard, and in a copy of it."""

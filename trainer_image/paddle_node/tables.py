@@ -51,7 +51,6 @@ class DenseTable:
 
     table: int
     parameters: tuple[tuple[str, tuple[int, ...]], ...]
-    """(name, shape)"""
 
 
 @dataclass(frozen=True)

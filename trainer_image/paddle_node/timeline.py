@@ -20,7 +20,6 @@ class Timeline:
         self._marks: list[tuple[str, float]] = []
 
     def mark(self, name: str) -> None:
-        """What `name` says has ended now."""
         self._marks.append((name, time.time()))
 
     def said(self) -> str:

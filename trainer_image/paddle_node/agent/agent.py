@@ -59,12 +59,10 @@ class Agent:
         self._host: Host | None = None
         self._client: Client | None = None
         self._prepares_for: int | None = None
-        """The trainer id whose data are read, or were."""
         self._prepared = False
         self._reading: Reading | None = None
         """The data and the program that this pod has prepared."""
         self._unread: Failure | None = None
-        """Why it cannot prepare them."""
 
     async def run(self) -> int:
         """The pod's exit code. Raises `Failure` for what this pod alone found out."""
@@ -142,7 +140,6 @@ class Agent:
             self._group.stand_by(self._node)
 
     async def _outcome(self, run_id: str) -> attempts.Outcome | None:
-        """How this run ended, where it has."""
         return await background.ask(lambda: attempts.outcome(self._node.folder, run_id), self._node, self._say)
 
     async def _prepare(self, pause: float = 0.0) -> None:

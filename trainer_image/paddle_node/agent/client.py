@@ -26,7 +26,6 @@ class Client:
         self.said: asyncio.Queue[m.Message | None] = asyncio.Queue()
         """What the server said, signs of life left out; None: it was lost."""
         self.status = m.Status("", None)
-        """Its last sign of life."""
         self._reader = reader
         self._writer = writer
         self._quiet = quiet

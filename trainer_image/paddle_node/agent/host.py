@@ -36,7 +36,6 @@ class Host:
         self._server: Server | None = None
 
     async def serve(self, runtime: Runtime, boot: str, secret: str) -> None:
-        """Takes the lease and serves the other agents."""
         node, state, say = self._node, self._node.folder.run_state, self._say
         held = await background.ask(lambda: lease.acquire(state, node.run_id, boot, node.lease, say), node, say, node.lease)
         self._lease = held

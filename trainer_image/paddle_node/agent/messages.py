@@ -110,13 +110,10 @@ class Report(Message):
     data: str
     program: str
     serving: bool
-    """All of its pservers listen."""
     silent: bool
-    """One of them answers nothing."""
     ended: Ended
     """All of its trainers ended with 0; all ended after they were told to stop."""
     leaving: bool
-    """SIGTERM reached the pod."""
 
 
 class Lost(Message):
@@ -163,7 +160,6 @@ class Start(Message):
     attempt: int
     resume: dict[str, str]
     addresses: str
-    """See `pack`."""
 
 
 class AllReached(Message):
@@ -216,7 +212,6 @@ class Step(Message):
     """How far the trainer is."""
 
     number: int
-    """The pass."""
     step: int
 
 

@@ -26,8 +26,6 @@ LONGEST_ERROR = 300
 
 
 class _Output:
-    """The pod's own output."""
-
     def __init__(self) -> None:
         self._writing = threading.Lock()
         self._left_out = 0
@@ -88,7 +86,6 @@ class Log(threading.Thread):
         self._file: IO[bytes] | None = None
         self._early = b""
         self.heard = time.monotonic()
-        """When the last output came."""
         self.exceptions = Exceptions()
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 

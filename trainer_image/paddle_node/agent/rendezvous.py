@@ -78,7 +78,6 @@ class Rendezvous:
         self._asked = False
         """The volume has not answered the question that this state asks."""
         self._loss: Loss | None = None
-        """Why the attempt ends."""
         self._crashed: list[int] | None = None
         self._faults = 0
         self._farewell: m.Finish | None = None
@@ -101,14 +100,12 @@ class Rendezvous:
         return self._advance(now)
 
     def join(self, join: m.Join, connection: object, now: float) -> list[Action]:
-        """A trainer has come."""
         if join.attempt != self.attempt or self.state not in RUNNING or not 0 <= join.rank < self.node.trainers:
             return [Send(connection, m.Over(f"attempt {join.attempt} is over")), Close(connection)]
         self.trainers.sessions[join.rank] = Trainer(connection, now)
         return [Send(connection, m.Welcome())]
 
     def closed(self, rank: int, connection: object, now: float) -> list[Action]:
-        """An agent's connection is gone."""
         member = self.members.get(rank)
         if member is not None and member.connection is connection:
             self._drop(member, f"{member.pod} was lost", now)
@@ -133,7 +130,6 @@ class Rendezvous:
     # What agents and trainers say.
 
     def agent_said(self, rank: int, connection: object, message: m.Message, now: float) -> list[Action]:
-        """One of `FROM_AGENT`."""
         member = self.members.get(rank)
         if member is None or member.connection is not connection:
             return []
@@ -171,7 +167,6 @@ class Rendezvous:
             self._lose(loss, now)
 
     def trainer_said(self, rank: int, connection: object, message: m.Message, now: float) -> list[Action]:
-        """One of `FROM_TRAINER`."""
         session = self.trainers.sessions.get(rank)
         if session is None or session.connection is not connection or self.state not in RUNNING:
             return []
@@ -254,7 +249,6 @@ class Rendezvous:
     # The job's way.
 
     def _advance(self, now: float) -> list[Action]:
-        """Takes every step that what is known allows."""
         members = self.members
         if self.state in (State.STARTING, State.TRAINING) and (vain := self.trainers.in_vain(members.trained)):
             self._lose(Loss(vain, PROGRAM), now)
@@ -311,7 +305,6 @@ class Rendezvous:
         return self._flush()
 
     def finish(self, outcome: Outcome) -> list[Action]:
-        """Ends the job for everybody."""
         self._finish(outcome)
         return self._flush()
 

@@ -104,7 +104,6 @@ class Volume:
         return lambda rendezvous, now: rendezvous.outcome_recorded(outcome)
 
     def changed(self) -> bool:
-        """Whether the runtime sees progress."""
         try:
             return self._progress.changed()
         except OSError:
@@ -140,7 +139,6 @@ class Server:
         self._unproven: dict[asyncio.StreamWriter, None] = {}
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
         self._asked: float | None = None
-        """Since when the volume owes an answer."""
         self._progressed = False
         self._server: asyncio.Server | None = None
         self._own: list[asyncio.Task[None]] = []

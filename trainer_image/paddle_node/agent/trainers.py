@@ -23,7 +23,6 @@ class Trainer:
     """When it last reported a step or arrived somewhere."""
     waits_in: str | None = None
     at: tuple[int, int] | None = None
-    """Pass and step."""
 
 
 @dataclass
@@ -36,7 +35,6 @@ class Trainers:
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
     stepped: bool = False
     left: bool = False
-    """Every trainer leaves."""
 
     def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[Action]:
         """`serving`: the pservers of all pods listen."""

@@ -54,11 +54,8 @@ class WorkerGroup:
         self._standby: list[Worker] = []
         self.state = State.WAITING
         self.attempt = 0
-        """The present one, or the last."""
         self.gone = True
-        """No worker of any attempt is left."""
         self.serving = self.silent = False
-        """All of its pservers listen; one answers nothing."""
         self.ended: m.Ended = ""
         self.leaving = False
         """Every trainer of the job leaves: a pserver may end."""
@@ -88,7 +85,6 @@ class WorkerGroup:
         self._tasks.spawn(self._await_servers(attempt))
 
     def serve(self) -> None:
-        """The pservers of all pods listen."""
         if self.state is State.RUNNING:  # The word may cross a SIGTERM on its way.
             for process in self._processes:
                 if process.waits_for_servers:
@@ -250,7 +246,6 @@ async def _answers(address: str, port: int, path: str) -> bool:
 
 
 def _code(code: int | None) -> str:
-    """An exit code as people read it."""
     with contextlib.suppress(ValueError):
         if code is not None and code > 128 and code != ExitCode.TERMINATED:
             return f"{code} ({signal.Signals(code - 128).name})"

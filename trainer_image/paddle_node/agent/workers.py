@@ -55,7 +55,6 @@ class Worker:
 
     @property
     def quiet(self) -> float:
-        """Seconds since it last wrote output."""
         return time.monotonic() - self._log.heard if self._log is not None else 0.0
 
     def signal(self, number: signal.Signals) -> None:

@@ -44,7 +44,6 @@ class LocalSource:
         return io.BufferedReader(raw, BUFFER)
 
     def path(self, thing: Object) -> Path:
-        """Where it lies in this container."""
         return self._base / thing.address
 
     def _found(self) -> list[str]:

@@ -61,7 +61,6 @@ class PartFile:
             self._handed_on = self.bytes
 
     def done(self) -> DataFile:
-        """Waits for the disk."""
         try:
             with naming(self._path):
                 os.fsync(self._file)
@@ -103,7 +102,6 @@ class Streams:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is in memory."""
         for (folder, slot), (contents, counts) in self._waiting.items():
             part = self._open.get((folder, slot))
             if part is None:
@@ -116,7 +114,6 @@ class Streams:
         self._size = 0
 
     def close(self) -> dict[str, list[DataFile]]:
-        """The files of each folder, by name."""
         self.flush()
         for (folder, _), part in self._open.items():
             self._done[folder].append(self._pool.submit(part.done))

@@ -57,7 +57,6 @@ class Tries:
         time.sleep(FIRST_WAIT * 2 ** (self.count - 1))
 
     def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`."""
         while True:
             try:
                 return work()

@@ -44,11 +44,9 @@ class SplitSettings:
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     """SHA-256 of the archive with the program, where a record reader is in one."""
     reader_folder: Path
-    """Where a record reader is imported from."""
     pods: int = setting(Reader.whole, Variable.SPLIT_PODS, 1, 1, 10_000)
     """Pods that share the split; each is an index of the same Job."""
     index: int
-    """Which of them this one is, from 0."""
     run: str
     """The data job's run, the same for all of its pods: names the folder of the split."""
     pod: str

@@ -22,7 +22,6 @@ class Piece:
     thing: Object
     begin: int = 0
     end: int | None = None
-    """None: it is the whole object."""
 
     @property
     def bytes(self) -> int:

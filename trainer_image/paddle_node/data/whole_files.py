@@ -97,7 +97,6 @@ class Names:
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Raises `Failure` (BAD_DATA)."""
         folders = {str(above) for above in PurePosixPath(name).parents} - self._folders
         if name in self._files:
             raise Failure(ExitCode.BAD_DATA, f"two files of the source are named {name}: format files needs names that differ")

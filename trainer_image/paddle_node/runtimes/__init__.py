@@ -35,7 +35,6 @@ class Process:
     role: Role
     argv: tuple[str, ...]
     environ: Mapping[str, str]
-    """The whole environment of the process."""
     log: Path
     """Its output, line by line, as CONTRACT's layout names it (server.log, train.log)."""
     working_directory: Path | None = None
