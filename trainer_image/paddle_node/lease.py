@@ -142,8 +142,7 @@ def acquire(
 ) -> Lease:
     """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at the first sign of a living one.
 
-    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index. A fault of the
-    volume that may pass by itself is raised as the OSError that it is.
+    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index. Raises OSError, too.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -132,8 +132,7 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
 def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS) -> list[Saved]:
     """Removes all good folders of this identity but the `count` newest (0 keeps all); returns those removed.
 
-    What is damaged, or of other data or another program, is neither counted nor removed. `good` are the folders whose bytes
-    were read or written by this process already; it grows by those that this call reads.
+    `good` are the folders whose bytes were read or written by this process already; it grows by those that this call reads.
     """
     if not count:
         return []
@@ -179,10 +178,7 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def lead(folder: JobFolder, name: str) -> None:
-    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout.
-
-    All checkpoints have one link, output/interrupted. A folder of an older layout or of Paddle 0.x that lies there is left alone.
-    """
+    """Makes output/`name`, or output/interrupted, a link to the newest sealed folder of that name; folders are left alone."""
     checkpoint = re.fullmatch(INTERRUPTED, name)
     link = folder.output / ("interrupted" if checkpoint else name)
     for newest in islice(newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1):

@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ class PodList(Discovery):
             await asyncio.sleep(LOOK)
         self._order = found
         index = next(i for i, p in enumerate(found) if p.name == node.pod_name or p.address == node.pod_ip)
-        return node.identified(index, node.run_id or found[index].owner)
+        return replace(node, index=index, run_id=node.run_id or found[index].owner)
 
     @property
     def run_id(self) -> str:

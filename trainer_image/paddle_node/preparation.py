@@ -39,7 +39,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
     """Returns when the shard is verified, and copied where that is asked for or faster. Blocking. Raises `Failure`, OSError."""
     from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
 
-    run = patiently(lambda: attempts.identity(node.folder, node.run_id), report)
+    run = patiently(lambda: attempts.Record(node.folder, node.run_id).identity, report)
     if run is None:
         _wait_for_data(node, report)
     data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)

@@ -31,16 +31,11 @@ WORKERS = 4
 
 
 def stage(
-    folder: JobFolder,
-    trainer_id: int,
-    trainers: int,
-    report: Callable[[str], None] = print,
-    local: LocalDisk | None = None,
+    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
 ) -> Path:
     """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
 
-    Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
-    with VOLUME_FULL when a copy that was asked for does not fit; OSError when the volume fails. May be called again.
+    Raises `Failure` when the shard is not what the manifest says, or a copy that was asked for does not fit; OSError.
     """
     stated = data_manifest.read(folder.data_manifest)
     if stated is not None and stated.shared:
@@ -98,13 +93,7 @@ def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
             raise Failure(ExitCode.BAD_DATA, f"{shown} is damaged: its checksum is not the manifest's; split the data again")
 
 
-def _wanted(
-    local: LocalDisk,
-    path: Path,
-    copy: Path,
-    files: Sequence[_File],
-    report: Callable[[str], None],
-) -> bool:
+def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
     """Whether to copy, and why not."""
     if local.when == local_disk.NEVER:
         return False
@@ -136,13 +125,7 @@ def _wanted(
     return True
 
 
-def _copied(
-    local: LocalDisk,
-    path: Path,
-    copy: Path,
-    files: Sequence[_File],
-    report: Callable[[str], None],
-) -> bool:
+def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
     """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
     try:
         _make_room(copy, [file.name for file in files])

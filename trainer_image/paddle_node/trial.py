@@ -16,7 +16,7 @@ import os
 import runpy
 import sys
 import zlib  # noqa: F401  Before Paddle: see paddle_node.program.
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -135,7 +135,8 @@ def _first(environ: Mapping[str, str]) -> list[Path]:
     try:
         objects = source.objects()
         if form == "files":
-            return [_written(Path(name).name, [stream.read()]) for name, stream in islice(_members(source, objects), FILES)]
+            members = (member for thing in objects for member in unpack.members(source, thing, form))
+            return [_written(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)]
         pieces = map(Piece, objects)
         batches = records.batches(source, pieces, form, reader)
         return [_written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))]
@@ -143,11 +144,6 @@ def _first(environ: Mapping[str, str]) -> list[Path]:
         if "://" not in source.uri or reader is not None:
             raise
         raise Failure(ExitCode.SOURCE_UNREACHABLE, failure.sentence) from None
-
-
-def _members(source: sources.Source, objects: Iterable[sources.Object]) -> Iterator[tuple[str, Any]]:
-    for thing in objects:
-        yield from unpack.members(source, thing, "files")
 
 
 def _written(name: str, content: Iterable[bytes]) -> Path:

@@ -140,7 +140,7 @@ class Agent:
             self._group.stand_by(self._node)
 
     async def _outcome(self, run_id: str) -> attempts.Outcome | None:
-        return await background.ask(lambda: attempts.outcome(self._node.folder, run_id), self._node, self._say)
+        return await background.ask(lambda: attempts.Record(self._node.folder, run_id).outcome, self._node, self._say)
 
     async def _prepare(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)

@@ -317,10 +317,7 @@ class Rendezvous:
     # Time.
 
     def tick(self, now: float, late: bool, volume_since: float | None, progress: bool) -> list[Action]:
-        """Once a `BEAT`. `late`: after a pause of our own, what the others said is still unread: nobody is judged.
-
-        `volume_since`: since when the volume owes an answer; `progress`: the runtime saw some since the last tick.
-        """
+        """Once a `BEAT`. `late`: after a pause of our own nobody is judged; `volume_since`: it has owed an answer since then."""
         if progress:
             self.moved = now
         members, trainers = self.members, self.trainers

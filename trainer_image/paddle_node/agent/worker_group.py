@@ -70,7 +70,7 @@ class WorkerGroup:
         self._node = node
         if not self._standby:
             for process in self._runtime.standby(node):
-                self._standby.append(self._workers.stand_by(process, self._name(process)))
+                self._standby.append(self._workers.start(process, self._name(process)))
 
     def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
         """Begins an attempt; processes that wait for the pservers of all pods start when `serve` is called."""

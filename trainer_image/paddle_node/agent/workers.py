@@ -94,15 +94,11 @@ class Workers:
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
-    def start(self, process: Process, name: str, header: str) -> Worker:
-        """Starts a process; one that cannot be started is a worker that ended with 127 (not found) or 126."""
-        return self._start(process, name, header, stands_by=False)
+    def start(self, process: Process, name: str, header: str = "") -> Worker:
+        """Starts a process; one that cannot be started is a worker that ended with 127 (not found) or 126.
 
-    def stand_by(self, process: Process, name: str) -> Worker:
-        """Starts a process that waits to `become` another; its log on the volume begins then, with what it said before."""
-        return self._start(process, name, "", stands_by=True)
-
-    def _start(self, process: Process, name: str, header: str, stands_by: bool) -> Worker:
+        Without a `header` it waits to `become` another; its log on the volume begins then, with what it said before.
+        """
         directory = process.working_directory
         try:
             if directory is not None:
@@ -111,7 +107,7 @@ class Workers:
                 process.argv,
                 env=dict(process.environ),
                 cwd=directory,
-                stdin=subprocess.PIPE if stands_by else subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if header else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -124,7 +120,7 @@ class Workers:
             return worker
         assert popen.stdout is not None
         log = Log(popen.stdout, name)
-        if not stands_by:
+        if header:
             log.become(process.log, name, header)
         worker = Worker(process, name, popen, log)
         self._by_pid[popen.pid] = worker

@@ -35,9 +35,8 @@ _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x
 def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
     """Name and content of each file in the object; a content is good until the next one is asked for.
 
-    `format` is DATA_FORMAT: with `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared`
-    unpacks as `lines` does, and refuses nothing.
-    Raises `Failure` for any damage, here or while a content is read; what is left unread of a member is checked as well.
+    With `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared` unpacks as `lines` does, and
+    refuses nothing. Raises `Failure` for any damage, here or while a content is read, and in what is left unread.
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
