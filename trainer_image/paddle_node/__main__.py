@@ -4,8 +4,6 @@ Promises: a wrong setting, or any other end on purpose, is one sentence on the p
 termination log, and an exit code of `contract.ExitCode` or the trainer's own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -5,8 +5,6 @@ program. A pserver gets the value from the trainer of its own pod, by a file in 
 again costs every pod requests, and an NFS client may answer from memory, for up to a minute, that it is not there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -4,8 +4,6 @@ Promises: an attempt number is never used twice in a folder; only the holder of 
 written before any pod learns of it, so that whoever comes later ends the same way.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

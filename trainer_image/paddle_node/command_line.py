@@ -3,8 +3,6 @@
 Promises: pure, standard library only, so that job.yaml is checked by the very code that the pods run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

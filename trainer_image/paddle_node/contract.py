@@ -4,8 +4,6 @@ Promises: each environment variable, port, path and exit code is spelled here an
 container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials (2016-17); ours are marked so.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum

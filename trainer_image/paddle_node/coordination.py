@@ -4,8 +4,6 @@ Promises: `barrier` and `gather` return when all N trainers of this attempt have
 the attempt is over; both sides prove that they belong to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import socket

@@ -3,8 +3,6 @@
 Promises: no call to the API server; a name is asked for again at every try, as a replaced pod keeps its name, not its address.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Mapping

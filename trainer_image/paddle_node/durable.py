@@ -4,8 +4,6 @@ On NFS a client may answer from memory for up to a minute that a name is not the
 for a `look` at the folder first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

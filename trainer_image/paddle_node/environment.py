@@ -4,8 +4,6 @@ Promises: behind this module nothing reads a variable; every value has its type 
 setting raises `SettingError`, which names the variable, what was found and what is allowed.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import math

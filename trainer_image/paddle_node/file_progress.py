@@ -4,8 +4,6 @@ Promises: an attempt resumes from the newest match that no failed attempt has re
 volume's own: a file is compared with a mark that was made on the same volume. Everything blocks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator

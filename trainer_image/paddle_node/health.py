@@ -4,8 +4,6 @@ Promises: it fails only in the pod that is at fault: a pod that waits for others
 that has been silent for a minute is killed by the probe: the kubelet would wait for the pod's whole grace period.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """How good predictions are, by accuracy or the root of the mean squared error, beside what the best constant answer would get."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -7,8 +7,6 @@ How: the lease is the newest of the files lease-00001.json, lease-00002.json, ..
 number by a hard link is the only way to take it over: only one can. A heartbeat replaces the holder's own file by rename.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays, which is measured."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

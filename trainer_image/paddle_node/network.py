@@ -4,8 +4,6 @@ Promises: the same `network()` function builds the training program, where an em
 pservers, and an ordinary local program for evaluation and inference, where they are one parameter of that name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ Promises: asynchronous unless told otherwise: each trainer steps at its own pace
 own old. Synchronous is a barrier loop, since 2.6.2's own synchronous mode crashes: two meetings of all trainers a step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

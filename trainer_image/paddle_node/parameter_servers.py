@@ -4,8 +4,6 @@ Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that
 coordinator's barrier between the steps where the methods say so. No call returns before every pserver has answered it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 from pathlib import Path

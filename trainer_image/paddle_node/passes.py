@@ -6,8 +6,6 @@ a process that was frozen for however long can seal its own attempt's folder and
 inside a pass) and `inference` follow the same rule.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Faults of a volume that pass by themselves (EIO, ESTALE, a time-out), and how long to wait for that."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import time

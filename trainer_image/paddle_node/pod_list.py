@@ -4,8 +4,6 @@ Promises: one list and one watch a pod, never a poll; exactly N running pods of 
 missing when the deadline passes is named, with Kubernetes' reason. For two requests no client of Kubernetes' is needed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import ipaddress

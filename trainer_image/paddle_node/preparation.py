@@ -4,8 +4,6 @@ Promises: a pod that comes later in a run reads what the run began with, whereve
 by then; a data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -3,8 +3,6 @@
 Promises: the folder appears only when the archive's bytes are those that the job names; nothing is written outside of it.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -5,8 +5,6 @@ folder is a link to it. A folder of that name is a person's and stays. Compiled 
 the `..` folders to which the links of a mounted ConfigMap lead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -4,8 +4,6 @@ The kubelet starts a killed container again without end and without telling the 
 leaves instead. What was left in shared memory counts against the container's memory, and is removed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

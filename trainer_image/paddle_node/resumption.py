@@ -4,8 +4,6 @@ Promises: a pass is chosen only after every byte of it was read against its reco
 looked at only where PADDLE_NODE_RESUME_FROM says so. Everything here blocks.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence

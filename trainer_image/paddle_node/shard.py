@@ -5,8 +5,6 @@ at a time, which is all that memory holds. A shard without records, of another c
 than `ODD` of its records unreadable, raises a `Failure` before a pass can count as trained.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice

@@ -5,8 +5,6 @@ A copy to local disk is checked while it passes. A volume without a manifest, fi
 layouts, works with a warning: nothing can be checked there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -3,8 +3,6 @@
 Promises: costs a clock reading a mark; says it once, in one line of the log that people and benchmarks/ read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

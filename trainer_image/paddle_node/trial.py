@@ -5,8 +5,6 @@ data ends with 2 and one sentence, with the program's own line; a source that ca
 compiled and its imports are looked for; it is not run. Nothing but the working directory, the caller's scratch, is written to.
 """
 
-from __future__ import annotations
-
 import ast
 import faulthandler
 import importlib.util

@@ -4,8 +4,6 @@ Promises: what is read has every field, each of its type, or `Untyped` says in o
 dataclass does not know are passed over.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass

@@ -5,8 +5,6 @@ attempt here within ten seconds and this pod stays for the next one; SIGTERM rea
 until the grace period is over; the exit code is 0 only after the job's last pass was complete on the volume.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -3,8 +3,6 @@
 Promises: nobody is served without the lease; a holder that lost it, or could not renew it in time, ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """The agents of a run as the rendezvous knows them: who is here, and what each of them last said of its workers. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Promises: nothing but the expected messages is read from a connection, each fiel
 run's secret before either believes a word (`proof`): it never travels, and lies in a file that only this job's user may read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -4,8 +4,6 @@ Promises: neither a volume that takes no more bytes nor a pod's output that nobo
 the agent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -9,8 +9,6 @@ process that one reports, ends it for all; the outcome is on the volume before a
     STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum

@@ -4,8 +4,6 @@ Promises: a connection that does not prove in time that it knows the run's secre
 cost a few kilobytes and changed nothing. The volume is asked beside the event loop, one question at a time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Promises: a worker runs only between `start` and `end`; the rendezvous server he
 once; what stands by belongs to no attempt and outlives them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -3,8 +3,6 @@
 Promises: this program may be PID 1; a worker never outlives the agent, and no descendant of it, in whatever session, its attempt.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

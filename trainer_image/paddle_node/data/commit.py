@@ -4,8 +4,6 @@ Promises: an index, and a split, is complete by a manifest that is created once:
 person's is replaced. What no run reads any more is first renamed, so that nobody can complete what is half gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

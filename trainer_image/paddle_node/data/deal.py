@@ -4,8 +4,6 @@ Promises: counts of two shards differ by 1 at most; with a seed each record goes
 sample; without one records go round in the source's order. The same records, seed and settings give the same bytes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from operator import itemgetter

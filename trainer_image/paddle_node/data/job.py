@@ -5,8 +5,6 @@ number of indexes give the same bytes. A kill at any moment leaves either a comp
 none. Memory stays below 100 MB for any size.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Sources in the container's own file tree: a file, a folder with all below it, or a glob pattern."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator, Mapping

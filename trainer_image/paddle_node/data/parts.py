@@ -3,8 +3,6 @@
 Promises: a file has about `PART` bytes at most; its checksum is counted while they pass; what `close` names is on the disk.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterable, Sequence

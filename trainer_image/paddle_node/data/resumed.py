@@ -3,8 +3,6 @@
 Promises: the bytes are the object's, in order, each once, to its stated end; after `TRIES` tries without a new byte a `Failure`.
 """
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Callable

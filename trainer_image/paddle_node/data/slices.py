@@ -3,8 +3,6 @@
 Only uncompressed files of lines are cut, and a line belongs to the slice in which it begins.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Promises: every pod that asks gets the same list; a stream ends after exactly th
 raises a `Failure`; no user, password or query of an address is ever printed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Promises: what is damaged, cut, or cannot be read exactly raises a `Failure` (BA
 show a flipped bit in a plain file, or in the body of a tar's member: a tar has checksums of its headers alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

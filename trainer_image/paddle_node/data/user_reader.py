@@ -5,8 +5,6 @@
 gets each file of the source, unpacked, and yields its records as they are to lie in the shard, the same ones each time.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ Promises: bodies stream; counts of two shards differ by 1 at most. Names are hel
 long for a file system is cut, with a digest in its place.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections import deque
