@@ -4,21 +4,17 @@ Promises: `call` and `ask` never hold up the loop, and a call that never returns
 executor would be waited for).
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from paddle_node.contract import ExitCode
+from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.patience import REMIND, patiently
-
-if TYPE_CHECKING:
-    from paddle_node.environment import NodeEnvironment
 
 T = TypeVar("T")
 

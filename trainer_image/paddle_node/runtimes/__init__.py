@@ -5,8 +5,6 @@ the agent stays small and quick. A runtime is one file in this folder that sets 
 has to be told of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil
@@ -14,14 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from paddle_node.contract import Variable
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
-    from paddle_node.passes import Identity
+from paddle_node.passes import Identity
 
 Role = Literal["server", "trainer"]
 LONGEST_STRING = 131_071

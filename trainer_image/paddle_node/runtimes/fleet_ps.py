@@ -5,19 +5,14 @@ barriers and the end of the pservers are `paddle_node.fleet`'s, by way of the ag
 give it: gloo, which meets on pserver 0 anew in each attempt; the pservers are ended behind its trainers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from paddle_node import command_line
 from paddle_node.contract import Variable
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:

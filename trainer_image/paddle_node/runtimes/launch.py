@@ -4,20 +4,15 @@ Promises: where Paddle's own launcher stands in the command, this runtime takes 
 agent's own. A script that starts the launcher itself is started once a pod, and its environment wins over the launcher's flags.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from paddle_node import command_line
 from paddle_node.contract import MASTER_PORTS, Variable
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Runtime, backend
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
 def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:

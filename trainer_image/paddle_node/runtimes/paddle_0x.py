@@ -4,15 +4,10 @@ Promises: the command lines of the PaddlePaddle on AWS tutorials, flag for flag,
 trains alone and reports success); the user's arguments come last, so that they win. 0.x writes the passes and `done` itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.runtimes import Process, Progress, Runtime
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 CONFIG = "trainer_config.lr.py"
 COMMENT = "paddle_process_by_paddle"
