@@ -3,8 +3,6 @@
 Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io
@@ -12,6 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from paddle_node import durable, typed
 from paddle_node.contract import ExitCode, JobFolder
@@ -123,10 +122,10 @@ class DataManifest:
         """The folder below `splits/` that the files lie in."""
         return next((file.name.split("/")[1] for file in self.files() if file.name.startswith("splits/")), "")
 
-    def same(self, other: DataManifest) -> bool:
+    def same(self, other: Self) -> bool:
         """Whether both are splits of the same source by the same settings."""
 
-        def settings(one: DataManifest) -> tuple[object, ...]:
+        def settings(one: Self) -> tuple[object, ...]:
             return one.source, one.format, one.seed, one.hold_out, len(one.shards), one.shared
 
         return settings(self) == settings(other)

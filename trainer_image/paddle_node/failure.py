@@ -1,7 +1,5 @@
 """One error for everything that ends a pod on purpose: an exit code of the contract, and one sentence for people."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import NoReturn
@@ -17,7 +15,7 @@ class Failure(Exception):
         self.code = int(code)
         self.sentence = sentence
 
-    def __reduce__(self) -> tuple[type[Failure], tuple[int, str]]:
+    def __reduce__(self) -> tuple[type[Exception], tuple[int, str]]:
         """From one process to another."""
         return Failure, (self.code, self.sentence)
 

@@ -33,7 +33,7 @@ class ParameterServers:
     """The pservers of one attempt, as this process sees them. Build it after the network, before anything runs."""
 
     def __init__(self, loss: Any, optimizer: Any, servers: int, resume_from: Path | None) -> None:
-        self._optimizer = type(optimizer).__name__.lower()
+        self._optimizer: Any = type(optimizer).__name__.lower()
         if self._optimizer not in ("adam", "sgd"):
             raise Failure(
                 ExitCode.BAD_SETTING, f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam"

@@ -6,8 +6,6 @@ optimizer's state behind it, the table's parameters one after the other over the
 state, the other weights, their states.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
@@ -16,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -70,10 +68,10 @@ class Layout:
         durable.write(directory / FILE, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def load(cls, directory: Path) -> Layout:
+    def load(cls, directory: Path) -> Self:
         file = directory / FILE
         try:
-            layout: Layout = typed.read(cls, json.loads(file.read_text()), "it")
+            layout: Self = typed.read(cls, json.loads(file.read_text()), "it")
             wrong = layout._wrong()
         except (FileNotFoundError, ValueError, RecursionError) as error:
             wrong = str(error)

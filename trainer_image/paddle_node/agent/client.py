@@ -4,13 +4,12 @@ Promises: what comes over it comes from a server that knows the run's secret; a 
 `SILENCE` seconds, is reported exactly once, as None.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import secrets
 import time
 from collections.abc import Callable
+from typing import Self
 
 from paddle_node.agent import messages as m
 from paddle_node.failure import Failure
@@ -33,7 +32,7 @@ class Client:
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
 
     @classmethod
-    async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Client:
+    async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Self:
         """Connects and introduces this pod. Raises OSError where the run's server is not there, `Failure` where it refuses."""
         writer = None
         try:

@@ -3,8 +3,6 @@
 Promises: what is written depends on the source and the settings, not on the machine; what ends the process ends the whole.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -13,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 from paddle_node.data_manifest import DataFile
 from paddle_node.failure import Failure
@@ -50,7 +48,7 @@ class Beside:
         theirs.close()
         self._told: Any = None
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,8 +3,6 @@
 Promises: a `SettingError` names the variable, what was found and what is allowed; nothing is read or written yet.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import uuid
@@ -12,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Self
 
 from paddle_node import contract, data_manifest
 from paddle_node.contract import JobFolder, Variable
@@ -67,7 +66,7 @@ class SplitSettings:
         return self.index % self.shards
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> SplitSettings:
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Raises `SettingError` for the first variable that is missing or wrong."""
         read = Reader(environ)
         out = read.absolute(Variable.OUT_DIR, None)
