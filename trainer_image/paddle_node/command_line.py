@@ -78,7 +78,7 @@ class Line:
 
 
 def read(words: Sequence[str], servers: bool = False) -> Line:
-    """Takes `words` apart; with `servers` the job starts the parameter servers, too. Raises ValueError for no program."""
+    """Takes `words` apart; with `servers` the job starts the parameter servers, too. Raises ValueError without a program."""
     name = PurePosixPath(words[0]).name
     python = _PYTHON.fullmatch(name) is not None
     start = 0

@@ -36,7 +36,7 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
-    """The manifest of the split at `place`, made now if all indexes are there, else None. Raises `Failure` for no fit."""
+    """The manifest of the split at `place`, made now if all indexes are there, else None. Raises `Failure` where they differ."""
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
     indexes = [data_manifest.read(place / f"{index}.json") for index in range(pods)]
