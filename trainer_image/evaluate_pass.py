@@ -5,8 +5,6 @@ better, baseline, baseline_of, records}; it ends with 65 and a sentence where an
 Start it in the image with the trainer's variables. `baseline` is what the best constant answer would get.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

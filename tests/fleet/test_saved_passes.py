@@ -6,11 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from paddle_node import environment, interruption, passes, runtimes
+from paddle_node import environment, passes, runtimes
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
-from paddle_node.interruption import Position
-from paddle_node.passes import Identity
+from paddle_node.passes import Identity, Position
 from paddle_node.runtimes import History, Resumption
 
 OURS = Identity("data", "program")
@@ -220,7 +219,7 @@ class TestInterruption:
         saved(folder, 1)
         directory = begun(folder, 1, "interrupted")
         positions = (Position(10, 9, 3.5, 0.5), Position(8, 8, 2.0, 0.5))
-        order, behind = interruption.order("data", 7, 2), "attempts/run-1/pass-00001"
+        order, behind = passes.order("data", 7, 2), "attempts/run-1/pass-00001"
         facts = {"behind": behind, "order": order, "trainers": [asdict(each) for each in positions]}
         passes.seal(directory, {"pass": 2, "attempt": 1, "run": "run", **facts, **asdict(OURS)})
         return directory

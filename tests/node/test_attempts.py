@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from paddle_node import attempts
-from paddle_node.attempts import CLUSTER, CLUSTER_FAULTS, POD, PROGRAM, STOPPED, Loss, Outcome, Record, outcome
+from paddle_node.attempts import CLUSTER, CLUSTER_FAULTS, POD, PROGRAM, STOPPED, Loss, Outcome, Record
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.passes import Identity
@@ -72,10 +72,10 @@ def test_an_attempt_that_is_under_way_is_not_counted(tmp_path):
 
 
 def test_a_run_keeps_the_data_and_the_program_of_its_first_attempt(tmp_path):
-    assert attempts.identity(folder(tmp_path), "one") is None
+    assert Record(folder(tmp_path), "one").identity is None
     Record(folder(tmp_path), "one").begin(BEGINNING, IDENTITY)
-    assert attempts.identity(folder(tmp_path), "one") == Record(folder(tmp_path), "one").identity == IDENTITY
-    assert attempts.identity(folder(tmp_path), "two") is None
+    assert Record(folder(tmp_path), "one").identity == IDENTITY
+    assert Record(folder(tmp_path), "two").identity is None
 
 
 def test_a_pass_is_unloadable_after_two_attempts_that_failed_before_their_first_step(tmp_path):
@@ -141,8 +141,8 @@ def test_a_program_that_rewrites_its_checkpoint_and_fails_alike_ends(tmp_path):
 
 def test_the_outcome_is_for_its_run_alone(tmp_path):
     Record(folder(tmp_path), "one").finish(Outcome(70, "3 attempts ended"))
-    assert outcome(folder(tmp_path), "one") == Outcome(70, "3 attempts ended")
-    assert outcome(folder(tmp_path), "two") is None
+    assert Record(folder(tmp_path), "one").outcome == Outcome(70, "3 attempts ended")
+    assert Record(folder(tmp_path), "two").outcome is None
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_what_somebody_else_wrote_there_is_a_sentence(tmp_path, text):
     (tmp_path / "job/output/run").mkdir(parents=True)
     (tmp_path / "job/output/run/attempts.json").write_text(text)
     with pytest.raises(Failure, match=r"attempts\.json is corrupt: remove it"):
-        outcome(folder(tmp_path), "one")
+        Record(folder(tmp_path), "one")

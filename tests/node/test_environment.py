@@ -86,7 +86,7 @@ def test_the_entry_says_it_without_a_traceback_and_at_once(tmp_path):
     assert time.monotonic() - began < 60, "it must not have waited for anybody"
     assert pod.returncode == 2
     assert pod.stderr == ""
-    assert pod.stdout.startswith("[agent] PADDLE_NODE_RUNTIME: 'mpi' is no runtime: ")
+    assert pod.stdout.startswith("[agent] PADDLE_NODE_RUNTIME is 'mpi': allowed are ")
     assert last_words.read_text() in pod.stdout.replace("[agent] ", "")
 
 

@@ -4,8 +4,6 @@ Promises: a wrong setting, or any other end on purpose, is one sentence on the p
 termination log, and an exit code of `contract.ExitCode` or the trainer's own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -18,7 +16,7 @@ from paddle_node.agent import output
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import Failure
 from paddle_node.preparation import prepare
 from paddle_node.runtimes import Runtime
 
@@ -31,10 +29,7 @@ def main(
     """The pod's exit code."""
     try:
         node = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
-        try:
-            runtime = runtime_by_name(node.runtime)
-        except ValueError as error:
-            raise SettingError(f"{contract.Variable.RUNTIME}: {error}") from None
+        runtime = runtime_by_name(node.runtime)
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
         in_kubernetes = contract.path(contract.TERMINATION_LOG, dict(environ)).exists()

@@ -1,14 +1,9 @@
 """A value that all processes of a job must have alike: a vocabulary, a list of labels, a mean.
 
-Promises: each trainer looks at its own shard only; trainer 0 merges what the shards gave and publishes the
-result by one rename; later attempts read the published file. Its name carries the digests of the data manifest and
-of the program, so that a value never serves other data or other code. An attempt that goes on from a pass has the value that
-was kept with it: the parameters mean nothing beside another one. A pserver gets the value from the trainer of
-its own pod, by a file in the pod's scratch: to ask the volume again and again whether a name is there costs every
-pod requests, and an NFS client may answer from memory, for up to a minute, that it is not.
+Promises: each trainer looks at its own shard only; trainer 0 merges and publishes by one rename, under the digests of data and
+program. A pserver gets the value from the trainer of its own pod, by a file in the pod's scratch: to ask the volume again and
+again costs every pod requests, and an NFS client may answer from memory, for up to a minute, that it is not there.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json

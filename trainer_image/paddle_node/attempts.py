@@ -1,15 +1,12 @@
 """The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 goes on counting.
 
-Promises: an attempt number is never used twice in a folder; what is recorded survives a crash (fsync, rename,
-fsync of the folder); only the holder of the lease writes; the outcome of a run is written before any pod learns
-of it, so that whoever comes later ends the same way.
+Promises: an attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is
+written before any pod learns of it, so that whoever comes later ends the same way.
 """
-
-from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -54,11 +51,8 @@ class Ended:
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or that earlier attempts could not load."""
     data: str = ""
-    """Digest of the data manifest."""
     program: str = ""
-    """Digest of the program folder."""
     stepped: bool = False
-    """A trainer made a step."""
     error: str = ""
     """The exception that ended it; empty: none was seen."""
     early: bool = False
@@ -93,21 +87,20 @@ class Record:
     def __init__(self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None) -> None:
         """`check` raises where the lease is no longer held: asked before each write."""
         self._folder = folder
-        self._path = _path(folder)
+        self._path = folder.run_state / "attempts.json"
         self._run_id = run_id
         self._check = check
-        attempts, outcomes = _read(self._path)
-        self._attempts = attempts
-        self._outcomes = outcomes
+        self._attempts, self._outcomes = _read(self._path)
 
     @property
     def outcome(self) -> Outcome | None:
+        """How the run ended; None while it goes on."""
         return self._outcomes.get(self._run_id)
 
     @property
     def identity(self) -> Identity | None:
         """The data and the program of this run; None before its first attempt."""
-        return _identity(self._attempts, self._run_id)
+        return next((Identity(one.data, one.program) for one in self._attempts if one.run == self._run_id), None)
 
     @property
     def history(self) -> History:
@@ -142,7 +135,6 @@ class Record:
 
     @property
     def last(self) -> Ended:
-        """The present attempt."""
         return self._attempts[-1]
 
     def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:
@@ -159,10 +151,7 @@ class Record:
         self._write()
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
-        """The failure that too many attempts without progress are; None while another one is allowed.
-
-        What one attempt resumed from may be damaged: only a failure from the beginning is the program's for certain.
-        """
+        """The failure that too many attempts without progress are; None while another one is allowed."""
         failed, faults = self.fruitless(PROGRAM), self.fruitless(CLUSTER)
         if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
             sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
@@ -208,26 +197,8 @@ class Record:
 
 def begun(folder: JobFolder, run_id: str) -> bool:
     """Whether the run has begun an attempt, and has not ended. Blocking."""
-    recorded, outcomes = _read(_path(folder))
-    return run_id not in outcomes and any(attempt.run == run_id for attempt in recorded)
-
-
-def identity(folder: JobFolder, run_id: str) -> Identity | None:
-    """The data and the program that all pods of the run read; None before its first attempt. Blocking."""
-    return _identity(_read(_path(folder))[0], run_id)
-
-
-def outcome(folder: JobFolder, run_id: str) -> Outcome | None:
-    """How the run ended, for a pod that cannot ask trainer 0 any more. Blocking."""
-    return _read(_path(folder))[1].get(run_id)
-
-
-def _identity(recorded: Sequence[Ended], run_id: str) -> Identity | None:
-    return next((Identity(one.data, one.program) for one in recorded if one.run == run_id), None)
-
-
-def _path(folder: JobFolder) -> Path:
-    return folder.run_state / "attempts.json"
+    record = Record(folder, run_id)
+    return record.outcome is None and record.identity is not None
 
 
 def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:

@@ -4,21 +4,17 @@ Promises: `call` and `ask` never hold up the loop, and a call that never returns
 executor would be waited for).
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from paddle_node.contract import ExitCode
+from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.patience import REMIND, patiently
-
-if TYPE_CHECKING:
-    from paddle_node.environment import NodeEnvironment
 
 T = TypeVar("T")
 
@@ -39,10 +35,7 @@ async def call(function: Callable[[], T]) -> T:
 
 
 async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], patience: float = 0.0) -> T:
-    """What the volume answers to a question that itself may wait for `patience` seconds, and may be asked again.
-
-    Raises `Failure` where the volume hangs: an NFS mount without its server waits for ever, in silence.
-    """
+    """What the volume answers to a question that may itself wait for `patience` seconds. Raises `Failure` where it hangs."""
     began = time.monotonic()
     waited, pause, deadline = 0.0, patience + REMIND, patience + node.peer_deadline
     answer = asyncio.ensure_future(call(lambda: patiently(question, say)))

@@ -4,8 +4,6 @@ Promises: Paddle 2.6.2 and 3.x; all trainers hold the same parameters behind eac
 records had been one batch; trainer 0's parameters are the ones that are saved.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

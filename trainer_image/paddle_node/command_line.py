@@ -3,8 +3,6 @@
 Promises: pure, standard library only, so that job.yaml is checked by the very code that the pods run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,10 +42,7 @@ _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
 
 def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str:
-    """`text` with its placeholders replaced; `newest` is the path that `resume` resumes from.
-
-    Raises ValueError, one sentence, for one that does not exist.
-    """
+    """`text` with its placeholders replaced, `newest` by what `resume` resumes from. Raises ValueError for any other."""
 
     def one(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):
@@ -83,10 +78,7 @@ class Line:
 
 
 def read(words: Sequence[str], servers: bool = False) -> Line:
-    """Takes `words` apart; with `servers` the job starts the parameter servers, too.
-
-    Raises ValueError, one sentence, for a launcher without a program.
-    """
+    """Takes `words` apart; with `servers` the job starts the parameter servers, too. Raises ValueError without a program."""
     name = PurePosixPath(words[0]).name
     python = _PYTHON.fullmatch(name) is not None
     start = 0

@@ -1,12 +1,8 @@
 """The one owner of every name that charts, image, volume and tools share.
 
-Promises: each environment variable, port, path and exit code is spelled here and nowhere else; importing
-this module costs milliseconds (standard library only); `path()` is the only way a container path reaches
-the file system. The variables and the volume's layout are those of the PaddlePaddle on AWS tutorials
-(2016-17); what is ours is marked so.
+Promises: each environment variable, port, path and exit code is spelled here and nowhere else; `path()` is the only way a
+container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials (2016-17); ours are marked so.
 """
-
-from __future__ import annotations
 
 import os
 from dataclasses import dataclass
@@ -156,10 +152,7 @@ class Variable(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """How a pod ends. The manifests' podFailurePolicy reads `FAIL_JOB`; any other code is the trainer's own.
-
-    The numbers are those of sysexits.h where it has the meaning.
-    """
+    """How a pod ends; any other code is the trainer's own. The numbers are those of sysexits.h where it has the meaning."""
 
     DONE = 0
     BAD_SETTING = 2
@@ -256,10 +249,7 @@ addresses, also of a machine on which other jobs are rehearsed."""
 
 
 def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
-    """A container's absolute path as it lies on this machine: below PADDLE_NODE_ROOT where that is set.
-
-    Raises ValueError for a relative path: it would mean another place in the rehearsal than in the container.
-    """
+    """A container's absolute path as it lies on this machine: below PADDLE_NODE_ROOT where that is set. Raises ValueError."""
     pure = PurePosixPath(container_path)
     if not pure.is_absolute():
         raise ValueError(f"{container_path} is a relative path: the contract knows absolute container paths only")

@@ -1,11 +1,8 @@
 """What a trainer process says to the other trainers, by way of the agent of trainer 0.
 
-Promises: `join` costs one TCP connection, and no thread before the first `meeting`; `barrier` and `gather` return when
-all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt is over; a wait never
-outlives the agent of trainer 0 by more than `SILENCE` seconds; both sides prove that they belong to this attempt.
+Promises: `barrier` and `gather` return when all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when
+the attempt is over; both sides prove that they belong to it.
 """
-
-from __future__ import annotations
 
 import contextlib
 import secrets
@@ -68,10 +65,7 @@ class Session:
 
     @contextlib.contextmanager
     def meeting(self, name: str) -> Iterator[None]:
-        """Around a call in which all N trainers meet without the coordinator, such as Paddle's own collective operations.
-
-        So the health probe can tell who waits there from the one that does not come.
-        """
+        """Around a call in which all N trainers meet without the coordinator, so that the probe can tell who does not come."""
         if self._watch is None:
             self._watch = threading.Thread(target=self._tell_of_meetings, name="meetings", daemon=True)
             self._watch.start()
@@ -148,10 +142,7 @@ class Session:
 
 
 def join(environ: Mapping[str, str]) -> Session:
-    """Enters the attempt that the agent wrote into this process's environment.
-
-    Raises `AttemptEnded` where the coordinator is gone or has gone on to another attempt.
-    """
+    """Enters the attempt that this process's environment names. Raises `AttemptEnded` where that is over."""
     host, _, port = environ[Variable.COORDINATOR].rpartition(":")
     trainer_id, trainers = int(environ[Variable.TRAINER_ID]), int(environ[Variable.TRAINERS])
     attempt = int(environ[Variable.ATTEMPT])

@@ -1,11 +1,7 @@
 """`data-manifest.json`, the statement of what a split wrote: its presence on the volume means that the split is complete.
 
-Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong; what is
-written appears at once and complete (temporary file, fsync, rename), also on a file system that loses power.
-The layout is the contract's: {version, source, format, seed, hold_out, shards, held_out, records, indexes, created, job, shared}.
+Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong.
 """
-
-from __future__ import annotations
 
 import contextlib
 import hashlib
@@ -14,6 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from paddle_node import durable, typed
 from paddle_node.contract import ExitCode, JobFolder
@@ -91,7 +88,6 @@ class DataManifest:
     shards: tuple[Shard, ...]
     held_out: tuple[DataFile, ...]
     created: str
-    """UTC, ISO 8601."""
     records: int
     """Of all shards, without the held-out ones."""
     job: str = ""
@@ -126,10 +122,10 @@ class DataManifest:
         """The folder below `splits/` that the files lie in."""
         return next((file.name.split("/")[1] for file in self.files() if file.name.startswith("splits/")), "")
 
-    def same(self, other: DataManifest) -> bool:
+    def same(self, other: Self) -> bool:
         """Whether both are splits of the same source by the same settings."""
 
-        def settings(one: DataManifest) -> tuple[object, ...]:
+        def settings(one: Self) -> tuple[object, ...]:
             return one.source, one.format, one.seed, one.hold_out, len(one.shards), one.shared
 
         return settings(self) == settings(other)
@@ -149,11 +145,7 @@ class DataManifest:
 
 
 def read(path: Path) -> DataManifest | None:
-    """The manifest at `path`, or None where there is none: no split has completed.
-
-    Raises `ManifestError` when the file is damaged, of a version that this program does not know, or nobody's to read; OSError
-    when the volume fails, which says nothing about the data.
-    """
+    """The manifest at `path`, or None where there is none. Raises `ManifestError` for a wrong one, OSError from the volume."""
     try:
         durable.look(path.parent)
         with naming(path):
@@ -171,10 +163,7 @@ def read(path: Path) -> DataManifest | None:
 
 
 def digest(path: Path) -> str:
-    """Names what the manifest at `path` says of the data, whoever made sure of it, when and where; empty where there is none.
-
-    Two splits of the same bytes into the same shards say the same: the folder that a file lies in is left out.
-    """
+    """Names what the manifest says of the data, whoever split it, when, and into which folder; empty where there is none."""
     durable.look(path.parent)
     try:
         found = path.read_bytes()

@@ -1,10 +1,7 @@
 """Who am I and where is trainer 0: by index, from the Job's completion index and the headless Service's names.
 
-Promises: no call to the API server, no token; a name is asked for again at every try, because a replaced pod
-keeps its name and gets a new address. `resolve` is the one name look-up of the image.
+Promises: no call to the API server; a name is asked for again at every try, as a replaced pod keeps its name, not its address.
 """
-
-from __future__ import annotations
 
 import json
 import socket
@@ -17,10 +14,7 @@ from paddle_node.environment import NodeEnvironment
 
 
 class Discovery:
-    """How a pod learns its trainer id and the address of trainer 0.
-
-    By index, the default: trainer id = completion index; trainer i is `<job object>-<i>.<service>`.
-    """
+    """How a pod learns its trainer id, here its completion index, and the address of trainer 0."""
 
     def __init__(self, node: NodeEnvironment) -> None:
         self._node = node

@@ -1,11 +1,8 @@
 """A small file on the volume that a reader sees whole or not at all, even after a loss of power.
 
-Promises: `write` replaces what was there; of any number of `create`, exactly one makes the file, and it stays as it was made.
-Both hold on NFS, where a client may answer from memory for up to a minute that a name is not there, or where a link leads:
-whoever must know asks for a `look` at the folder first.
+On NFS a client may answer from memory for up to a minute that a name is not there, or where a link leads: whoever must know asks
+for a `look` at the folder first.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os

@@ -3,8 +3,6 @@
 Promises: `Training` knows no Paddle, an engine knows no pass. In the order of their use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol

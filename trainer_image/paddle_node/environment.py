@@ -4,14 +4,12 @@ Promises: behind this module nothing reads a variable; every value has its type 
 setting raises `SettingError`, which names the variable, what was found and what is allowed.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +158,7 @@ class OwnCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeEnvironment:
-    """What a pod was told: `Variable` says what each is. `index` is None in pod-list mode until discovery calls `identified`."""
+    """What a pod was told: `Variable` says what each is. `index` is None in pod-list mode until discovery knows it."""
 
     job_name: str = setting(Reader.folder_name, Variable.JOB_NAME)
     folder: JobFolder
@@ -225,10 +223,6 @@ class NodeEnvironment:
     def home(self) -> Path:
         """Writable scratch of this pod: working directory of the processes, the probe's status."""
         return contract.path(contract.HOME, dict(self.environ))
-
-    def identified(self, index: int, run_id: str) -> NodeEnvironment:
-        """The same pod after pod-list discovery has told it who it is."""
-        return replace(self, index=index, run_id=run_id)
 
 
 def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvironment:

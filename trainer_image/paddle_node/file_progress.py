@@ -1,11 +1,8 @@
 """The progress of a program that knows nothing of us: the files that it leaves in the job's output folder.
 
-Promises: only files below that folder count; an attempt resumes from the newest match that no failed attempt has resumed
-from without progress; one of another program or other data only where PADDLE_NODE_RESUME_FROM says so. Times are the volume's
-own: a file is compared with a mark that was made on the same volume. Everything blocks.
+Promises: an attempt resumes from the newest match that no failed attempt has resumed from without progress. Times are the
+volume's own: a file is compared with a mark that was made on the same volume. Everything blocks.
 """
-
-from __future__ import annotations
 
 import contextlib
 import re

@@ -27,9 +27,8 @@ from paddle_node import contract, coordination, data_manifest, environment, full
 from paddle_node.agreement import Agreement
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
-from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
-from paddle_node.failure import Failure
+from paddle_node.failure import Failure, leave
 from paddle_node.network import BadSample, Model, embedding, ids, label, number, pooled
 from paddle_node.program_copy import copy_files
 from paddle_node.shard import Parser, Reader, Record, lines
@@ -58,10 +57,7 @@ class Evaluated(BaseException):
 
 
 def start(parse: Parse = str, reader: Reader = lines) -> Job:
-    """Reads the environment. From here on a `Failure` ends the process with its code and one sentence.
-
-    `reader` makes records of a file of the shard, `parse` makes sense of a record.
-    """
+    """`reader` makes records of a file, `parse` makes sense of a record. From here on a `Failure` ends the process."""
     sys.excepthook = _report
     if os.environ.get("TRAINING_ROLE") == TRIAL:
         from paddle_node.trial import Trial
@@ -90,7 +86,6 @@ class Job:
         resumed = json.loads(environ.get(Variable.RESUMED) or "{}")
         self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
         self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
-        """The pass behind which this attempt goes on."""
         self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
         """The newest checkpoint inside the pass behind that one."""
         self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))

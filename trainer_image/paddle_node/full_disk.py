@@ -3,8 +3,6 @@
 Promises: the volume is what is blamed, as long as nothing shows that it was another place.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,12 +1,8 @@
 """Is this pod alive and does it move? The agent writes a status; the probe reads it.
 
-Promises: the probe starts in milliseconds and reads one small file of the pod's own; it fails only in the pod
-that is at fault: one whose agent is silent, whose pserver answers nothing, or whose trainer makes no step although
-it waits for nobody. A pod that waits for others is healthy, and its status names them. An agent that has been silent
-for a minute is killed by the probe: the kubelet would wait for the pod's whole grace period, and end its sandbox as well.
+Promises: it fails only in the pod that is at fault: a pod that waits for others is healthy, and its status names them. An agent
+that has been silent for a minute is killed by the probe: the kubelet would wait for the pod's whole grace period.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -72,10 +68,7 @@ def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[b
 
 
 def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
-    """Whether the agent that wrote the status was frozen, and is killed now; never another process of its number.
-
-    As PID 1 of its container it would be out of reach: the manifests' pods share one PID namespace.
-    """
+    """Whether the agent that wrote the status was frozen, and is killed now; PID 1 of a container would be out of reach."""
     frozen = status is not None and now - float(status["clock"]) > FROZEN and status["process"] != 1
     if status is None or not frozen or _started(status["process"]) != (status["started"] or ""):
         return False

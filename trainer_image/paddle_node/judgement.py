@@ -1,11 +1,4 @@
-"""How good predictions are, beside what the best constant answer would get.
-
-Promises: one flat JSON object {metric, value, better, baseline, baseline_of, records}: accuracy for classes, the root of
-the mean squared error for numbers; the baseline knows the judged answers, so that it is never too low, and `better` says whether
-the model is above it.
-"""
-
-from __future__ import annotations
+"""How good predictions are, by accuracy or the root of the mean squared error, beside what the best constant answer would get."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,32 +10,25 @@ import numpy as np
 def judge(names: Sequence[str], answers: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
     """`predictions` are arrays of a batch each; `names` are the classes' names, none where answers are numbers."""
     together = np.concatenate(predictions)
-    return _accuracy(names, answers, together) if names else _error(answers, together)
+    metric, value, baseline, of = _accuracy(names, answers, together) if names else _error(answers, together)
+    value, baseline = round(value, 4), round(baseline, 4)
+    return {
+        "metric": metric,
+        "value": value,
+        "better": value > baseline if names else value < baseline,
+        "baseline": baseline,
+        "baseline_of": f"always guessing {of}",
+        "records": len(answers),
+    }
 
 
-def _accuracy(names: Sequence[str], answers: Sequence[Any], scores: Any) -> dict[str, Any]:
-    right = round(float((np.argmax(scores, axis=1) == np.array(answers)).mean()), 4)
+def _accuracy(names: Sequence[str], answers: Sequence[Any], scores: Any) -> tuple[str, float, float, str]:
     commonest, count = Counter(map(int, answers)).most_common(1)[0]
-    baseline = round(count / len(answers), 4)
-    return {
-        "metric": "accuracy",
-        "value": right,
-        "better": right > baseline,
-        "baseline": baseline,
-        "baseline_of": f"always guessing {names[commonest] if 0 <= commonest < len(names) else 'what training never saw'}",
-        "records": len(answers),
-    }
+    of = names[commonest] if 0 <= commonest < len(names) else "what training never saw"
+    return "accuracy", float((np.argmax(scores, axis=1) == np.array(answers)).mean()), count / len(answers), of
 
 
-def _error(answers: Sequence[Any], guesses: Any) -> dict[str, Any]:
+def _error(answers: Sequence[Any], guesses: Any) -> tuple[str, float, float, str]:
     truth = np.array(answers, dtype=np.float64)
-    error = round(float(np.sqrt(((guesses.reshape(-1) - truth) ** 2).mean())), 4)
-    baseline = round(float(truth.std()), 4)
-    return {
-        "metric": "rmse",
-        "value": error,
-        "better": error < baseline,
-        "baseline": baseline,
-        "baseline_of": f"always guessing {truth.mean():.2f}",
-        "records": len(answers),
-    }
+    error = float(np.sqrt(((guesses.reshape(-1) - truth) ** 2).mean()))
+    return "rmse", error, float(truth.std()), f"{truth.mean():.2f}"

@@ -1,16 +1,11 @@
 """One run at a time in a job's folder, without locks that a network file system only pretends to have.
 
-Promises: of any number of runs that try, exactly one holds the lease; a holder that is replaced finds out at its
-next heartbeat; a lease whose holder died expires, judged by the waiter's own clock alone (clocks of two machines
-are never compared); a holder that cannot renew it knows by its own clock, before another may take it, that it must stop.
+Promises: of any number of runs that try, exactly one holds the lease; a lease whose holder died expires, judged by the waiter's
+own clock alone; a holder that cannot renew it knows by its own clock, before another may take it, that it must stop.
 
-How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder.
-Making the next number by a hard link is the only way to take it over: only one can, and its file says from the first
-moment whose it is, though the holder be killed in the next. A heartbeat replaces the holder's own file by rename, with a
-higher count. Every look first opens the folder: that makes an NFS client ask for what is there now.
+How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. Making the next
+number by a hard link is the only way to take it over: only one can. A heartbeat replaces the holder's own file by rename.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
@@ -76,10 +71,7 @@ class Lease:
         )
 
     def check(self) -> None:
-        """Raises `TakenOver` when somebody else holds the lease now: whoever writes the run's state asks first.
-
-        Raises `Failure` where the holder has been unable to renew it for too long.
-        """
+        """Raises `TakenOver` when somebody else holds the lease now, `Failure` where it could not be renewed for too long."""
         if self.left <= 0:
             raise self.overdue()
         self._look()
@@ -92,10 +84,7 @@ class Lease:
         return newest
 
     def beat(self) -> None:
-        """Says that the holder lives. Raises `TakenOver`.
-
-        A volume that takes no write is not a lost lease yet: the next beat tries again, while there is time left.
-        """
+        """Says that the holder lives. Raises `TakenOver`; a volume that takes no write is not a lost lease yet."""
         began = time.monotonic()
         seen = self._look()
         self._beats += 1
@@ -151,8 +140,7 @@ def acquire(
 ) -> Lease:
     """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at the first sign of a living one.
 
-    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index. A fault of the
-    volume that may pass by itself is raised as the OSError that it is.
+    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index. Raises OSError, too.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

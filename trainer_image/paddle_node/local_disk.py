@@ -1,10 +1,4 @@
-"""The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays.
-
-Promises: `LocalDisk.saves` measures instead of guessing: it reads some of the shard where it lies, as a trainer does, writes
-that to the local disk down to the medium, and reckons both up for all passes. It leaves nothing behind.
-"""
-
-from __future__ import annotations
+"""The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays, which is measured."""
 
 import contextlib
 import os
@@ -30,7 +24,6 @@ class LocalDisk:
     """Where a copy may lie, and when one is made."""
 
     folder: Path
-    """Laid out like a job's folder."""
     when: str = ALWAYS
     """One of `CHOICES`; `AUTO`: where it is faster."""
     passes: int = 1
@@ -39,17 +32,13 @@ class LocalDisk:
     """Bytes that the pod's scratch may take: above them Kubernetes evicts the pod, whatever the disk has free. None: no limit."""
 
     def free(self) -> int:
-        """Bytes that may be written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         status = os.statvfs(self.folder)
         here = status.f_bavail * status.f_frsize
         return here if self.room is None else min(here, self.room)
 
     def saves(self, files: Sequence[Path], size: int) -> tuple[float, str]:
-        """Seconds that a copy of `files`, `size` bytes together, saves over all passes, and what was measured, in words.
-
-        Reading the copy is reckoned as slow as writing it, which is more than it takes. Raises OSError.
-        """
+        """Seconds that a copy of `files`, `size` bytes, saves over all passes, and what was measured, in words."""
         self.folder.mkdir(parents=True, exist_ok=True)
         trial = self.folder / f".trial.{os.getpid()}.tmp"
         try:
@@ -65,7 +54,6 @@ class LocalDisk:
 
 
 def _try(files: Sequence[Path], trial: Path) -> tuple[int, float, float]:
-    """Bytes, seconds of reading, seconds of writing."""
     buffer = memoryview(bytearray(BLOCK))
     tried, reading, writing = 0, 0.0, 0.0
     with trial.open("wb", buffering=0) as copy:

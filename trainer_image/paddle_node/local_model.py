@@ -4,8 +4,6 @@ Promises: every parameter comes from the pass's parts on the volume, and from no
 a parameter which the pass lacks is refused by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path

@@ -4,8 +4,6 @@ Promises: the same `network()` function builds the training program, where an em
 pservers, and an ordinary local program for evaluation and inference, where they are one parameter of that name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -53,10 +51,7 @@ def number(name: str) -> Any:
 
 
 def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -> Any:
-    """A vector of `width` numbers for each id (0 <= id < rows) of an `ids` input; initially within +-`spread`.
-
-    Pool them to one vector a record by `pooled`.
-    """
+    """A vector for each id (0 <= id < rows) of an `ids` input, within +-`spread` at first; `pooled` makes them one a record."""
     attribute = paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Uniform(-spread, spread))
     if not _local.get():
         return static.nn.sparse_embedding(of, size=[rows, width], param_attr=attribute)
@@ -101,10 +96,8 @@ class Input:
 
     name: str
     kind: Any
-    """np.int64 or np.float32."""
     sequence: bool
     shape: tuple[int, ...]
-    """Of one record."""
 
     @property
     def wants(self) -> str:

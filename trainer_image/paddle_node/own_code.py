@@ -4,8 +4,6 @@ Promises: no frame of this package, of Python or of an installed package is ever
 called in the program's folder. Standard library only.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import traceback

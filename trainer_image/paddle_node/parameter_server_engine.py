@@ -1,11 +1,8 @@
 """A trainer whose parameters live on the pservers.
 
-Promises: asynchronous unless told otherwise: each trainer steps at its own pace, on parameters that are at most
-one step of its own old. Synchronous is a barrier loop, since 2.6.2's own synchronous mode crashes: all gradients of
-a step arrive before any trainer takes the next one's parameters. It costs two meetings of all trainers a step.
+Promises: asynchronous unless told otherwise: each trainer steps at its own pace, on parameters that are at most one step of its
+own old. Synchronous is a barrier loop, since 2.6.2's own synchronous mode crashes: two meetings of all trainers a step.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,12 +1,8 @@
 """Paddle 2.6.2's parameter-server mode, reduced to what was seen to work.
 
-Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that one silently does nothing):
-callers put a coordinator's barrier between the steps where the methods say so. Dense parameters are pulled by
-`pull`, as an asynchronous loop of `Executor.run` never does it by itself; no call returns before every pserver has
-answered it; `save` finds a part that a pserver did not write; a pserver ends only by `stop`.
+Promises: no gloo, no launcher and no barrier of Paddle's own (without gloo that one silently does nothing): callers put a
+coordinator's barrier between the steps where the methods say so. No call returns before every pserver has answered it.
 """
-
-from __future__ import annotations
 
 import ctypes
 import shutil
@@ -37,7 +33,7 @@ class ParameterServers:
     """The pservers of one attempt, as this process sees them. Build it after the network, before anything runs."""
 
     def __init__(self, loss: Any, optimizer: Any, servers: int, resume_from: Path | None) -> None:
-        self._optimizer = type(optimizer).__name__.lower()
+        self._optimizer: Any = type(optimizer).__name__.lower()
         if self._optimizer not in ("adam", "sgd"):
             raise Failure(
                 ExitCode.BAD_SETTING, f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam"

@@ -4,8 +4,6 @@ Promises: `append` returns when the line is on the disk; a line that was cut sho
 other and stops nobody.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

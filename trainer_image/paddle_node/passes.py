@@ -1,14 +1,10 @@
 """A saved pass on the volume: valid by one record, or as if it were not there.
 
-Promises: a pass lies in the folder of the attempt that saved it, `output/attempts/<run>-<n>/pass-00003/`, where nobody else
-writes; its record `done` is created exclusively, after every file and folder was flushed, and says which files there are, with
-their checksums, and whose it is: data, program, agreed values, run, attempt. Nothing valid is renamed, replaced or written
-again; only `keep_newest` removes it. A process that was frozen for however long can seal its own attempt's folder and no other.
-`interrupted-00001` (a checkpoint inside a pass) and `inference` beside the passes follow the same rule. Standard library only
-(xxhash where a checksum is really computed), because the agent asks it too.
+Promises: a pass lies in the folder of the attempt that saved it, where nobody else writes; its record `done` is created
+exclusively, after every file was flushed, with their checksums, and says whose it is. Nothing valid is replaced or written again:
+a process that was frozen for however long can seal its own attempt's folder and no other. `interrupted-00001` (a checkpoint
+inside a pass) and `inference` follow the same rule.
 """
-
-from __future__ import annotations
 
 import contextlib
 import hashlib
@@ -46,9 +42,7 @@ class Identity:
     """Whose a pass is: passes of another data manifest or program folder are not gone on from unawares."""
 
     data: str = ""
-    """`data_manifest.digest`."""
     program: str = ""
-    """`program_copy.digest`."""
 
     def __str__(self) -> str:
         """As people tell them apart."""
@@ -72,8 +66,25 @@ class Saved:
 
     @property
     def name(self) -> str:
-        """Below output/."""
         return "/".join(self.folder.parts[-3:])
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far one trainer is in a pass."""
+
+    read: int = 0
+    trained: int = 0
+    total: float = 0.0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of this process, all threads: far below `seconds` on a machine that others use too."""
+    odd: int = 0
+
+
+def order(data: str, seed: int, trainers: int) -> str:
+    """Equal for runs that read the same records in the same order: only they go on inside a pass, behind a checkpoint."""
+    return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
 def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
@@ -99,10 +110,7 @@ def last_attempt(folder: JobFolder) -> int:
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
-    """Removes what ended attempts left half saved; returns the folders. Their names stay taken, by an empty record.
-
-    A process that was frozen in a save finds the record of its folder made when it is back, and so cannot seal what is left.
-    """
+    """Removes what ended attempts left half saved; an empty record keeps a process that was frozen in a save from sealing it."""
     broken = []
     for directory in _folders(folder, f"{PASS}|{INTERRUPTED}|{INFERENCE}"):
         try:
@@ -122,8 +130,7 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
 def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS) -> list[Saved]:
     """Removes all good folders of this identity but the `count` newest (0 keeps all); returns those removed.
 
-    What is damaged, or of other data or another program, is neither counted nor removed. `good` are the folders whose bytes
-    were read or written by this process already; it grows by those that this call reads.
+    `good` are the folders whose bytes were read or written by this process already; it grows by those that this call reads.
     """
     if not count:
         return []
@@ -169,10 +176,7 @@ def seal(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def lead(folder: JobFolder, name: str) -> None:
-    """Makes output/`name` a link to the newest sealed folder of that name: for people, and readers of the documents' layout.
-
-    All checkpoints have one link, output/interrupted. A folder of an older layout or of Paddle 0.x that lies there is left alone.
-    """
+    """Makes output/`name`, or output/interrupted, a link to the newest sealed folder of that name; folders are left alone."""
     checkpoint = re.fullmatch(INTERRUPTED, name)
     link = folder.output / ("interrupted" if checkpoint else name)
     for newest in islice(newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1):

@@ -1,11 +1,4 @@
-"""Faults of a volume that pass by themselves, and how long to wait for that.
-
-Promises: `patiently` tries again, for about `PATIENCE` seconds, what a network file system refused for a moment (EIO, ESTALE,
-a time-out); then its OSError ends the pod with a code that may be tried again. What another look cannot mend, a full
-volume or a missing right, is raised at once.
-"""
-
-from __future__ import annotations
+"""Faults of a volume that pass by themselves (EIO, ESTALE, a time-out), and how long to wait for that."""
 
 import contextlib
 import errno

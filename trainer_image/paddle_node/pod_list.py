@@ -1,13 +1,8 @@
 """Who am I, asked of the API server: the tutorials' way, for a Job without indexes.
 
-Promises: one list and one watch a pod, never a poll; exactly N running pods of this very run, ordered by address as
-numbers; pods that ended or are about to end do not count; the server's certificate is checked against the mounted
-CA; whatever is missing when the deadline passes is named, with the reason that Kubernetes gives.
-
-Two requests are all that is asked, so no client of Kubernetes' is needed: it takes a third of a second to import.
+Promises: one list and one watch a pod, never a poll; exactly N running pods of this very run, ordered by address; whoever is
+missing when the deadline passes is named, with Kubernetes' reason. For two requests no client of Kubernetes' is needed.
 """
-
-from __future__ import annotations
 
 import asyncio
 import hashlib
@@ -17,7 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +43,9 @@ class Pod:
 
     name: str
     owner: str
-    """The Job's UID."""
     phase: str
     address: str
     ending: bool
-    """Deletion has been asked for."""
     reason: str
     """Why it does not run yet, in Kubernetes' own words."""
 
@@ -134,7 +127,7 @@ class PodList(Discovery):
             await asyncio.sleep(LOOK)
         self._order = found
         index = next(i for i, p in enumerate(found) if p.name == node.pod_name or p.address == node.pod_ip)
-        return node.identified(index, node.run_id or found[index].owner)
+        return replace(node, index=index, run_id=node.run_id or found[index].owner)
 
     @property
     def run_id(self) -> str:
@@ -148,7 +141,6 @@ class PodList(Discovery):
 
     @property
     def view(self) -> str:
-        """The same on all pods that see the same N pods."""
         return hashlib.sha256("\n".join(f"{p.name} {p.address}" for p in self._order).encode()).hexdigest()[:16]
 
     def moved(self) -> bool:

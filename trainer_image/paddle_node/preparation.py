@@ -1,13 +1,8 @@
 """What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
 
-Promises: what a pod has read is told by digests; one that comes later in a run reads what the run began with, wherever
-the newest manifest and the program's link lead by then; a data job that was submitted together with this one, and has not
-ended, is waited for until the peers' deadline; nothing half split is ever read, nor what an earlier data job left where this
-job names its own; what is missing or damaged is one sentence, before any training; a fault of the volume that passes is waited
-for.
+Promises: a pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead
+by then; a data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
 """
-
-from __future__ import annotations
 
 import os
 import shutil
@@ -35,18 +30,14 @@ class Reading:
     folder: JobFolder
     """The job's folder, with the manifest that was read and the folder of this pod's data."""
     program: Path
-    """The program's real folder."""
     identity: Identity
 
 
 def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
-    """Returns when the shard is verified (and copied, where that is asked for or faster). Blocking.
-
-    Raises `Failure`, and OSError where the volume does not recover.
-    """
+    """Returns when the shard is verified, and copied where that is asked for or faster. Blocking. Raises `Failure`, OSError."""
     from paddle_node import staging  # Pulls in the checksums' library: not before the pod has said hello.
 
-    run = patiently(lambda: attempts.identity(node.folder, node.run_id), report)
+    run = patiently(lambda: attempts.Record(node.folder, node.run_id).identity, report)
     if run is None:
         _wait_for_data(node, report)
     data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)

@@ -4,8 +4,6 @@ Promises: the program sees itself as `python <train.py> <arguments>` would show 
 folder first on sys.path), in a process that is safe to load Paddle into.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 import zlib  # noqa: F401  Paddle 2.6.2 brings its own zlib: Python's crashes (inflateReset2) unless it was loaded first.

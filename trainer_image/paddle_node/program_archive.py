@@ -1,10 +1,7 @@
 """A user's program on its way from the archive on the volume to a writable folder of this pod.
 
-Promises: the folder appears when the archive's bytes have shown that they are the ones that the job names, and not before;
-nothing is written outside of it; what an earlier container of this pod left in it is gone.
+Promises: the folder appears only when the archive's bytes are those that the job names; nothing is written outside of it.
 """
-
-from __future__ import annotations
 
 import errno
 import hashlib

@@ -1,12 +1,9 @@
 """The training program on its way from the image to the job's folder on the volume.
 
-Promises: a copy is a folder of its own below `programs/`, whole by a record that is created once, and never written again; the
-program's name in the job's folder is a link to it. A folder of that name is a person's and stays: one that differs is refused.
-Compiled leftovers (`__pycache__`) stay behind, and so do the `..` folders to which the links of a mounted ConfigMap lead
-(the files are copied, not the links).
+Promises: a copy is a folder of its own below `programs/`, whole by a record that is created once; the program's name in the job's
+folder is a link to it. A folder of that name is a person's and stays. Compiled leftovers (`__pycache__`) stay behind, and so do
+the `..` folders to which the links of a mounted ConfigMap lead.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
@@ -22,10 +19,7 @@ from paddle_node.failure import SettingError
 
 
 def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
-    """Makes the job's program `name` equal to `source`; False when it was. Raises OSError from the volume.
-
-    Raises `SettingError` when there is no such program in the image, or a person's own of that name on the volume.
-    """
+    """Makes the job's program `name` equal to `source`; False when it was. Raises `SettingError`, and OSError from the volume."""
     if not source.is_dir():
         there = ", ".join(sorted(path.name for path in source.parent.glob("*/"))) if source.parent.is_dir() else ""
         raise SettingError(

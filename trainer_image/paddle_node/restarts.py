@@ -1,11 +1,8 @@
 """A container that starts again in its pod: how often it may, and what the one before it left.
 
-Promises: the kubelet starts a killed container again without end and without telling the Job; after a few times within an
-hour the pod leaves instead, so that the Job counts it and makes another. What was left in shared memory, which counts against
-the container's memory, is removed.
+The kubelet starts a killed container again without end and without telling the Job; after a few times within an hour the pod
+leaves instead. What was left in shared memory counts against the container's memory, and is removed.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -21,10 +18,7 @@ WITHIN = 3600.0
 
 
 def begin(home: Path, shared_memory: Path | None = None) -> None:
-    """Counts this start in the pod's scratch, which outlives its containers; `shared_memory` is the pod's own, or None.
-
-    Raises `Failure` after too many.
-    """
+    """Counts this start in the pod's scratch, and clears the pod's own `shared_memory`. Raises `Failure` after too many."""
     starts, now = home / "starts.json", time.monotonic()
     left = list(shared_memory.glob("*")) if shared_memory is not None and starts.exists() else []
     recent: list[float] = []

@@ -1,11 +1,8 @@
 """What an attempt begins with: the pass that all its processes load, and what SIGTERM left of the next one.
 
-Promises: a pass is chosen only after every byte of it was read against its record; a damaged one, and one that attempts could
-not load, is passed over for the one before, with a sentence; passes of other data or another program are looked at only where
-PADDLE_NODE_RESUME_FROM says so. Everything here blocks: it is called beside the event loop, by the holder of the lease.
+Promises: a pass is chosen only after every byte of it was read against its record; passes of other data or another program are
+looked at only where PADDLE_NODE_RESUME_FROM says so. Everything here blocks.
 """
-
-from __future__ import annotations
 
 import re
 import shutil
@@ -13,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from paddle_node import interruption, passes
+from paddle_node import passes
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
@@ -62,7 +59,7 @@ class RecordedPasses:
                 f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same",
             )
         behind = chosen.name if chosen else ""
-        order = interruption.order(identity.data, self._node.seed, self._node.trainers)
+        order = passes.order(identity.data, self._node.seed, self._node.trainers)
         halves = (
             one
             for one in passes.newest_first(self._folder, passes.INTERRUPTED)

@@ -1,13 +1,9 @@
 """The records of one trainer's shard, in an order that seed, pass and trainer alone decide.
 
-Promises: every record of the shard comes once a pass and none of another shard's; a pass takes short stretches of the files
-in random order, and shuffles `WINDOW` records at a time, which is all that memory holds; a shard without
-records, or with another count than the data manifest tells, raises a `Failure` before a pass of it can count as trained; so does
-one in which more than `ODD` of the records cannot be read, naming the first by file and number. Fewer odd records are left out
-and counted.
+Promises: every record of the shard comes once a pass; short stretches of the files in random order, shuffled `WINDOW` records
+at a time, which is all that memory holds. A shard without records, of another count than the data manifest tells, or with more
+than `ODD` of its records unreadable, raises a `Failure` before a pass can count as trained.
 """
-
-from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,10 +51,7 @@ class NotUtf8(str):
 
 
 def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
-    """One record a line, without its line end: data.format `lines`. One that is not UTF-8 is `NotUtf8`.
-
-    Of a stretch those that begin in it.
-    """
+    """One record a line, without its end; of a stretch those that begin in it. One that is not UTF-8 is `NotUtf8`."""
     with file.open("rb") as stream:
         if begin:
             stream.seek(begin - 1)
@@ -82,7 +75,6 @@ class Shard:
         self._kept: list[Record] | None = None
 
     def __iter__(self) -> Iterator[Record]:
-        """The records as they lie in the files."""
         for file in self.files:
             for number, text in enumerate(self._reader(file), start=1):
                 yield Record(text, file, number)
@@ -201,10 +193,7 @@ class Parser:
 
 
 def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
-    """The shard as the manifest lists it; the copy below `staged` where one is.
-
-    Without a manifest what was put by hand into `<trainer>/data`, or into `data/<trainer>` where that is absent.
-    """
+    """The shard as the manifest lists it, or as it was put there by hand; the copy below `staged` where one is."""
     place = folder.shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)

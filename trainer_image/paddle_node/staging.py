@@ -1,13 +1,9 @@
 """A trainer's shard, made sure of before a single record is trained on.
 
-Promises: `stage` returns the folder to read only when the number of shards is this job's number of trainers and every
-file that the manifest names has the bytes and the checksum that it states; else a `Failure` (BAD_DATA) says in one sentence
-what is wrong. A copy to local disk is made where it was asked for, or where `local_disk` finds that it pays: in
-parallel, checked while it passes; what an earlier try has copied is checked and kept. A volume without a manifest,
-filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
+Promises: every file that the manifest names has the bytes and the checksum that it states; else a `Failure` says what is wrong.
+A copy to local disk is checked while it passes. A volume without a manifest, filled by hand in one of the tutorials' two
+layouts, works with a warning: nothing can be checked there.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
@@ -33,16 +29,11 @@ WORKERS = 4
 
 
 def stage(
-    folder: JobFolder,
-    trainer_id: int,
-    trainers: int,
-    report: Callable[[str], None] = print,
-    local: LocalDisk | None = None,
+    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
 ) -> Path:
     """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
 
-    Raises `Failure` with BAD_DATA when the shard is not exactly what the manifest says, or is not there at all;
-    with VOLUME_FULL when a copy that was asked for does not fit; OSError when the volume fails. May be called again.
+    Raises `Failure` when the shard is not what the manifest says, or a copy that was asked for does not fit; OSError.
     """
     stated = data_manifest.read(folder.data_manifest)
     if stated is not None and stated.shared:
@@ -79,8 +70,6 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
 
 
 class _File(NamedTuple):
-    """One file of the shard."""
-
     path: Path
     name: str
     """In the shard, and in a copy of it."""
@@ -102,13 +91,7 @@ def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
             raise Failure(ExitCode.BAD_DATA, f"{shown} is damaged: its checksum is not the manifest's; split the data again")
 
 
-def _wanted(
-    local: LocalDisk,
-    path: Path,
-    copy: Path,
-    files: Sequence[_File],
-    report: Callable[[str], None],
-) -> bool:
+def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
     """Whether to copy, and why not."""
     if local.when == local_disk.NEVER:
         return False
@@ -140,13 +123,7 @@ def _wanted(
     return True
 
 
-def _copied(
-    local: LocalDisk,
-    path: Path,
-    copy: Path,
-    files: Sequence[_File],
-    report: Callable[[str], None],
-) -> bool:
+def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
     """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
     try:
         _make_room(copy, [file.name for file in files])

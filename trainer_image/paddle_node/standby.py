@@ -7,8 +7,6 @@ Promises: from then on it is the process that `argv` would have been: arguments,
 a module reads from the environment while it is imported must be in the standby's own environment already.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

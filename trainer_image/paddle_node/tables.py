@@ -1,16 +1,10 @@
-"""What pservers of paddlepaddle 2.6.2 save, read back without any pserver.
+"""What pservers of paddlepaddle 2.6.2 save, read back without any pserver, from the parts of ALL pservers that saved it.
 
-Promises: `read` gives every parameter of a pass as an array, put together from the parts of ALL pservers that
-saved it; a part that is missing, holds something else than finite numbers, or does not fit the pass's
-`parameters.json`, and a `parameters.json` that describes no pass, raise `DamagedPass`.
-
-The parts, as 2.6.2 writes them (text, gzip): a dense table `<table>/part-<server>.gz` has one value a line, the
-parameter first and the optimizer's state behind it, the table's parameters one after the other over the servers
-in order. A sparse table `<table>/part-<server>-<shard>.gz` has one row a line: id, five numbers of statistics, the
-first weight, its optimizer state, the other weights, their states.
+The parts are text, gzip: a dense table `<table>/part-<server>.gz` has one value a line, the parameter first and the
+optimizer's state behind it, the table's parameters one after the other over the servers in order. A sparse table
+`<table>/part-<server>-<shard>.gz` has one row a line: id, five numbers of statistics, the first weight, its optimizer
+state, the other weights, their states.
 """
-
-from __future__ import annotations
 
 import gzip
 import json
@@ -20,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -54,14 +49,13 @@ class DenseTable:
 
     table: int
     parameters: tuple[tuple[str, tuple[int, ...]], ...]
-    """(name, shape)"""
 
 
 @dataclass(frozen=True)
 class Layout:
     """What is in a pass, written beside its parts."""
 
-    optimizer: str
+    optimizer: Literal["adam", "sgd"]
     servers: int
     shards: int
     """Files of each sparse table: a pass is loaded only by pservers with as many."""
@@ -74,13 +68,13 @@ class Layout:
         durable.write(directory / FILE, json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
-    def load(cls, directory: Path) -> Layout:
+    def load(cls, directory: Path) -> Self:
         file = directory / FILE
         try:
-            layout: Layout = typed.read(cls, json.loads(file.read_text()), "it")
+            layout: Self = typed.read(cls, json.loads(file.read_text()), "it")
             wrong = layout._wrong()
         except (FileNotFoundError, ValueError, RecursionError) as error:
-            wrong = f"{type(error).__name__} {error}"
+            wrong = str(error)
         if wrong:
             raise DamagedPass(f"{file} describes no pass ({wrong}): restore the file, or remove the whole pass")
         return layout
@@ -91,8 +85,6 @@ class Layout:
         named += [parameter for table in self.dense for parameter in table.parameters]
         numbers = [("servers", self.servers, 1), ("shards", self.shards, 1), ("steps", self.steps, 0)]
         numbers += [(f"{name}'s shape", size, 1) for name, shape in named for size in shape]
-        if self.optimizer not in ("adam", "sgd"):
-            return f"optimizer is {self.optimizer!r}"
         for name, number, least in numbers:
             if not least <= number < 2**63:
                 return f"{name} is {number!r}"
@@ -107,10 +99,7 @@ class Layout:
 
 
 def beta_powers(beta1: float, beta2: float, steps: int) -> tuple[float, float]:
-    """Adam's two powers in a pserver that has applied `steps` gradients to its dense parameters.
-
-    They begin with the optimizer's betas; a pserver then multiplies by 0.9 and 0.999, whatever the betas are.
-    """
+    """Adam's two powers after `steps` gradients: a pserver multiplies them by 0.9 and 0.999, whatever the betas are."""
     return readable(beta1 * 0.9**steps), readable(beta2 * 0.999**steps)
 
 

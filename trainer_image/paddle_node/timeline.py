@@ -3,8 +3,6 @@
 Promises: costs a clock reading a mark; says it once, in one line of the log that people and benchmarks/ read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -20,7 +18,6 @@ class Timeline:
         self._marks: list[tuple[str, float]] = []
 
     def mark(self, name: str) -> None:
-        """What `name` says has ended now."""
         self._marks.append((name, time.time()))
 
     def said(self) -> str:

@@ -1,10 +1,8 @@
 """A trainer's way through the passes.
 
-Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has
-arrived; the record of the last pass exists before any trainer leaves; every `checkpoint_minutes` inside a pass, and on
-SIGTERM at the next step, all that was trained so far is on the volume. A checkpoint that cannot be saved ends no training.
-Where trainers go in lockstep, all make the same number of steps, however the records fall: one with a step more would wait for
-the others for ever.
+Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has arrived; the
+record of the last pass exists before any trainer leaves. A checkpoint that cannot be saved ends no training. In lockstep all
+make the same number of steps, however the records fall: one with a step more would wait for the others for ever.
 """
 
 from __future__ import annotations
@@ -20,12 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddle_node import interruption, pass_metrics, passes
+from paddle_node import pass_metrics, passes
 from paddle_node.contract import ExitCode
-from paddle_node.ending import leave
 from paddle_node.engine import Engine, Sample
-from paddle_node.failure import Failure
-from paddle_node.interruption import Position
+from paddle_node.failure import Failure, leave
+from paddle_node.passes import Position
 from paddle_node.patience import naming
 from paddle_node.shard import Parser, Record, Shard
 
@@ -200,7 +197,7 @@ class Training:
         """In trainer 0, while the others wait: the pass as far as it is, in place of the checkpoint before."""
         began = time.monotonic()
         node = self._job.node
-        order = interruption.order(node.identity.data, node.seed, self._session.trainers)
+        order = passes.order(node.identity.data, node.seed, self._session.trainers)
         behind = passes.Saved(self._newest, {}).name if self._newest else ""
         facts = {"pass": number, "behind": behind, "order": order, "trainers": [asdict(each) for each in positions]}
         self._checkpoints += 1

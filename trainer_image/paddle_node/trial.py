@@ -1,12 +1,9 @@
 """A training program on the first records of its source, in one process: `python -m paddle_node.trial <train.py> <arguments>`.
 
-Promises: the program is told what it is told in a pod, but alone: it agrees, builds its network and takes some steps, embeddings
-being local. What each input got and the loss are printed. Whatever is wrong with the program or its data ends with 2 and one
-sentence, with the program's own line; a source that cannot be reached from here with 68. A command is compiled and its imports
-are looked for; it is not run. The working directory is the caller's, scratch, and the one place that is written to.
+Promises: the program is told what it is told in a pod, but alone, embeddings being local. Whatever is wrong with it or its
+data ends with 2 and one sentence, with the program's own line; a source that cannot be reached from here with 68. A command is
+compiled and its imports are looked for; it is not run. Nothing but the working directory, the caller's scratch, is written to.
 """
-
-from __future__ import annotations
 
 import ast
 import faulthandler
@@ -17,7 +14,7 @@ import os
 import runpy
 import sys
 import zlib  # noqa: F401  Before Paddle: see paddle_node.program.
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,9 +24,8 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import records, sources, unpack, user_reader
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.slices import Piece
-from paddle_node.ending import leave
 from paddle_node.engine import Sample
-from paddle_node.failure import Failure
+from paddle_node.failure import Failure, leave
 from paddle_node.shard import Parser, Reader, Record
 
 RECORDS = 100
@@ -137,7 +133,8 @@ def _first(environ: Mapping[str, str]) -> list[Path]:
     try:
         objects = source.objects()
         if form == "files":
-            return [_written(Path(name).name, [stream.read()]) for name, stream in islice(_members(source, objects), FILES)]
+            members = (member for thing in objects for member in unpack.members(source, thing, form))
+            return [_written(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)]
         pieces = map(Piece, objects)
         batches = records.batches(source, pieces, form, reader)
         return [_written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))]
@@ -145,11 +142,6 @@ def _first(environ: Mapping[str, str]) -> list[Path]:
         if "://" not in source.uri or reader is not None:
             raise
         raise Failure(ExitCode.SOURCE_UNREACHABLE, failure.sentence) from None
-
-
-def _members(source: sources.Source, objects: Iterable[sources.Object]) -> Iterator[tuple[str, Any]]:
-    for thing in objects:
-        yield from unpack.members(source, thing, "files")
 
 
 def _written(name: str, content: Iterable[bytes]) -> Path:

@@ -4,15 +4,14 @@ Promises: what is read has every field, each of its type, or `Untyped` says in o
 dataclass does not know are passed over.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-_WORDS = {str: "a text", int: "a whole number from 0", float: "a number", bool: "true or false", tuple: "a list"}
+_WORDS = {str: "a text", int: "a whole number from 0", float: "a number", bool: "true or false", tuple: "a list", list: "a list"}
 
 
 class Untyped(ValueError):
@@ -20,25 +19,30 @@ class Untyped(ValueError):
 
 
 def read(kind: Any, value: Any, name: str) -> Any:
-    """`value`, called `name`, as a `kind`: a dataclass, str, int (from 0), float, bool, a mapping, a union or a tuple of such."""
-    if type(value) is kind and (kind is str or (kind is int and value >= 0)):
+    """`value`, called `name`, as a `kind`: a dataclass, a plain type, a Literal, or a collection or union of such."""
+    if kind is Any or (type(value) is kind and (kind is str or (kind is int and value >= 0))):
         return value  # Most fields: a manifest may have a million files.
     if get_origin(kind) is UnionType:
         kind, other = get_args(kind)
         return None if value is None and other is type(None) else read(kind, value, name)
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise Untyped(f"{name} is {value!r}, not {' or '.join(map(repr, get_args(kind)))}")
     described = is_dataclass(kind)
     outer = dict if described else get_origin(kind) or kind
     allowed: Any = {tuple: list, float: (int, float), Mapping: dict}.get(outer, outer)
-    if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool) or (kind is int and value < 0):
+    fits = isinstance(value, allowed) and isinstance(value, bool) == (kind is bool)
+    if not fits or (kind is int and value < 0) or (kind is float and not math.isfinite(value)):
         raise Untyped(f"{name} is {value!r}, not {_WORDS.get(outer, 'an object')}")
     if described:
         return kind(**{key: read(hint, value.get(key), key) for key, hint, needed in _fields(kind) if needed or key in value})
-    if outer is tuple:
-        inner = get_args(kind)
-        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        return tuple(read(each, one, f"one of {name}") for each, one in zip(kinds, value, strict=True))
-    if outer is Mapping:
-        return {key: read(get_args(kind)[1], each, key) for key, each in value.items()}
+    inner = get_args(kind)
+    if outer in (tuple, list):
+        kinds = inner[:1] * len(value) if outer is list or inner[-1] is Ellipsis else inner
+        return outer(read(each, one, f"one of {name}") for each, one in zip(kinds, value, strict=True))
+    if outer is Mapping or inner:
+        return {key: read(inner[1], each, key) for key, each in value.items()}
     return outer(value)
 
 

@@ -1,7 +1,5 @@
 """What the rendezvous has its server do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,14 +1,9 @@
-"""The agent, the first process of a training pod: from the environment to the exit code.
+"""The agent, the first process of a training pod: it carries out what the rendezvous decides, and reports.
 
 Promises: a pod's pserver and trainer run only inside an attempt that all N pods are in; whatever is lost ends the
 attempt here within ten seconds and this pod stays for the next one; SIGTERM reaches the trainers, which may save
 until the grace period is over; the exit code is 0 only after the job's last pass was complete on the volume.
-
-States: WAITING (for the rendezvous server, for data, for peers) -> RUNNING -> WAITING again after a loss; RUNNING ->
-STOPPING after a SIGTERM to any pod. The rendezvous decides; this module carries out and reports.
 """
-
-from __future__ import annotations
 
 import asyncio
 import json
@@ -62,12 +57,10 @@ class Agent:
         self._host: Host | None = None
         self._client: Client | None = None
         self._prepares_for: int | None = None
-        """The trainer id whose data are read, or were."""
         self._prepared = False
         self._reading: Reading | None = None
         """The data and the program that this pod has prepared."""
         self._unread: Failure | None = None
-        """Why it cannot prepare them."""
 
     async def run(self) -> int:
         """The pod's exit code. Raises `Failure` for what this pod alone found out."""
@@ -145,8 +138,7 @@ class Agent:
             self._group.stand_by(self._node)
 
     async def _outcome(self, run_id: str) -> attempts.Outcome | None:
-        """How this run ended, where it has."""
-        return await background.ask(lambda: attempts.outcome(self._node.folder, run_id), self._node, self._say)
+        return await background.ask(lambda: attempts.Record(self._node.folder, run_id).outcome, self._node, self._say)
 
     async def _prepare(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
@@ -165,10 +157,7 @@ class Agent:
     # The rendezvous server.
 
     async def _connect(self) -> Client | None:
-        """Reaches the rendezvous server, however often its pod is replaced; None when ids must be given anew.
-
-        Only a welcome by the run's own server counts: whatever else answers there, the deadline comes. Raises `Failure` then.
-        """
+        """Reaches the run's own rendezvous server, until the deadline; None when ids must be given anew. Raises `Failure`."""
         node = self._node
         began = self._alone_since
         reminded = asked = time.monotonic()

@@ -1,16 +1,15 @@
 """An agent's connection to the rendezvous server.
 
-Promises: what comes over it comes from a server that knows the run's secret: whatever else listens there is nobody. Both sides
-speak at least every second; a connection that breaks, or falls silent for `SILENCE` seconds, is reported exactly once, as None.
+Promises: what comes over it comes from a server that knows the run's secret; a connection that breaks, or falls silent for
+`SILENCE` seconds, is reported exactly once, as None.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
 import time
 from collections.abc import Callable
+from typing import Self
 
 from paddle_node.agent import messages as m
 from paddle_node.failure import Failure
@@ -26,7 +25,6 @@ class Client:
         self.said: asyncio.Queue[m.Message | None] = asyncio.Queue()
         """What the server said, signs of life left out; None: it was lost."""
         self.status = m.Status("", None)
-        """Its last sign of life."""
         self._reader = reader
         self._writer = writer
         self._quiet = quiet
@@ -34,11 +32,8 @@ class Client:
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
 
     @classmethod
-    async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Client:
-        """Connects and introduces this pod. Raises OSError where the run's server is not there (yet), or asks to come again.
-
-        Raises `Failure` where it refuses. `quiet`: seconds since a worker last wrote output.
-        """
+    async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Self:
+        """Connects and introduces this pod. Raises OSError where the run's server is not there, `Failure` where it refuses."""
         writer = None
         try:
             async with asyncio.timeout(CONNECT):

@@ -1,10 +1,7 @@
 """What the pod of trainer 0 holds for all pods: the lease on the job's folder, and the rendezvous server.
 
-Promises: nobody is served without the lease; a holder that lost it, or could not renew it in time, fails as one of the agent's
-tasks, and the agent ends; who leaves gives it back.
+Promises: nobody is served without the lease; a holder that lost it, or could not renew it in time, ends.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -37,7 +34,6 @@ class Host:
         self._server: Server | None = None
 
     async def serve(self, runtime: Runtime, boot: str, secret: str) -> None:
-        """Takes the lease and serves the other agents."""
         node, state, say = self._node, self._node.folder.run_state, self._say
         held = await background.ask(lambda: lease.acquire(state, node.run_id, boot, node.lease, say), node, say, node.lease)
         self._lease = held

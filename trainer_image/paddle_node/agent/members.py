@@ -1,7 +1,5 @@
 """The agents of a run as the rendezvous knows them: who is here, and what each of them last said of its workers. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -19,7 +17,6 @@ class Member:
     connection: object
     heard: float
     read: Identity | None = None
-    """The data and the program that it has read."""
 
     def __str__(self) -> str:
         return f"{self.hello.name}{f' on {self.hello.node}' if self.hello.node else ''}"
@@ -80,7 +77,6 @@ class Members(dict[int, Member]):
         self.silent.pop(rank, None)
 
     def begin(self) -> None:
-        """All are in a new attempt."""
         for ranks in (self.ready, self.serving, self.trained, self.stopped, self.silent):
             ranks.clear()
         self.runs |= self.keys()
@@ -109,11 +105,9 @@ class Members(dict[int, Member]):
                 self.ready.discard(rank)
 
     def all(self, ranks: Collection[int]) -> bool:
-        """Whether these are all of the job's."""
         return len(ranks) == self.count
 
     def readings(self) -> dict[Identity, list[int]]:
-        """Who read what, of those who have read."""
         found: dict[Identity, list[int]] = {}
         for rank, member in self.items():
             if member.read is not None:

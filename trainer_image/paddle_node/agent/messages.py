@@ -1,27 +1,20 @@
 """What agents, trainers and the rendezvous server say to each other: typed messages, JSON objects, one a line.
 
-Promises: `parse` returns one of the expected messages with every field of its type, or raises ValueError; nothing else is
-read from a connection. Both sides prove that they know the run's secret before either believes a word (see `proof`): the
-secret never travels. It lies in a file on the volume that only this job's user may read. The numbers here are the only clock of
-the job's coordination: a peer that says nothing for `SILENCE` seconds is lost to both sides.
+Promises: nothing but the expected messages is read from a connection, each field of its type. Both sides prove that they know the
+run's secret before either believes a word (`proof`): it never travels, and lies in a file that only this job's user may read.
 """
-
-from __future__ import annotations
 
 import asyncio
 import base64
 import hashlib
 import hmac
 import json
-import math
 import secrets
 import zlib
 from dataclasses import dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, Literal, dataclass_transform
 
-from paddle_node import durable
+from paddle_node import durable, typed
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 
@@ -115,13 +108,10 @@ class Report(Message):
     data: str
     program: str
     serving: bool
-    """All of its pservers listen."""
     silent: bool
-    """One of them answers nothing."""
     ended: Ended
     """All of its trainers ended with 0; all ended after they were told to stop."""
     leaving: bool
-    """SIGTERM reached the pod."""
 
 
 class Lost(Message):
@@ -168,7 +158,6 @@ class Start(Message):
     attempt: int
     resume: dict[str, str]
     addresses: str
-    """See `pack`."""
 
 
 class AllReached(Message):
@@ -221,7 +210,6 @@ class Step(Message):
     """How far the trainer is."""
 
     number: int
-    """The pass."""
     step: int
 
 
@@ -265,11 +253,10 @@ def parse(line: bytes, *expected: type[Message]) -> Any:
     try:
         document = json.loads(line)
         kind = {each.__name__: each for each in expected}[document.pop("kind")]
-        hints = _hints(kind)  # type: ignore[arg-type]
-        if document.keys() != hints.keys() or not all(_fits(document[name], hint) for name, hint in hints.items()):
+        if document.keys() != kind.__annotations__.keys():
             raise ValueError
-        return kind(**document)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return typed.read(kind, document, "it")
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ValueError(f"no {' or '.join(each.__name__ for each in expected)}: {line[:40]!r}") from None
 
 
@@ -327,23 +314,3 @@ def pack(texts: list[str]) -> str:
 def unpack(packed: str) -> list[str]:
     """What `pack` was given."""
     return zlib.decompress(base64.b64decode(packed)).decode().split("\n")
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    arguments = get_args(kind)
-    if get_origin(kind) is UnionType:
-        return any(_fits(value, each) for each in arguments)
-    if get_origin(kind) is list:
-        return type(value) is list and all(_fits(each, arguments[0]) for each in value)
-    if get_origin(kind) is dict:
-        return type(value) is dict and all(_fits(each, arguments[1]) for each in value.values())
-    if get_origin(kind) is Literal:
-        return type(value) is str and value in arguments
-    if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)
-    return kind is Any or type(value) is (NoneType if kind is None else kind)

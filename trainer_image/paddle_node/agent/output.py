@@ -4,8 +4,6 @@ Promises: neither a volume that takes no more bytes nor a pod's output that nobo
 the agent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue
@@ -26,8 +24,6 @@ LONGEST_ERROR = 300
 
 
 class _Output:
-    """The pod's own output."""
-
     def __init__(self) -> None:
         self._writing = threading.Lock()
         self._left_out = 0
@@ -56,10 +52,7 @@ def say(prefix: str, text: str) -> None:
 
 
 class Exceptions:
-    """Finds the last exception in lines of output, and where in the program it was raised.
-
-    Also the interpreter's own words: where a program cannot be compiled, or is not there, it writes no traceback.
-    """
+    """Finds the last exception, or the interpreter's own words, in lines of output, and where in the program it was raised."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -81,10 +74,7 @@ class Exceptions:
 
 
 class Log(threading.Thread):
-    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line.
-
-    A log is known when its process is: what a process that stands by says until then is kept for it.
-    """
+    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line."""
 
     def __init__(self, source: IO[bytes], name: str) -> None:
         super().__init__(name=f"log of {name}", daemon=True)
@@ -94,7 +84,6 @@ class Log(threading.Thread):
         self._file: IO[bytes] | None = None
         self._early = b""
         self.heard = time.monotonic()
-        """When the last output came."""
         self.exceptions = Exceptions()
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 

@@ -1,17 +1,13 @@
 """The rendezvous of a run: it counts the agents in, starts attempts, ends them, and ends the job.
 
-Promises: pure: what happened and the server's clock come in, actions go out; no socket, no volume, no clock of its own. An
-attempt starts only when all N agents of this run are here, have read the same data and program and have no process left of an
-earlier attempt; the loss of any of them, or of any process that one reports, ends the attempt for all; every wait has a
-deadline, and its message names who was missing; the outcome is on the volume before an agent hears of it. Of two agents of
-one rank, the one that came later is the newer one.
+Promises: pure: what happened and the server's clock come in, actions go out. An attempt starts only when all N agents of this run
+are here, have read the same data and program and have no process left of an earlier attempt; the loss of any of them, or of any
+process that one reports, ends it for all; the outcome is on the volume before an agent hears of it.
 
     GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED
     STARTING, TRAINING: a loss -> ENDING (everybody ends what runs) -> GATHERING
     STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -80,7 +76,6 @@ class Rendezvous:
         self._asked = False
         """The volume has not answered the question that this state asks."""
         self._loss: Loss | None = None
-        """Why the attempt ends."""
         self._crashed: list[int] | None = None
         self._faults = 0
         self._farewell: m.Finish | None = None
@@ -103,14 +98,12 @@ class Rendezvous:
         return self._advance(now)
 
     def join(self, join: m.Join, connection: object, now: float) -> list[Action]:
-        """A trainer has come."""
         if join.attempt != self.attempt or self.state not in RUNNING or not 0 <= join.rank < self.node.trainers:
             return [Send(connection, m.Over(f"attempt {join.attempt} is over")), Close(connection)]
         self.trainers.sessions[join.rank] = Trainer(connection, now)
         return [Send(connection, m.Welcome())]
 
     def closed(self, rank: int, connection: object, now: float) -> list[Action]:
-        """An agent's connection is gone."""
         member = self.members.get(rank)
         if member is not None and member.connection is connection:
             self._drop(member, f"{member.pod} was lost", now)
@@ -135,7 +128,6 @@ class Rendezvous:
     # What agents and trainers say.
 
     def agent_said(self, rank: int, connection: object, message: m.Message, now: float) -> list[Action]:
-        """One of `FROM_AGENT`."""
         member = self.members.get(rank)
         if member is None or member.connection is not connection:
             return []
@@ -173,7 +165,6 @@ class Rendezvous:
             self._lose(loss, now)
 
     def trainer_said(self, rank: int, connection: object, message: m.Message, now: float) -> list[Action]:
-        """One of `FROM_TRAINER`."""
         session = self.trainers.sessions.get(rank)
         if session is None or session.connection is not connection or self.state not in RUNNING:
             return []
@@ -256,7 +247,6 @@ class Rendezvous:
     # The job's way.
 
     def _advance(self, now: float) -> list[Action]:
-        """Takes every step that what is known allows."""
         members = self.members
         if self.state in (State.STARTING, State.TRAINING) and (vain := self.trainers.in_vain(members.trained)):
             self._lose(Loss(vain, PROGRAM), now)
@@ -313,7 +303,6 @@ class Rendezvous:
         return self._flush()
 
     def finish(self, outcome: Outcome) -> list[Action]:
-        """Ends the job for everybody."""
         self._finish(outcome)
         return self._flush()
 
@@ -326,10 +315,7 @@ class Rendezvous:
     # Time.
 
     def tick(self, now: float, late: bool, volume_since: float | None, progress: bool) -> list[Action]:
-        """Once a `BEAT`. `late`: after a pause of our own, what the others said is still unread: nobody is judged.
-
-        `volume_since`: since when the volume owes an answer; `progress`: the runtime saw some since the last tick.
-        """
+        """Once a `BEAT`. `late`: after a pause of our own nobody is judged; `volume_since`: it has owed an answer since then."""
         if progress:
             self.moved = now
         members, trainers = self.members, self.trainers

@@ -1,11 +1,8 @@
 """The rendezvous server, in the agent of trainer 0: sockets, clock and volume around the pure `Rendezvous`.
 
-Promises: a connection that has not proved within `HANDSHAKE` seconds that it knows the run's secret is closed, having cost a few
-kilobytes and changed nothing; so is one that says anything malformed. The volume is asked beside the event loop, one question at
-a time, in the order of asking; a fault that passes is asked again.
+Promises: a connection that does not prove in time that it knows the run's secret, or says anything malformed, is closed, having
+cost a few kilobytes and changed nothing. The volume is asked beside the event loop, one question at a time.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -105,7 +102,6 @@ class Volume:
         return lambda rendezvous, now: rendezvous.outcome_recorded(outcome)
 
     def changed(self) -> bool:
-        """Whether the runtime sees progress."""
         try:
             return self._progress.changed()
         except OSError:
@@ -141,7 +137,6 @@ class Server:
         self._unproven: dict[asyncio.StreamWriter, None] = {}
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
         self._asked: float | None = None
-        """Since when the volume owes an answer."""
         self._progressed = False
         self._server: asyncio.Server | None = None
         self._own: list[asyncio.Task[None]] = []

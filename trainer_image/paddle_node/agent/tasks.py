@@ -1,7 +1,5 @@
 """Tasks beside a main one, which a fault of any of them ends: it would hang without them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

@@ -1,10 +1,4 @@
-"""The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end.
-
-Promises: pure; a gather is answered when all N have come; a wait for a trainer that has ended, and trainers that wait for each
-other, are found as soon as they arise.
-"""
-
-from __future__ import annotations
+"""The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -27,7 +21,6 @@ class Trainer:
     """When it last reported a step or arrived somewhere."""
     waits_in: str | None = None
     at: tuple[int, int] | None = None
-    """Pass and step."""
 
 
 @dataclass
@@ -40,7 +33,6 @@ class Trainers:
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
     stepped: bool = False
     left: bool = False
-    """Every trainer leaves."""
 
     def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[Action]:
         """`serving`: the pservers of all pods listen."""

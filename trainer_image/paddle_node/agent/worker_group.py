@@ -1,10 +1,8 @@
 """The worker group of a pod: what a runtime's processes go through in one attempt after another.
 
 Promises: a worker runs only between `start` and `end`; the rendezvous server hears of each that ended when it should not have,
-once, and of all that the `Report` has to say as soon as it changes; what stands by belongs to no attempt and outlives them.
+once; what stands by belongs to no attempt and outlives them.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -54,11 +52,8 @@ class WorkerGroup:
         self._standby: list[Worker] = []
         self.state = State.WAITING
         self.attempt = 0
-        """The present one, or the last."""
         self.gone = True
-        """No worker of any attempt is left."""
         self.serving = self.silent = False
-        """All of its pservers listen; one answers nothing."""
         self.ended: m.Ended = ""
         self.leaving = False
         """Every trainer of the job leaves: a pserver may end."""
@@ -73,7 +68,7 @@ class WorkerGroup:
         self._node = node
         if not self._standby:
             for process in self._runtime.standby(node):
-                self._standby.append(self._workers.stand_by(process, self._name(process)))
+                self._standby.append(self._workers.start(process, self._name(process)))
 
     def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
         """Begins an attempt; processes that wait for the pservers of all pods start when `serve` is called."""
@@ -88,7 +83,6 @@ class WorkerGroup:
         self._tasks.spawn(self._await_servers(attempt))
 
     def serve(self) -> None:
-        """The pservers of all pods listen."""
         if self.state is State.RUNNING:  # The word may cross a SIGTERM on its way.
             for process in self._processes:
                 if process.waits_for_servers:
@@ -250,7 +244,6 @@ async def _answers(address: str, port: int, path: str) -> bool:
 
 
 def _code(code: int | None) -> str:
-    """An exit code as people read it."""
     with contextlib.suppress(ValueError):
         if code is not None and code > 128 and code != ExitCode.TERMINATED:
             return f"{code} ({signal.Signals(code - 128).name})"

@@ -1,10 +1,7 @@
 """The workers of a pod as processes: started, told to stop, ended with all their descendants, reaped.
 
-Promises: every zombie is reaped, adopted ones included, so that this program may be PID 1; a worker never outlives
-the agent, and no descendant of it outlives its attempt, whatever session it is in.
+Promises: this program may be PID 1; a worker never outlives the agent, and no descendant of it, in whatever session, its attempt.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -56,7 +53,6 @@ class Worker:
 
     @property
     def quiet(self) -> float:
-        """Seconds since it last wrote output."""
         return time.monotonic() - self._log.heard if self._log is not None else 0.0
 
     def signal(self, number: signal.Signals) -> None:
@@ -96,15 +92,11 @@ class Workers:
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
-    def start(self, process: Process, name: str, header: str) -> Worker:
-        """Starts a process; one that cannot be started is a worker that ended with 127 (not found) or 126."""
-        return self._start(process, name, header, stands_by=False)
+    def start(self, process: Process, name: str, header: str = "") -> Worker:
+        """Starts a process; one that cannot be started is a worker that ended with 127 (not found) or 126.
 
-    def stand_by(self, process: Process, name: str) -> Worker:
-        """Starts a process that waits to `become` another; its log on the volume begins then, with what it said before."""
-        return self._start(process, name, "", stands_by=True)
-
-    def _start(self, process: Process, name: str, header: str, stands_by: bool) -> Worker:
+        Without a `header` it waits to `become` another; its log on the volume begins then, with what it said before.
+        """
         directory = process.working_directory
         try:
             if directory is not None:
@@ -113,7 +105,7 @@ class Workers:
                 process.argv,
                 env=dict(process.environ),
                 cwd=directory,
-                stdin=subprocess.PIPE if stands_by else subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if header else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -126,7 +118,7 @@ class Workers:
             return worker
         assert popen.stdout is not None
         log = Log(popen.stdout, name)
-        if not stands_by:
+        if header:
             log.become(process.log, name, header)
         worker = Worker(process, name, popen, log)
         self._by_pid[popen.pid] = worker
@@ -157,10 +149,7 @@ class Workers:
         self._on_end(worker)
 
     async def end(self, kept: Collection[Worker]) -> list[str]:
-        """Ends all descendants of this process but `kept` at once, with SIGKILL: a lost attempt has nothing to save.
-
-        Also those in sessions of their own, whom this process adopted. Returns those that would not go within the deadline.
-        """
+        """Ends all descendants of this process but `kept` at once; returns those that would not go within the deadline."""
         stay = {worker.pid for worker in kept}
         for worker in self._by_pid.values():
             worker.wanted_end = worker.wanted_end or worker.pid not in stay

@@ -1,11 +1,8 @@
 """How what the indexes wrote becomes one split, and the newest split the job's data.
 
-Promises: an index, and a split, is complete by a manifest that is created once and never written again: whatever a pod does
-that was asleep meanwhile, the files of a complete split stay as they are. Nothing of a person's is replaced. What no run reads
-any more is removed: first renamed, so that nobody can complete what is half gone.
+Promises: an index, and a split, is complete by a manifest that is created once: its files stay as they are. Nothing of a
+person's is replaced. What no run reads any more is first renamed, so that nobody can complete what is half gone.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -39,10 +36,7 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
-    """The manifest of the split at `place`, made now if all indexes are there; None where some are not.
-
-    Raises `Failure` (BAD_DATA) where they saw different sources, or there are too few records.
-    """
+    """The manifest of the split at `place`, made now if all indexes are there, else None. Raises `Failure` where they differ."""
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
     indexes = [data_manifest.read(place / f"{index}.json") for index in range(pods)]
@@ -86,10 +80,7 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
 
 
 def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | None:
-    """Makes the split the job's data: its manifest, and the links that people and programs follow.
-
-    None where another data job has swept it away before that was said.
-    """
+    """Makes the split the job's data: its manifest, and the links that people follow. None where another one swept it away."""
     manifest = replace(manifest, job=job or manifest.job)
     if _own(folder) != manifest:
         data_manifest.write(manifest, folder.data_manifest)

@@ -1,12 +1,8 @@
 """Deals records to the shards, and keeps some out for evaluation.
 
-Promises: counts of two shards differ by 1 at most; the deal goes on from one batch to the next, held-out records apart. With a
-seed each record goes to a random shard, and to a random one of its open files; held-out ones are a random sample, spread over
-the source. Without a seed records go round, in the source's order, and held-out ones are spread evenly. The same records, seed
-and settings give the same bytes.
+Promises: counts of two shards differ by 1 at most; with a seed each record goes to a random shard, and held-out ones are a random
+sample; without one records go round in the source's order. The same records, seed and settings give the same bytes.
 """
-
-from __future__ import annotations
 
 import random
 from collections.abc import Sequence

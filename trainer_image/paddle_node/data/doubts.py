@@ -3,8 +3,6 @@
 Promises: a look at the beginning alone, without the program: it refuses nothing, and each doubt names file and line.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

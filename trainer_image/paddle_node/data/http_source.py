@@ -3,8 +3,6 @@
 Promises: connections go to addresses that were checked, after a redirect as well; an answer whose end cannot be seen is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io

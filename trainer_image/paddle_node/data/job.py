@@ -1,13 +1,9 @@
 """The data job: a source becomes N shards of equal record counts, and rows held out for evaluation, on the volume.
 
-Promises: one pass over the source, of which each index of an Indexed Job reads its own slice; every record once; the same source,
-settings and number of indexes give the same bytes. What an index, and then the whole, has finished is said by a manifest that is
-created once, so a kill at any moment leaves either a complete split or none; Kubernetes repeats what failed, from the
-slice's beginning. A failure, a full volume included, ends with one sentence and leaves what was complete before as it was.
-Memory stays below 100 MB for any size.
+Promises: one pass over the source, of which each index of an Indexed Job reads its own slice; the same source, settings and
+number of indexes give the same bytes. A kill at any moment leaves either a complete split or
+none. Memory stays below 100 MB for any size.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
@@ -57,10 +53,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest | None:
-    """Splits this index's slice, unless a complete split of the very same is there; None while other indexes are at work.
-
-    Raises `Failure`, and OSError from the volume.
-    """
+    """Splits this index's slice, unless that very split is complete; None while other indexes work. Raises `Failure`, OSError."""
     folder = settings.folder
     source = sources.open_source(settings.source, environ)
     commit.refuse_foreign(folder)

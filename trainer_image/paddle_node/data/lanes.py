@@ -1,10 +1,7 @@
 """Half of an index's work in a second process, as Python runs on one processor only.
 
-Promises: what is written depends on the source and the settings, not on the machine; the process survives the one that
-began it for no longer than a block takes; what ends it ends the whole, as if there were one process.
+Promises: what is written depends on the source and the settings, not on the machine; what ends the process ends the whole.
 """
-
-from __future__ import annotations
 
 import multiprocessing
 import os
@@ -14,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 from paddle_node.data_manifest import DataFile
 from paddle_node.failure import Failure
@@ -51,7 +48,7 @@ class Beside:
         theirs.close()
         self._told: Any = None
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Sources in the container's own file tree: a file, a folder with all below it, or a glob pattern."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator, Mapping
@@ -44,7 +42,6 @@ class LocalSource:
         return io.BufferedReader(raw, BUFFER)
 
     def path(self, thing: Object) -> Path:
-        """Where it lies in this container."""
         return self._base / thing.address
 
     def _found(self) -> list[str]:
@@ -98,10 +95,7 @@ class _File(io.FileIO):
 
 
 def _below(folder: Path) -> Iterator[str]:
-    """Regular files, hidden ones left out: .DS_Store and the like are no data. Links are followed, but never in circles.
-
-    Raises `SettingError` for a link that leads nowhere, and PermissionError: what cannot be read is not passed over.
-    """
+    """All files, links followed, hidden ones left out. Raises `SettingError` for links that lead nowhere, PermissionError."""
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root)
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -1,10 +1,7 @@
 """The files of the shards in the making, several of each shard open at once.
 
-Promises: a file has about `PART` bytes at most; its checksum is that of the bytes written, counted while they pass; what `close`
-names is on the disk.
+Promises: a file has about `PART` bytes at most; its checksum is counted while they pass; what `close` names is on the disk.
 """
-
-from __future__ import annotations
 
 import os
 import resource
@@ -62,7 +59,6 @@ class PartFile:
             self._handed_on = self.bytes
 
     def done(self) -> DataFile:
-        """Waits for the disk."""
         try:
             with naming(self._path):
                 os.fsync(self._file)
@@ -104,7 +100,6 @@ class Streams:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is in memory."""
         for (folder, slot), (contents, counts) in self._waiting.items():
             part = self._open.get((folder, slot))
             if part is None:
@@ -117,7 +112,6 @@ class Streams:
         self._size = 0
 
     def close(self) -> dict[str, list[DataFile]]:
-        """The files of each folder, by name."""
         self.flush()
         for (folder, _), part in self._open.items():
             self._done[folder].append(self._pool.submit(part.done))

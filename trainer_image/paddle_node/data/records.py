@@ -4,8 +4,6 @@ Promises: a record's bytes pass through unchanged; of lines each has its newline
 memory is a block and the longest record.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO

@@ -1,10 +1,7 @@
 """A remote object as one stream that survives cut connections and failing servers.
 
-Promises: the bytes are the object's, in order, each once, to its stated end; every wait is bounded, and after `TRIES` tries
-without a new byte, or as many from the beginning where a server knows no ranges, a `Failure` (68) says so.
+Promises: the bytes are the object's, in order, each once, to its stated end; after `TRIES` tries without a new byte a `Failure`.
 """
-
-from __future__ import annotations
 
 import io
 import time
@@ -58,7 +55,6 @@ class Tries:
         time.sleep(FIRST_WAIT * 2 ** (self.count - 1))
 
     def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`."""
         while True:
             try:
                 return work()

@@ -3,8 +3,6 @@
 `AWS_ENDPOINT_URL`, region and credentials (EKS Pod Identity among them) are boto3's own business.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import io
 import os

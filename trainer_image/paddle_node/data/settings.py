@@ -3,8 +3,6 @@
 Promises: a `SettingError` names the variable, what was found and what is allowed; nothing is read or written yet.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import uuid
@@ -12,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Self
 
 from paddle_node import contract, data_manifest
 from paddle_node.contract import JobFolder, Variable
@@ -44,11 +43,9 @@ class SplitSettings:
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     """SHA-256 of the archive with the program, where a record reader is in one."""
     reader_folder: Path
-    """Where a record reader is imported from."""
     pods: int = setting(Reader.whole, Variable.SPLIT_PODS, 1, 1, 10_000)
     """Pods that share the split; each is an index of the same Job."""
     index: int
-    """Which of them this one is, from 0."""
     run: str
     """The data job's run, the same for all of its pods: names the folder of the split."""
     pod: str
@@ -69,7 +66,7 @@ class SplitSettings:
         return self.index % self.shards
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> SplitSettings:
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Raises `SettingError` for the first variable that is missing or wrong."""
         read = Reader(environ)
         out = read.absolute(Variable.OUT_DIR, None)

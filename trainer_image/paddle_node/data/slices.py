@@ -1,10 +1,7 @@
-"""Which part of the source is whose: stretches of about equal bytes, in the order of the listing.
+"""Which part of the source is whose: stretches of about equal bytes, in the order of the listing, which alone decides.
 
-Promises: every record lies in exactly one slice, and the slices depend on the listing alone. Whole files are handed out; only
-uncompressed files of lines are cut, and a line belongs to the slice in which it begins.
+Only uncompressed files of lines are cut, and a line belongs to the slice in which it begins.
 """
-
-from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -23,7 +20,6 @@ class Piece:
     thing: Object
     begin: int = 0
     end: int | None = None
-    """None: it is the whole object."""
 
     @property
     def bytes(self) -> int:

@@ -1,10 +1,8 @@
 """What a source of data is: a list of objects, each of which can be read as a stream of bytes.
 
-Promises: every pod that asks gets the same list, sorted by name, each object with a mark of its content; a stream ends after
-exactly the stated bytes of that content, or raises a `Failure`; no user, password or query of an address is ever printed.
+Promises: every pod that asks gets the same list; a stream ends after exactly the stated bytes of the content that was listed, or
+raises a `Failure`; no user, password or query of an address is ever printed.
 """
-
-from __future__ import annotations
 
 import hashlib
 import re

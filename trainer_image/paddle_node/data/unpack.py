@@ -1,11 +1,8 @@
-"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold.
+"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold, told by content, one layer.
 
-Promises: told by content, one layer; members in the archive's own order, hidden ones left out; what is damaged, cut, or cannot be
-read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can show a flipped bit in a plain file, or in the
-body of a tar's member: a tar has checksums of its headers alone.
+Promises: what is damaged, cut, or cannot be read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can
+show a flipped bit in a plain file, or in the body of a tar's member: a tar has checksums of its headers alone.
 """
-
-from __future__ import annotations
 
 import contextlib
 import gzip
@@ -36,9 +33,8 @@ _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x
 def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
     """Name and content of each file in the object; a content is good until the next one is asked for.
 
-    `format` is DATA_FORMAT: with `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared`
-    unpacks as `lines` does, and refuses nothing.
-    Raises `Failure` for any damage, here or while a content is read; what is left unread of a member is checked as well.
+    With `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared` unpacks as `lines` does, and
+    refuses nothing. Raises `Failure` for any damage, here or while a content is read, and in what is left unread.
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
@@ -57,10 +53,7 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
 
 
 def cuttable(source: Source, thing: Object) -> bool:
-    """Whether the object's lines can be read from anywhere: it is plain, and a stream of it may begin anywhere.
-
-    Reads its beginning; raises `Failure` where that is packed in a way that nothing here unpacks.
-    """
+    """Whether the object's lines can be read from anywhere. Raises `Failure` where it is packed in a way not known here."""
     if not source.ranges or not thing.mark or thing.size is None:
         return False
     with source.open(thing) as raw:

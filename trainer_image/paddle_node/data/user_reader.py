@@ -2,12 +2,8 @@
 
     def function(stream: BinaryIO, name: str) -> Iterable[bytes]
 
-gets each file of the source (unpacked where it was compressed) and yields its records, exactly as the bytes are to
-lie in the shard, one after the other. It must give the same records each time; a changed program is another reader, whose
-records are split anew.
+gets each file of the source, unpacked, and yields its records as they are to lie in the shard, the same ones each time.
 """
-
-from __future__ import annotations
 
 import importlib
 import sys

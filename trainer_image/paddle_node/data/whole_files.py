@@ -1,11 +1,8 @@
 """Format `files`: each file of the source, or of its archives, is one record and keeps its name.
 
-Promises: bodies stream; counts of two shards differ by 1 at most; with a seed each round of the deal is in a random order. The
-names are held in memory (about 1.3 kB a file, with the manifest). A name that is too long for a file system is cut, with a
-digest in its place, and so stays one of its own.
+Promises: bodies stream; counts of two shards differ by 1 at most. Names are held in memory (about 1.3 kB a file); one that is too
+long for a file system is cut, with a digest in its place.
 """
-
-from __future__ import annotations
 
 import os
 import random
@@ -98,7 +95,6 @@ class Names:
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Raises `Failure` (BAD_DATA)."""
         folders = {str(above) for above in PurePosixPath(name).parents} - self._folders
         if name in self._files:
             raise Failure(ExitCode.BAD_DATA, f"two files of the source are named {name}: format files needs names that differ")

@@ -5,8 +5,6 @@ the agent stays small and quick. A runtime is one file in this folder that sets 
 has to be told of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil
@@ -14,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
+from paddle_node.contract import Variable
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
-    from paddle_node.passes import Identity
+from paddle_node.passes import Identity
 
 Role = Literal["server", "trainer"]
 LONGEST_STRING = 131_071
@@ -34,7 +31,6 @@ class Process:
     role: Role
     argv: tuple[str, ...]
     environ: Mapping[str, str]
-    """The whole environment of the process."""
     log: Path
     """Its output, line by line, as CONTRACT's layout names it (server.log, train.log)."""
     working_directory: Path | None = None
@@ -125,17 +121,12 @@ def backend(node: NodeEnvironment) -> dict[str, str]:
     return {} if node.own.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
-def names() -> tuple[str, ...]:
-    """Every allowed value of PADDLE_NODE_RUNTIME."""
-    return tuple(sorted(_runtimes()))
-
-
 def by_name(name: str) -> Runtime:
-    """The runtime that `name` means; raises ValueError with the allowed names."""
-    try:
-        return _runtimes()[name]
-    except KeyError:
-        raise ValueError(f"{name!r} is no runtime: {', '.join(names())} are") from None
+    """The runtime that `name` means. Raises `SettingError` with the allowed names."""
+    known = _runtimes()
+    if name not in known:
+        raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(sorted(known))}")
+    return known[name]
 
 
 @cache

@@ -4,15 +4,10 @@ Promises: works with paddlepaddle 2.6.2 and with 3.x, where parameter servers no
 cluster from its environment alone, without its launcher, which masks exit codes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.runtimes import Process, Runtime, backend, python_program
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:

@@ -1,25 +1,18 @@
 """Parameter-server training with paddlepaddle 2.6.2: in every pod one pserver and one trainer.
 
-Promises: both run the user's `train.py`, or the user's command; Paddle learns the cluster from its environment alone, every
-endpoint by the pods' addresses (never by a host name, which several pods of a rehearsal share). `train.py` gets no gloo:
-barriers, the start order and the end of the pservers are `paddle_node.fleet`'s, by way of the agents. A command gets what
-Paddle's launcher would give it: gloo, which meets on pserver 0 anew in each attempt, and Paddle's own wait for the pservers;
-its training is done when every trainer has ended with 0, and the pservers are ended behind them.
+Promises: Paddle learns the cluster from its environment alone, every endpoint by the pods' addresses. `train.py` gets no gloo:
+barriers and the end of the pservers are `paddle_node.fleet`'s, by way of the agents. A command gets what Paddle's launcher would
+give it: gloo, which meets on pserver 0 anew in each attempt; the pservers are ended behind its trainers.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from paddle_node import command_line
 from paddle_node.contract import Variable
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:

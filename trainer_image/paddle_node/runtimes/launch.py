@@ -1,25 +1,18 @@
 """Anybody's program: the command that its user types on one machine, on N pods, unchanged.
 
-Promises: Paddle's own launcher and its flags may stand in the command: this runtime takes the launcher's place, so that each
-rank is a process of the agent's own, with its exit code, its log and its signals. A script that starts the launcher itself
-is started once a pod; the launcher in it takes what the environment says over its flags, and works without etcd. Paddle
-chooses its back end; gloo is named where there is no GPU. A word in the pod's log says which flags do not count.
+Promises: where Paddle's own launcher stands in the command, this runtime takes its place, so that each rank is a process of the
+agent's own. A script that starts the launcher itself is started once a pod, and its environment wins over the launcher's flags.
 """
-
-from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from paddle_node import command_line
 from paddle_node.contract import MASTER_PORTS, Variable
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Runtime, backend
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 
 def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:

@@ -1,20 +1,13 @@
 """The 2016-17 `paddle pserver` and `paddle train`, from an image that the user brings.
 
-Promises: the command lines of the PaddlePaddle on AWS tutorials, flag for flag and in their order, with
-`--local=0` always (without it every trainer trains alone and reports success); the user's arguments come last
-and untouched, so that they win; no shell. Resuming is 0.x's own `--start_pass`. A pserver never ends by itself:
-the agent ends it behind the trainers. 0.x writes the passes and their `done` itself.
+Promises: the command lines of the PaddlePaddle on AWS tutorials, flag for flag, with `--local=0` always (without it every trainer
+trains alone and reports success); the user's arguments come last, so that they win. 0.x writes the passes and `done` itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.runtimes import Process, Progress, Runtime
-
-if TYPE_CHECKING:
-    from paddle_node.environment import Attempt, NodeEnvironment, Peer
 
 CONFIG = "trainer_config.lr.py"
 COMMENT = "paddle_process_by_paddle"

@@ -3,19 +3,14 @@
 Promises: no shell; the user's arguments untouched; `paddle_node` importable from wherever the program lies.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from paddle_node.contract import Variable
+from paddle_node.environment import NodeEnvironment
 from paddle_node.runtimes import Process, Progress, Role
-
-if TYPE_CHECKING:
-    from paddle_node.environment import NodeEnvironment
 
 PROGRAM = "train.py"
 
