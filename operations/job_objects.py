@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from operations import reasons
 from operations.cluster import Object
 from operations.watching import Collection, State
 
@@ -139,7 +140,8 @@ def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobSt
         phase, finished = "done", complete.get("lastTransitionTime")
     elif failed:
         phase, finished = "failed", failed.get("lastTransitionTime")
-        reason = _failure(failed)
+        said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
+        reason = reasons.first("failed", said, said)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
     else:
@@ -191,20 +193,6 @@ def paddle_job_state(job: Object) -> JobState:
     return _job_state(
         job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
     )
-
-
-def _failure(failed: Mapping[str, Any]) -> str:
-    reason, message = str(failed.get("reason", "")), str(failed.get("message", ""))
-    words = {
-        "BackoffLimitExceeded": "too many pods failed (limits.retries)",
-        "DeadlineExceeded": "it ran longer than limits.hours allows",
-        "PodFailurePolicy": "a pod ended with a code that no retry can heal",
-        "FailedIndexes": "a pod failed more often than its retries allow (limits.retries)",
-        "MaxFailedIndexesExceeded": "a pod failed more often than its retries allow (limits.retries)",
-    }
-    if reason == "PodFailurePolicy" or reason not in words:
-        return ": ".join(filter(None, (words.get(reason, reason), message)))
-    return words[reason]
 
 
 def moment(text: object) -> datetime | None:

@@ -117,7 +117,7 @@ def last_failure(volume: Volume, files: list[dict[str, Any]]) -> str:
     """Why the last run failed, as the volume remembers when its pods are gone; empty: it did not, or nobody wrote it down."""
     import json
 
-    from operations.pod_words import short
+    from operations.reasons import short
 
     if not any(file["name"] == "run/attempts.json" for file in files):
         return ""

@@ -197,7 +197,7 @@ def test_ranks_that_share_a_fate_are_one_line() -> None:
         ),
         (
             "[maximum cpu usage per Container is 1, but limit is 2, maximum memory usage per Pod is 512Mi, but limit is 1Gi]",
-            "the namespace allows a container at most 1 of cpu, and it wants 2: change resources",
+            "the namespace allows a Container at most 1 of cpu, and it wants 2: change resources",
         ),
         ("something new", 'its pods cannot be made: pods "x-" is forbidden: something new'),
     ],
