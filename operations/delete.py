@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from operations import removal
+from operations.cluster import Cluster
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
 from operations.screen import Context, Namespace, say
@@ -26,9 +28,6 @@ def delete(
     """
     with explained("interrupted: some of the job's objects may be gone; run it again to remove the rest"):
         which = named(job, namespace)
-        from operations import removal
-        from operations.cluster import Cluster
-
         cluster = Cluster.connect(context, say)
         running = removal.running(cluster, which.name, which.namespace)
         if running and not force:

@@ -6,19 +6,21 @@ import json as text_json
 import secrets
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from operations.backend import OfRehearsal, backend
+from operations.cluster import Cluster, Object
 from operations.errors import BadInput, Failed, explained
-from operations.job_argument import DEFAULT, JobArgument
+from operations.job_argument import DEFAULT, JobArgument, Named
+from operations.job_objects import JOB_NAME, ended, jobs, newest, pods, selector, state
+from operations.pod_words import states
+from operations.refused_pods import refusals
+from operations.removal import remove
+from operations.results import saved_passes
 from operations.screen import Context, Json, Namespace, as_json, say
-
-if TYPE_CHECKING:
-    from operations.cluster import Cluster, Object
-    from operations.job_argument import Named
-    from operations.volume_access import VolumeAccess
+from operations.volume_access import VolumeAccess
 
 GLANCE = 1.0
 """Seconds between two looks at the evaluation's pod."""
@@ -83,9 +85,6 @@ def evaluate(
 def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
     from k8s_charts import evaluation
-    from operations.job_objects import jobs, newest, selector
-    from operations.removal import remove
-    from operations.results import saved_passes
 
     training = newest(cluster.items(jobs(job.namespace), selector(job.name)), "trainer")
     if training is None:
@@ -107,10 +106,6 @@ def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
 
 def _log(cluster: Cluster, document: Object, path: str) -> str:
     """What the evaluation's pod wrote, once it has succeeded."""
-    from operations.job_objects import JOB_NAME, ended, pods, state
-    from operations.pod_words import states
-    from operations.refused_pods import refusals
-
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
     told = ""
     while True:

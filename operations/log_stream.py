@@ -21,7 +21,7 @@ from operations.errors import BadInput, Unreachable
 from operations.job_objects import collections, component, ended, jobs, moment, of_newest, pods, runs, selector
 from operations.job_view import operator_jobs
 from operations.pod_words import PodState, pod_state
-from operations.screen import of_job
+from operations.screen import console, of_job
 from operations.waiting import Narrator, seen
 from operations.watching import follow
 
@@ -99,8 +99,6 @@ def ranks(text: str) -> frozenset[int] | None:
 def printer(json: bool = False) -> Callable[[Line], None]:
     """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere; with `json` an object a line."""
     from rich.text import Text
-
-    from operations.screen import console
 
     screen = console()
     coloured = screen.is_terminal and not screen.no_color

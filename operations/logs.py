@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from operations import log_stream
 from operations.backend import Backend, OfRehearsal, Volume, backend
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.log_stream import Line
+from operations.run import Run
 from operations.screen import Context, Namespace, of_job, say
-
-if TYPE_CHECKING:
-    from operations.log_stream import Line
+from operations.volume_access import BLOCK
+from operations.waiting import Narrator
 
 
 def logs(
@@ -40,10 +42,6 @@ def logs(
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with explained("interrupted: the job runs on"):
-        from operations import log_stream
-        from operations.run import Run
-        from operations.waiting import Narrator
-
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         if volume is not None and (follow or of == "data"):
             raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
@@ -71,9 +69,6 @@ def logs(
 
 def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]) -> None:
     """One rank after the other: their lines have no common time."""
-    from operations.log_stream import Line
-    from operations.volume_access import BLOCK
-
     with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
         found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]

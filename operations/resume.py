@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from paddle_node.contract import Variable
 
+from operations.cluster import Cluster, Object
 from operations.errors import BadInput, explained
+from operations.job_objects import condition, ended
+from operations.results import chosen_pass, saved_passes
+from operations.run import bring_program, of_submission, split, train
 from operations.screen import Context, say
 from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
+from operations.volume_access import Missing, VolumeAccess
+from operations.waiting import Narrator
 
 if TYPE_CHECKING:
-    from operations.cluster import Cluster, Object
     from operations.submission import Submission
-    from operations.waiting import Narrator
 
 
 def resume(
@@ -46,8 +50,6 @@ def resume(
     """
     left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
     with explained(left):
-        from operations.cluster import Cluster
-        from operations.run import bring_program, of_submission, train
         from operations.submission import Submission
 
         submission = Submission.load(job_file, outputs, image_file)
@@ -68,8 +70,6 @@ def resume(
 
 
 def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
-    from operations.run import split
-
     if submission.data_job is None:
         return
     # First: a look at the volume needs it, and so do the trainers.
@@ -81,9 +81,6 @@ def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) ->
 
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
-    from operations.results import chosen_pass, saved_passes
-    from operations.volume_access import VolumeAccess
-
     job = submission.job
     with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
@@ -98,9 +95,6 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
 
 def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     """False where they have to be split, or are being split right now."""
-    from operations.job_objects import condition, ended
-    from operations.volume_access import Missing, VolumeAccess
-
     ours = _identity(submission.data_job) if submission.data_job is not None else ""
     known = submission.data_jobs(cluster)
     if any(_identity(job) != ours or not ended(job) for job in known):

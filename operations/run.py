@@ -8,22 +8,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from operations import waiting
+from operations import log_stream, rehearsal_backend, removal, results, trial, waiting
+from operations.aws import client
+from operations.bucket_upload import bar, upload_files
 from operations.cluster import Cluster
 from operations.errors import Failed, TimedOut, translated
+from operations.evaluate import Evaluation, measure
 from operations.job_argument import DEFAULT, Named, named
 from operations.job_view import JobView, view
+from operations.log_stream import Line, Wanted
+from operations.pod_words import culprit
+from operations.results import fetch_model
 from operations.screen import of_job
 from operations.training_metrics import Pass
+from operations.volume_access import VOLUME, VolumeAccess
+from operations.volume_transfer import upload
 from operations.waiting import Narrator
 
 if TYPE_CHECKING:
-    from operations.evaluate import Evaluation
-    from operations.log_stream import Line, Wanted
     from operations.submission import Submission
-    from operations.volume_access import VolumeAccess
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
@@ -73,45 +79,33 @@ class Run:
     @translated()
     def results(self) -> list[Pass]:
         """Its passes that are through, by number: loss, records, seconds. Of programs on paddle_node.fleet."""
-        from operations import results
-
         with self.volume() as volume:
             return results.metrics(volume, volume.files("output"))
 
     @translated()
     def model(self, to: str | Path) -> Path:
         """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
-        from operations.results import fetch_model
-
         with self.volume() as volume:
             return Path(fetch_model(volume, self.name, str(to))[0])
 
     @translated()
     def evaluate(self) -> Evaluation:
         """Measures the newest complete pass on the held-out records, by a Job of one pod. Raises Failed."""
-        from operations.evaluate import measure
-
         return measure(self.cluster, self.job, self.volume())
 
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
         """What the pods that are there have written."""
-        from operations import log_stream
-
         return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
 
     @translated()
     def cancel(self) -> list[str]:
         """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
-        from operations import removal
-
         if running := removal.running(self.cluster, self.name, self.namespace):
             self.cluster.say(f"ending {', '.join(running)}: the pods get their time to save")
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def volume(self, write: bool = False) -> VolumeAccess:
         """Its folder on the volume, as a context manager."""
-        from operations.volume_access import VolumeAccess
-
         return VolumeAccess(self.cluster, self.name, self.namespace, write=write, say=self.cluster.say, job_file=self.file)
 
 
@@ -136,8 +130,6 @@ def submit(
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
     """Submits what was loaded; `no_try`: without a try of its program on a few records."""
-    from operations import trial
-
     cluster = Cluster.connect(context, say)
     submission.check(cluster)
     if not no_try:
@@ -156,12 +148,6 @@ def of_submission(cluster: Cluster, submission: Submission) -> Run:
 
 def bring_program(cluster: Cluster, submission: Submission) -> None:
     """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
-    from tempfile import TemporaryDirectory
-
-    from operations.bucket_upload import bar
-    from operations.volume_access import VOLUME, VolumeAccess
-    from operations.volume_transfer import upload
-
     job, archive = submission.job, submission.job.program.archive
     if archive is None:
         return
@@ -179,8 +165,6 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
 
 def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
-    from operations.pod_words import culprit
-
     if submission.data_job is None:
         return
     _bring_data(submission)
@@ -204,16 +188,12 @@ def _bring_data(submission: Submission) -> None:
     if submission.local_file is None:
         return
     from k8s_charts import data_job
-    from operations.aws import client
-    from operations.bucket_upload import upload_files
 
     upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.deployed.outputs))
 
 
 def train(cluster: Cluster, submission: Submission) -> None:
     """Starts the training."""
-    from operations import rehearsal_backend
-
     rehearsal_backend.submitted()
     submission.apply(cluster, submission.rest())
     training = submission.training

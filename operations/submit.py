@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operations import log_stream, waiting
 from operations.errors import explained
+from operations.run import Run, send
 from operations.screen import Context, console, of_job, say
+from operations.training_table import TrainingTable
 from operations.trial import NoTry
 
 if TYPE_CHECKING:
-    from operations.run import Run
     from operations.submission import Submission
 
 LOOK = 30.0
@@ -50,8 +52,6 @@ def submit(
         if dry_run:
             _print(submission)
             return
-        from operations.run import send
-
         finish(send(submission, context, say, no_try=no_try), submission, wait=wait, follow=follow, verbose=verbose)
 
 
@@ -72,8 +72,6 @@ def _print(submission: Submission) -> None:
 
 def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
     """What submit and resume do once the training is on the cluster."""
-    from operations import waiting
-
     known = of_job(run.name, run.namespace)
     with explained(
         f"interrupted: job {run.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
@@ -96,9 +94,6 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
 def _follow(run: Run, *, logs: bool) -> None:
     """Until the training ends: the table of its passes, or what all ranks write."""
     from rich.text import Text
-
-    from operations import log_stream
-    from operations.training_table import TrainingTable
 
     if logs:
         return log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator)

@@ -23,6 +23,7 @@ from operations.errors import BadInput, Failed, OperationError, Unreachable
 from operations.job_objects import COMPONENT, INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
 from operations.job_view import operator_jobs
 from operations.pod_words import states
+from operations.removal import remove
 
 if TYPE_CHECKING:
     from operations.submission import Submission
@@ -165,8 +166,6 @@ class VolumeAccess:
                     self._made += [path] if document["kind"] != "Namespace" else []
 
     def _remove(self) -> None:
-        from operations.removal import remove
-
         try:
             self._cluster.delete(self._path)
         except OperationError:
