@@ -18,9 +18,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
+import yaml
+
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.job_objects import COMPONENT, INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
+from operations.job_objects import INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
 from operations.job_view import operator_jobs
 from operations.pod_words import states
 from operations.removal import remove
@@ -31,13 +33,10 @@ if TYPE_CHECKING:
 PORT = 8080
 READY = 300.0
 """Seconds until the pod has to answer; pulling the image is part of it."""
-DEADLINE = 4 * 3600
-"""Seconds after which Kubernetes ends the pod, whatever happens."""
 BLOCK = 4 << 20
 """Bytes of one request."""
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """What has to be there for a pod that mounts the volume."""
-SMALL = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 
 
 class Missing(BadInput):
@@ -215,25 +214,16 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
     mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
     if mount is None:
         raise BadInput(f"job {job} has no volume: there is nothing to look at")
-    program = Path(__file__).with_name("volume_server.py").read_text(encoding="utf-8")
-    container = {
-        "name": "volume",
+    pod: Object = yaml.safe_load(Path(__file__).with_name("reader.yaml").read_text(encoding="utf-8"))
+    pod["metadata"]["name"] = name
+    pod["metadata"]["labels"][INSTANCE] = job
+    container = pod["spec"]["containers"][0]
+    container |= {
         "image": original["image"],
         "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
-        "command": ["python3", "-c", program],
+        "command": ["python3", "-c", Path(__file__).with_name("volume_server.py").read_text(encoding="utf-8")],
         "args": [mount["mountPath"], token, str(PORT)],
-        "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
-        "ports": [{"name": "volume", "containerPort": PORT, "protocol": "TCP"}],
         "volumeMounts": [{**mount, "readOnly": not write}],
-        "resources": {"requests": SMALL, "limits": SMALL},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-        },
     }
     # The job's folder may have to be made here as well; where the data job's source lies is not this pod's affair.
     makers = [
@@ -241,24 +231,9 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
         for maker in spec.get("initContainers", ())
         if any(m["name"] == "job" for m in maker.get("volumeMounts", ()))
     ]
-    # Not the scheduler of a gang, no host's network or ports: one small pod.
     kept = ("securityContext", "tolerations", "imagePullSecrets")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {"app.kubernetes.io/part-of": "paddle-aws", INSTANCE: job, COMPONENT: "reader"},
-        },
-        "spec": {
-            **{field: spec[field] for field in kept if field in spec},
-            "activeDeadlineSeconds": DEADLINE,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "volumes": [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"],
-            **({"initContainers": makers} if makers else {}),
-            "containers": [container],
-        },
-    }
+    pod["spec"] |= {field: spec[field] for field in kept if field in spec}
+    pod["spec"]["volumes"] = [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"]
+    if makers:
+        pod["spec"]["initContainers"] = makers
+    return pod
