@@ -32,8 +32,7 @@ def delete(
         running = removal.running(cluster, which.name, which.namespace)
         if running and not force:
             raise BadInput(f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force")
-        if running:
-            say(f"ending {', '.join(running)}: the pods get their time to save")
+        removal.end_running(cluster, which.name, which.namespace)
         gone = removal.remove_all(cluster, which.name, which.namespace)
         if not gone:
             raise BadInput(f"there is no job {which.name} in namespace {which.namespace}: nothing to delete")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json as text_json
 import secrets
 import time
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import typer
+from pydantic import BaseModel, Field, ValidationError
 
 from operations.backend import OfRehearsal, backend
 from operations.cluster import Cluster, Object
@@ -26,11 +24,10 @@ GLANCE = 1.0
 """Seconds between two looks at the evaluation's pod."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(BaseModel, frozen=True):
     """What evaluate_pass.py prints as its one line of JSON."""
 
-    number: int
+    number: int = Field(alias="pass")
     metric: str
     value: float
     better: bool
@@ -42,22 +39,10 @@ class Evaluation:
     @classmethod
     def parse(cls, log: str) -> Evaluation:
         """From what the process wrote, its own line last. Raises Failed."""
-        for line in reversed(log.splitlines()):
-            if line.startswith("{"):
-                try:
-                    found = text_json.loads(line)
-                    return cls(
-                        int(found["pass"]), str(found["metric"]), float(found["value"]), bool(found["better"]),
-                        float(found["baseline"]), str(found["baseline_of"]), int(found["records"]),
-                    )  # fmt: skip
-                except (ValueError, LookupError, TypeError):
-                    break
-        raise Failed("evaluate_pass.py printed no result: is the image of this version?")
-
-    def as_json(self) -> dict[str, Any]:
-        """With the name that evaluate_pass.py gives the pass."""
-        found = asdict(self)
-        return {"pass": found.pop("number"), **found}
+        try:
+            return cls.model_validate_json(next((line for line in reversed(log.splitlines()) if line.startswith("{")), ""))
+        except ValidationError:
+            raise Failed("evaluate_pass.py printed no result: is the image of this version?") from None
 
 
 def evaluate(
@@ -76,7 +61,7 @@ def evaluate(
     with explained("interrupted: the evaluation's Job is removed, or ends by itself"):
         found = backend(job, namespace, context, rehearsal).evaluate()
         if json:
-            as_json(found.as_json())
+            as_json(found.model_dump(by_alias=True))
             return
         typer.echo(f"{found.metric} {found.value:.3f} of pass {found.number}, on {found.records:,} records that no trainer saw")
         typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
@@ -121,7 +106,7 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
             say(f"the evaluation waits: {reason}")
             told = reason
         time.sleep(GLANCE)
-    if state(job, its).phase == "failed" or not seen:
-        why = next((pod.failure for pod in seen if pod.reason), state(job, its).reason)
+    if (end := state(job, running=False)).phase == "failed" or not seen:
+        why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
     return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").decode(errors="replace")

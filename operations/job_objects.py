@@ -129,8 +129,8 @@ class JobState:
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
-def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobState:
-    """What a Job's conditions and its pods say together; `refused`: why pods of it cannot be made."""
+def state(job: Object, running: bool, refused: str = "") -> JobState:
+    """What a Job's conditions say; `running`: whether a pod of it does; `refused`: why pods of it cannot be made."""
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
     reason = ""
@@ -145,7 +145,6 @@ def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobSt
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
     else:
-        running = [pod for pod in pods_of_it if pod.get("status", {}).get("phase") == "Running"]
         phase, reason = "running" if running else "waiting", refused
     return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
 
@@ -197,6 +196,4 @@ def paddle_job_state(job: Object) -> JobState:
 
 def moment(text: object) -> datetime | None:
     """A time as Kubernetes writes it."""
-    if not isinstance(text, str) or not text:
-        return None
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+    return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) and text else None

@@ -37,10 +37,12 @@ def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods have left, and returns the Jobs' names."""
-    its = [path for path, document in _runs(cluster, name, namespace) if not ended(document)]
-    for path in its:
+    its = {path.rsplit("/", 1)[-1]: path for path, document in _runs(cluster, name, namespace) if not ended(document)}
+    if its:
+        cluster.say(f"ending {', '.join(its)}: the pods get their time to save")
+    for path in its.values():
         remove(cluster, path)
-    return [path.rsplit("/", 1)[-1] for path in its]
+    return list(its)
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:

@@ -18,7 +18,7 @@ from operations.cluster import Cluster, Object
 from operations.errors import BadInput, explained
 from operations.job_objects import condition, ended
 from operations.results import chosen_pass, saved_passes
-from operations.run import bring_program, of_submission, split, train
+from operations.run import Run, bring_program, split, train
 from operations.screen import Context, say
 from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
 from operations.volume_access import Missing, VolumeAccess
@@ -61,7 +61,7 @@ def resume(
                     f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
                 )
             _set_aside(cluster, submission, from_pass)
-        run = of_submission(cluster, submission)
+        run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
         bring_program(cluster, submission)
         _bring_data(cluster, submission, run.narrator)
         submission.forget_training(cluster)
@@ -82,7 +82,7 @@ def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) ->
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=True, submission=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
         for row in reversed(rows):
@@ -103,7 +103,7 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     if any(condition(job, "Complete") for job in known):
         return True
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=False, say=say, submission=submission) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=False, submission=submission) as volume:
         try:
             manifest = json.loads(volume.read("data-manifest.json"))
         except (Missing, ValueError):

@@ -38,10 +38,10 @@ log: Say = logging.getLogger("paddle_aws").info
 class Run:
     """One job on one cluster; `submit` and `Run.find` make it."""
 
-    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None, narrator: Narrator | None = None) -> None:
+    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
         """`file` describes the volume where the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
-        self.narrator = narrator or Narrator(cluster.say)
+        self.narrator = Narrator(cluster.say)
 
     def __repr__(self) -> str:
         return f"Run({of_job(self.name, self.namespace)!r})"
@@ -100,13 +100,11 @@ class Run:
     @translated()
     def cancel(self) -> list[str]:
         """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
-        if running := removal.running(self.cluster, self.name, self.namespace):
-            self.cluster.say(f"ending {', '.join(running)}: the pods get their time to save")
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def volume(self, write: bool = False) -> VolumeAccess:
         """Its folder on the volume, as a context manager."""
-        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, say=self.cluster.say, job_file=self.file)
+        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, job_file=self.file)
 
 
 @translated()
@@ -134,16 +132,11 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))
-    run = of_submission(cluster, submission)
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
     bring_program(cluster, submission)
     split(cluster, submission, run.narrator)
     train(cluster, submission)
     return run
-
-
-def of_submission(cluster: Cluster, submission: Submission) -> Run:
-    """The run that a submission becomes."""
-    return Run(cluster, submission.job.name, submission.job.namespace, submission.file)
 
 
 def bring_program(cluster: Cluster, submission: Submission) -> None:
@@ -156,7 +149,7 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
         archive.write(file)
         submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
         with (
-            VolumeAccess(cluster, job.name, job.namespace, write=True, say=cluster.say, submission=submission) as volume,
+            VolumeAccess(cluster, job.name, job.namespace, write=True, submission=submission) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)

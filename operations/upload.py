@@ -78,7 +78,7 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
     folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, say=say, job_file=job.file) as there,
+        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, job_file=job.file) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)

@@ -12,7 +12,7 @@ import copy
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -53,12 +53,11 @@ class VolumeAccess:
         namespace: str,
         *,
         write: bool,
-        say: Callable[[str], None],
         job_file: Path | None = None,
         submission: Submission | None = None,
     ) -> None:
         """`submission`, or else `job_file` (default: job.yaml), describes the volume where the cluster has forgotten the job."""
-        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, say
+        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, cluster.say
         self._job_file, self._submission = job_file, submission
         self._made: list[str] = []
         """What was made for the look, in order."""
