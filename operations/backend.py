@@ -42,13 +42,11 @@ def backend(argument: str, namespace: str | None, context: str | None, rehearsal
         raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
     if rehearsal or (rehearsal is None and not namespace and not context and rehearsal_backend.ran_last()):
         found = rehearsal_backend.load()
-        if argument == DEFAULT or named(argument, None).name == found.job.name:
-            say(
-                f"the rehearsal of {found.job.name}, {found.age} ago" + ("" if rehearsal else "; --no-rehearsal asks the cluster")
-            )
+        if argument == DEFAULT or named(argument, None).name == found.name:
+            say(f"the rehearsal of {found.name}, {found.age} ago" + ("" if rehearsal else "; --no-rehearsal asks the cluster"))
             return found
         if rehearsal:
-            raise BadInput(f"JOB is {argument}: the last rehearsal here was of {found.job.name}; leave JOB out, or rehearse that")
+            raise BadInput(f"JOB is {argument}: the last rehearsal here was of {found.name}; leave JOB out, or rehearse that")
     from operations.run import Run
 
     return Run.find(argument, namespace=namespace, context=context, say=say)

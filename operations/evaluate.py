@@ -11,10 +11,9 @@ from pydantic import BaseModel, Field, ValidationError
 from operations.backend import OfRehearsal, backend
 from operations.cluster import Cluster, Object
 from operations.errors import BadInput, Failed, explained
-from operations.job_argument import DEFAULT, JobArgument, Named
+from operations.job_argument import DEFAULT, JobArgument
 from operations.job_objects import JOB_NAME, ended, jobs, newest, pods, selector, state
-from operations.pod_words import states
-from operations.refused_pods import refusals
+from operations.pod_words import refusals, states
 from operations.removal import remove
 from operations.results import saved_passes
 from operations.screen import Context, Json, Namespace, as_json, say
@@ -67,20 +66,20 @@ def evaluate(
         typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
 
 
-def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
+def measure(cluster: Cluster, name: str, namespace: str, volume: VolumeAccess) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
     from k8s_charts import evaluation
 
-    training = newest(cluster.items(jobs(job.namespace), selector(job.name)), "trainer")
+    training = newest(cluster.items(jobs(namespace), selector(name)), "trainer")
     if training is None:
         raise BadInput(
-            f"the cluster has no training Job of {job.name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
+            f"the cluster has no training Job of {name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
             "brings it back without training again; the program of a PaddleJob measures itself"
         )
     with volume as there:
         if not any(row["complete"] for row in saved_passes(there, there.files("output"))):
-            raise BadInput(f"job {job.name} has no complete pass: there is nothing to measure yet")
-    document = evaluation.job(training, f"{job.name[:40]}-evaluate-{secrets.token_hex(4)}")
+            raise BadInput(f"job {name} has no complete pass: there is nothing to measure yet")
+    document = evaluation.job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
     path = cluster.path(document)
     cluster.apply(document)
     try:

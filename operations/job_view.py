@@ -24,8 +24,7 @@ from operations.job_objects import (
     selector,
     state,
 )
-from operations.pod_words import PodState, culprit, pod_state, states
-from operations.refused_pods import refusals
+from operations.pod_words import PodState, culprit, pod_state, refusals, states
 from operations.training_progress import TrainingProgress
 
 

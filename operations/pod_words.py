@@ -15,7 +15,7 @@ from paddle_node.contract import ExitCode
 
 from operations import reasons
 from operations.cluster import Cluster, Object
-from operations.job_objects import INDEX, component
+from operations.job_objects import INDEX, JOB_NAME, component, created, ended
 from operations.reasons import short
 
 BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
@@ -98,6 +98,45 @@ def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[Pod
     return sorted(found, key=lambda state: (state.component, state.rank or 0, state.created))
 
 
+def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Iterable[Object]) -> dict[str, str]:
+    """Of each Job that lacks pods and whose pods are refused: its name and the reason in words."""
+    pods = list(pods)
+    lacking = [job["metadata"]["name"] for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)]
+    if not lacking:
+        return {}
+    newest: dict[str, Mapping[str, Any]] = {}
+    # A refusal from before the newest pod is over.
+    since = {name: max((created(pod) for pod in pods if _job(pod) == name), default="") for name in lacking}
+    for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Job,reason=FailedCreate"):
+        name = event.get("involvedObject", {}).get("name", "")
+        if name in lacking and _when(event) >= max(_when(newest.get(name, {})), since[name]):
+            newest[name] = event
+    return {name: refusal(str(event.get("message", ""))) for name, event in newest.items()}
+
+
+def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
+    spec = job.get("spec", {})
+    if ended(job) or spec.get("suspend"):
+        return False
+    mine = [pod for pod in pods if _job(pod) == job["metadata"]["name"]]
+    there = [pod for pod in mine if pod.get("status", {}).get("phase") != "Failed"]
+    return len(there) < int(spec.get("parallelism") or 1)
+
+
+def _job(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"].get("labels", {}).get(JOB_NAME, ""))
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def refusal(message: str) -> str:
+    """The API server's refusal, and what to do about it."""
+    text = message.removeprefix("Error creating: ")
+    return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
+
+
 def _operators_index(name: str, of_component: str) -> int | None:
     """The PaddleJob operator numbers its pods in their names."""
     match = re.search(r"-(worker|ps|heter)-(\d+)$", name)
@@ -134,7 +173,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
             return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
     trouble = [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, *SANDBOX_TROUBLE)]
     if trouble:
-        last = max(trouble, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        last = max(trouble, key=_when)
         if last.get("reason") in SANDBOX_TROUBLE:
             return "waiting", f"its node cannot give it a network: {short(str(last.get('message', '')))}", None
         return "waiting", mount_trouble(str(last.get("message", ""))), None

@@ -64,7 +64,7 @@ def results(
         if model and (download or json or plot):
             raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
         where = backend(job, namespace, context, rehearsal)
-        name = where.job.name
+        name = where.name
         with where.volume() as volume:
             if model:
                 _, lines = fetch_model(volume, name, to)

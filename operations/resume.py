@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from paddle_node.contract import Variable
@@ -20,12 +20,10 @@ from operations.job_objects import condition, ended
 from operations.results import chosen_pass, saved_passes
 from operations.run import Run, bring_program, split, train
 from operations.screen import Context, say
+from operations.submission import Submission
 from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
 from operations.volume_access import Missing, VolumeAccess
 from operations.waiting import Narrator
-
-if TYPE_CHECKING:
-    from operations.submission import Submission
 
 
 def resume(
@@ -50,8 +48,6 @@ def resume(
     """
     left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
     with explained(left):
-        from operations.submission import Submission
-
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster.connect(context, say)
         submission.check(cluster, again=True)

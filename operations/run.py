@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from operations import log_stream, rehearsal_backend, removal, results, trial, waiting
 from operations.aws import client
@@ -17,19 +16,17 @@ from operations.bucket_upload import bar, upload_files
 from operations.cluster import Cluster
 from operations.errors import Failed, TimedOut, translated
 from operations.evaluate import Evaluation, measure
-from operations.job_argument import DEFAULT, Named, named
+from operations.job_argument import DEFAULT, named
 from operations.job_view import JobView, view
 from operations.log_stream import Line, Wanted
 from operations.pod_words import culprit
 from operations.results import fetch_model
 from operations.screen import of_job
+from operations.submission import Submission
 from operations.training_metrics import Pass
 from operations.volume_access import VOLUME, VolumeAccess
 from operations.volume_transfer import upload
 from operations.waiting import Narrator
-
-if TYPE_CHECKING:
-    from operations.submission import Submission
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
@@ -52,11 +49,6 @@ class Run:
         """The job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
         return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
-
-    @property
-    def job(self) -> Named:
-        """Which job it is, as the commands' argument names it."""
-        return Named(self.name, self.namespace, self.file)
 
     @translated()
     def status(self) -> JobView:
@@ -91,7 +83,7 @@ class Run:
     @translated()
     def evaluate(self) -> Evaluation:
         """Measures the newest complete pass on the held-out records, by a Job of one pod. Raises Failed."""
-        return measure(self.cluster, self.job, self.volume())
+        return measure(self.cluster, self.name, self.namespace, self.volume())
 
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
         """What the pods that are there have written."""
@@ -121,8 +113,6 @@ def submit(
     `outputs` and `image_file` are what `cdk deploy --outputs-file` and `make push` wrote, where the job needs them.
     Raises BadInput for a job that cannot run, or runs already; Failed where the split fails; Unreachable.
     """
-    from operations.submission import Submission
-
     return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
 
 

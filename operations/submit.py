@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,11 +11,9 @@ from operations import log_stream, waiting
 from operations.errors import explained
 from operations.run import Run, send
 from operations.screen import Context, console, of_job, say
+from operations.submission import Submission
 from operations.training_table import TrainingTable
 from operations.trial import NoTry
-
-if TYPE_CHECKING:
-    from operations.submission import Submission
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
@@ -46,8 +44,6 @@ def submit(
     """
     left = "interrupted: what runs on the cluster runs on; `paddle-aws submit` goes on, `paddle-aws cancel` ends it"
     with explained(left):
-        from operations.submission import Submission
-
         submission = Submission.load(job_file, outputs, image_file)
         if dry_run:
             _print(submission)

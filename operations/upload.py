@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from k8s_charts.outputs import ClusterOutputs
 from operations import bucket_upload, volume_transfer
 from operations.aws import client
 from operations.cluster import Cluster
@@ -14,6 +15,7 @@ from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, Named, named
 from operations.run import bring_program
 from operations.screen import Context, Namespace, say
+from operations.submission import Submission
 from operations.volume_access import VolumeAccess
 
 
@@ -58,8 +60,6 @@ def upload(
 
 def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     """Before manifests that were written to be read go to the cluster by kubectl; `submit` does it by itself."""
-    from operations.submission import Submission
-
     submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:
         raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
@@ -68,8 +68,6 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
 
 def _place(job: str, outputs: Path) -> str:
     """Where the manifests look for a job's local data file."""
-    from k8s_charts.outputs import ClusterOutputs
-
     return f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{job}"
 
 

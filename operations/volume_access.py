@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlencode
 
 import yaml
@@ -26,9 +26,7 @@ from operations.job_objects import INSTANCE, PADDLE_JOB, component, created, job
 from operations.job_view import operator_jobs
 from operations.pod_words import states
 from operations.removal import remove
-
-if TYPE_CHECKING:
-    from operations.submission import Submission
+from operations.submission import Submission
 
 PORT = 8080
 READY = 300.0
@@ -179,9 +177,6 @@ class VolumeAccess:
 
 def _described(job: str, namespace: str, file: Path | None) -> Submission:
     """The job file that was named, or job.yaml where that is this job's. Raises BadInput where there is none."""
-    # Here: it brings cdk8s along, which a job on the cluster does not need.
-    from operations.submission import Submission
-
     found = file or Path("job.yaml")
     gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
     if not found.is_file():

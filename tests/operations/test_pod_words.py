@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from operations import refused_pods
-from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, unschedulable
+from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, refusal, unschedulable
 from operations.waiting import lines, spans
 
 
@@ -204,4 +203,4 @@ def test_ranks_that_share_a_fate_are_one_line() -> None:
 )
 def test_why_pods_are_not_even_made(message: str, said: str) -> None:
     """The messages are those of an API server 1.35."""
-    assert refused_pods.words(f'Error creating: pods "x-" is forbidden: {message}') == said
+    assert refusal(f'Error creating: pods "x-" is forbidden: {message}') == said
