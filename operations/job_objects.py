@@ -25,6 +25,15 @@ SEEN = 10.0
 
 Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
 
+PADDLE_JOB_PHASES: dict[str, Phase] = {
+    "Completed": "done",
+    "Succeed": "done",
+    "Failed": "failed",
+    "Terminated": "failed",
+    "Running": "running",
+    "Restarting": "running",
+}
+
 
 def jobs(namespace: str | None) -> str:
     """Path of the Jobs of a namespace; None: of all."""
@@ -98,7 +107,7 @@ def condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any] | Non
 def ended(job: Mapping[str, Any]) -> bool:
     """Whether a Job, or a PaddleJob, has come to its end."""
     if job.get("kind") == "PaddleJob":
-        return job.get("status", {}).get("phase") in ("Completed", "Succeed", "Failed", "Terminated")
+        return PADDLE_JOB_PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
     return condition(job, "Complete") is not None or condition(job, "Failed") is not None
 
 
@@ -133,20 +142,29 @@ def state(job: Object, running: bool, refused: str = "") -> JobState:
     """What a Job's conditions say; `running`: whether a pod of it does; `refused`: why pods of it cannot be made."""
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
-    reason = ""
-    finished = None
-    phase: Phase
+    phase: Phase = "running" if running else "waiting"
+    reason = refused
     if complete:
-        phase, finished = "done", complete.get("lastTransitionTime")
+        phase, reason = "done", ""
     elif failed:
-        phase, finished = "failed", failed.get("lastTransitionTime")
         said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
-        reason = reasons.first("failed", said, said)
+        phase, reason = "failed", reasons.first("failed", said, said)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
-    else:
-        phase, reason = "running" if running else "waiting", refused
+    finished = (complete or failed or {}).get("lastTransitionTime")
     return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
+
+
+def paddle_job_state(job: Object) -> JobState:
+    """What a PaddleJob's status says; without one no operator has seen it."""
+    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
+    made = moment(created(job))
+    unseen = not status and made is not None and (datetime.now(UTC) - made).total_seconds() > SEEN
+    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
+    phase = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting")
+    return _job_state(
+        job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
+    )
 
 
 def _job_state(
@@ -171,26 +189,6 @@ def _job_state(
         created=moment(created(job)),
         finished=moment(finished),
         image=str(containers[0].get("image", "")),
-    )
-
-
-def paddle_job_state(job: Object) -> JobState:
-    """What a PaddleJob's status says; without one no operator has seen it."""
-    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
-    phases: dict[str, Phase] = {
-        "Completed": "done",
-        "Succeed": "done",
-        "Failed": "failed",
-        "Terminated": "failed",
-        "Running": "running",
-        "Restarting": "running",
-    }
-    phase = phases.get(str(status.get("phase", "")), "waiting")
-    made = moment(created(job))
-    unseen = not status and made is not None and (datetime.now(UTC) - made).total_seconds() > SEEN
-    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
-    return _job_state(
-        job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
     )
 
 
