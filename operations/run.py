@@ -20,7 +20,6 @@ from operations.job_argument import DEFAULT, named
 from operations.job_view import JobView, view
 from operations.log_stream import Line, Wanted
 from operations.pod_words import culprit
-from operations.results import fetch_model
 from operations.screen import of_job
 from operations.submission import Submission
 from operations.training_metrics import Pass
@@ -78,7 +77,7 @@ class Run:
     def model(self, to: str | Path) -> Path:
         """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
         with self.volume() as volume:
-            return Path(fetch_model(volume, self.name, str(to))[0])
+            return Path(results.fetch_model(volume, self.name, str(to))[0])
 
     @translated()
     def evaluate(self) -> Evaluation:

@@ -23,7 +23,6 @@ from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
 from operations import interpreter
 from operations.errors import BadInput, Unreachable, explained
-from operations.interpreter import PROJECT
 from operations.screen import say
 
 SECONDS = 300.0
@@ -88,7 +87,7 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
         raise BadInput(f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective")
     if program.archive is not None:
         return program.archive
-    folder = job_file.parent / program.path if program.path is not None else PROJECT / "examples" / program.folder
+    folder = job_file.parent / program.path if program.path is not None else interpreter.PROJECT / "examples" / program.folder
     if program.origin == "volume" or (program.origin == "image" and job.image is not None) or not folder.is_dir():
         raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
     return ProgramArchive.of_folder(folder)
