@@ -20,6 +20,8 @@ from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from paddle_node.passes import checksum
+
 from operations.errors import BadInput
 from operations.screen import console, say
 from settings.addresses import without_secrets
@@ -88,13 +90,6 @@ def files(path: Path) -> list[tuple[Path, str]]:
     if not found:
         raise BadInput(f"{path} holds no file")
     return found
-
-
-def checksum(file: Path) -> str:
-    """As the volume's manifests have it: `xxh3_128:<hex>`."""
-    from paddle_node.passes import checksum as of_file
-
-    return of_file(file)
 
 
 def _present(client: Any, address: Address) -> tuple[str, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operations.errors import explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.run import Run
 from operations.screen import Context, Namespace, say
 
 
@@ -15,8 +16,6 @@ def cancel(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Con
     Example: paddle-aws cancel quick-start
     """
     with explained("interrupted: the pods may still be ending"):
-        from operations.run import Run
-
         run = Run.find(job, namespace=namespace, context=context, say=say)
         ended = run.cancel()
         say(f"job {run.name} is ended ({', '.join(ended)})" if ended else f"job {run.name} does not run: nothing to end")

@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
 
+from operations import reasons
 from operations.errors import BadInput, OperationError, Unreachable
 
 Object = dict[str, Any]
@@ -194,7 +195,8 @@ class Cluster:
                 if "/" not in resource["name"]
             }
         if kind not in self._plurals[version]:
-            raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {_how_to_install(version)}")
+            advice = reasons.first("unknown_kind", version, "install what defines it first, or take another setting in job.yaml")
+            raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {advice}")
         plural, namespaced = self._plurals[version][kind]
         metadata = document["metadata"]
         place = f"/namespaces/{metadata['namespace']}" if namespaced else ""
@@ -366,13 +368,3 @@ def _current_context() -> str | None:
     with contextlib.suppress(Exception):
         return str(config.list_kube_config_contexts(kubeconfig())[1]["name"])
     return None
-
-
-def _how_to_install(version: str) -> str:
-    group = version.partition("/")[0]
-    known = {
-        "batch.paddlepaddle.org": "install the PaddleJob operator first (docs/jobs.md)",
-        "scheduling.volcano.sh": "install Volcano first (docs/jobs.md), or leave `gang` out of job.yaml",
-        "kueue.x-k8s.io": "install Kueue first (docs/jobs.md), or leave `gang` out of job.yaml",
-    }
-    return known.get(group, "install what defines it first, or take another setting in job.yaml")

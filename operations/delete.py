@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from operations import removal
+from operations.cluster import Cluster
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument, named
 from operations.screen import Context, Namespace, say
@@ -26,15 +28,11 @@ def delete(
     """
     with explained("interrupted: some of the job's objects may be gone; run it again to remove the rest"):
         which = named(job, namespace)
-        from operations import removal
-        from operations.cluster import Cluster
-
         cluster = Cluster.connect(context, say)
         running = removal.running(cluster, which.name, which.namespace)
         if running and not force:
             raise BadInput(f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force")
-        if running:
-            say(f"ending {', '.join(running)}: the pods get their time to save")
+        removal.end_running(cluster, which.name, which.namespace)
         gone = removal.remove_all(cluster, which.name, which.namespace)
         if not gone:
             raise BadInput(f"there is no job {which.name} in namespace {which.namespace}: nothing to delete")

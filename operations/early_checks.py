@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from paddle_node.data import doubts, unpack
+from paddle_node.data.local_source import LocalSource
+from paddle_node.failure import Failure
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.value_types import amount
 from operations.errors import BadInput
 from settings.addresses import without_secrets
-
-if TYPE_CHECKING:
-    from k8s_charts.spec import TrainingJob
-    from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import ClusterSpec, most_vcpus
 
 HEAD = 1 << 20
 """Bytes of the data that are looked at."""
@@ -23,10 +25,6 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
 
     Raises BadInput. What is only doubtful about the first lines is said.
     """
-    from paddle_node.data import doubts, unpack
-    from paddle_node.data.local_source import LocalSource
-    from paddle_node.failure import Failure
-
     if job.data is None or job.data.local_file is None:
         return None
     file = job_file.parent / job.data.local_file
@@ -54,9 +52,6 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
 
 def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput for a pod that no node of the cluster has room for, as far as the names of machine types tell."""
-    from k8s_charts.value_types import amount
-    from stacks.cluster_spec import most_vcpus
-
     types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
     vcpus = [most_vcpus(kind) for kind in types]
     if cluster.cluster.existing or None in vcpus:
@@ -69,8 +64,6 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
 
 def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
     """`check_nodes` where the cluster is the one of cluster.yaml: it is deployed, or its file system is the job's."""
-    from stacks.cluster_spec import ClusterSpec
-
     cluster_file = outputs_file.with_name("cluster.yaml")
     if cluster_file.exists() and (job.volume.kind == "efs" or outputs_file.exists()):
         check_nodes(job, ClusterSpec.load(cluster_file))

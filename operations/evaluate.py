@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import json as text_json
 import secrets
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import BaseModel, Field, ValidationError
 
 from operations.backend import OfRehearsal, backend
+from operations.cluster import Cluster, Object
 from operations.errors import BadInput, Failed, explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.job_objects import JOB_NAME, ended, jobs, newest, pods, selector, state
+from operations.pod_words import refusals, states
+from operations.removal import remove
+from operations.results import saved_passes
 from operations.screen import Context, Json, Namespace, as_json, say
-
-if TYPE_CHECKING:
-    from operations.cluster import Cluster, Object
-    from operations.job_argument import Named
-    from operations.volume_access import VolumeAccess
+from operations.volume_access import VolumeAccess
 
 GLANCE = 1.0
 """Seconds between two looks at the evaluation's pod."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(BaseModel, frozen=True):
     """What evaluate_pass.py prints as its one line of JSON."""
 
-    number: int
+    number: int = Field(alias="pass")
     metric: str
     value: float
     better: bool
@@ -40,22 +38,10 @@ class Evaluation:
     @classmethod
     def parse(cls, log: str) -> Evaluation:
         """From what the process wrote, its own line last. Raises Failed."""
-        for line in reversed(log.splitlines()):
-            if line.startswith("{"):
-                try:
-                    found = text_json.loads(line)
-                    return cls(
-                        int(found["pass"]), str(found["metric"]), float(found["value"]), bool(found["better"]),
-                        float(found["baseline"]), str(found["baseline_of"]), int(found["records"]),
-                    )  # fmt: skip
-                except (ValueError, LookupError, TypeError):
-                    break
-        raise Failed("evaluate_pass.py printed no result: is the image of this version?")
-
-    def as_json(self) -> dict[str, Any]:
-        """With the name that evaluate_pass.py gives the pass."""
-        found = asdict(self)
-        return {"pass": found.pop("number"), **found}
+        try:
+            return cls.model_validate_json(next((line for line in reversed(log.splitlines()) if line.startswith("{")), ""))
+        except ValidationError:
+            raise Failed("evaluate_pass.py printed no result: is the image of this version?") from None
 
 
 def evaluate(
@@ -74,29 +60,26 @@ def evaluate(
     with explained("interrupted: the evaluation's Job is removed, or ends by itself"):
         found = backend(job, namespace, context, rehearsal).evaluate()
         if json:
-            as_json(found.as_json())
+            as_json(found.model_dump(by_alias=True))
             return
         typer.echo(f"{found.metric} {found.value:.3f} of pass {found.number}, on {found.records:,} records that no trainer saw")
         typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
 
 
-def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
+def measure(cluster: Cluster, name: str, namespace: str, volume: VolumeAccess) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
     from k8s_charts import evaluation
-    from operations.job_objects import jobs, newest, selector
-    from operations.removal import remove
-    from operations.results import saved_passes
 
-    training = newest(cluster.items(jobs(job.namespace), selector(job.name)), "trainer")
+    training = newest(cluster.items(jobs(namespace), selector(name)), "trainer")
     if training is None:
         raise BadInput(
-            f"the cluster has no training Job of {job.name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
+            f"the cluster has no training Job of {name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
             "brings it back without training again; the program of a PaddleJob measures itself"
         )
     with volume as there:
         if not any(row["complete"] for row in saved_passes(there, there.files("output"))):
-            raise BadInput(f"job {job.name} has no complete pass: there is nothing to measure yet")
-    document = evaluation.job(training, f"{job.name[:40]}-evaluate-{secrets.token_hex(4)}")
+            raise BadInput(f"job {name} has no complete pass: there is nothing to measure yet")
+    document = evaluation.job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
     path = cluster.path(document)
     cluster.apply(document)
     try:
@@ -107,10 +90,6 @@ def measure(cluster: Cluster, job: Named, volume: VolumeAccess) -> Evaluation:
 
 def _log(cluster: Cluster, document: Object, path: str) -> str:
     """What the evaluation's pod wrote, once it has succeeded."""
-    from operations.job_objects import JOB_NAME, ended, pods, state
-    from operations.pod_words import states
-    from operations.refused_pods import refusals
-
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
     told = ""
     while True:
@@ -126,7 +105,7 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
             say(f"the evaluation waits: {reason}")
             told = reason
         time.sleep(GLANCE)
-    if state(job, its).phase == "failed" or not seen:
-        why = next((pod.failure for pod in seen if pod.reason), state(job, its).reason)
+    if (end := state(job, running=False)).phase == "failed" or not seen:
+        why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
     return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").decode(errors="replace")

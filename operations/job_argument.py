@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput
 from operations.screen import DEFAULT_NAMESPACE, LABEL
 
@@ -48,8 +49,6 @@ def named(argument: str, namespace: str | None) -> Named:
     if path.suffix in (".yaml", ".yml") or path.is_file():
         if argument == DEFAULT and not path.exists():
             raise BadInput("JOB is missing: name the job, or a job file, or go where job.yaml is")
-        from k8s_charts.spec import TrainingJob
-
         job = TrainingJob.load(path)
         if namespace is not None and namespace != job.namespace:
             raise BadInput(f"--namespace is {namespace}: {path} says {job.namespace}; leave one of them out")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from operations import reasons
 from operations.cluster import Object
 from operations.watching import Collection, State
 
@@ -23,6 +24,15 @@ SEEN = 10.0
 """Seconds within which an operator has written a status into a new PaddleJob."""
 
 Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
+
+PADDLE_JOB_PHASES: dict[str, Phase] = {
+    "Completed": "done",
+    "Succeed": "done",
+    "Failed": "failed",
+    "Terminated": "failed",
+    "Running": "running",
+    "Restarting": "running",
+}
 
 
 def jobs(namespace: str | None) -> str:
@@ -97,7 +107,7 @@ def condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any] | Non
 def ended(job: Mapping[str, Any]) -> bool:
     """Whether a Job, or a PaddleJob, has come to its end."""
     if job.get("kind") == "PaddleJob":
-        return job.get("status", {}).get("phase") in ("Completed", "Succeed", "Failed", "Terminated")
+        return PADDLE_JOB_PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
     return condition(job, "Complete") is not None or condition(job, "Failed") is not None
 
 
@@ -128,24 +138,33 @@ class JobState:
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
-def state(job: Object, pods_of_it: Iterable[Object], refused: str = "") -> JobState:
-    """What a Job's conditions and its pods say together; `refused`: why pods of it cannot be made."""
+def state(job: Object, running: bool, refused: str = "") -> JobState:
+    """What a Job's conditions say; `running`: whether a pod of it does; `refused`: why pods of it cannot be made."""
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
-    reason = ""
-    finished = None
-    phase: Phase
+    phase: Phase = "running" if running else "waiting"
+    reason = refused
     if complete:
-        phase, finished = "done", complete.get("lastTransitionTime")
+        phase, reason = "done", ""
     elif failed:
-        phase, finished = "failed", failed.get("lastTransitionTime")
-        reason = _failure(failed)
+        said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
+        phase, reason = "failed", reasons.first("failed", said, said)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
-    else:
-        running = [pod for pod in pods_of_it if pod.get("status", {}).get("phase") == "Running"]
-        phase, reason = "running" if running else "waiting", refused
+    finished = (complete or failed or {}).get("lastTransitionTime")
     return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
+
+
+def paddle_job_state(job: Object) -> JobState:
+    """What a PaddleJob's status says; without one no operator has seen it."""
+    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
+    made = moment(created(job))
+    unseen = not status and made is not None and (datetime.now(UTC) - made).total_seconds() > SEEN
+    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
+    phase = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting")
+    return _job_state(
+        job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
+    )
 
 
 def _job_state(
@@ -173,42 +192,6 @@ def _job_state(
     )
 
 
-def paddle_job_state(job: Object) -> JobState:
-    """What a PaddleJob's status says; without one no operator has seen it."""
-    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
-    phases: dict[str, Phase] = {
-        "Completed": "done",
-        "Succeed": "done",
-        "Failed": "failed",
-        "Terminated": "failed",
-        "Running": "running",
-        "Restarting": "running",
-    }
-    phase = phases.get(str(status.get("phase", "")), "waiting")
-    made = moment(created(job))
-    unseen = not status and made is not None and (datetime.now(UTC) - made).total_seconds() > SEEN
-    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
-    return _job_state(
-        job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
-    )
-
-
-def _failure(failed: Mapping[str, Any]) -> str:
-    reason, message = str(failed.get("reason", "")), str(failed.get("message", ""))
-    words = {
-        "BackoffLimitExceeded": "too many pods failed (limits.retries)",
-        "DeadlineExceeded": "it ran longer than limits.hours allows",
-        "PodFailurePolicy": "a pod ended with a code that no retry can heal",
-        "FailedIndexes": "a pod failed more often than its retries allow (limits.retries)",
-        "MaxFailedIndexesExceeded": "a pod failed more often than its retries allow (limits.retries)",
-    }
-    if reason == "PodFailurePolicy" or reason not in words:
-        return ": ".join(filter(None, (words.get(reason, reason), message)))
-    return words[reason]
-
-
 def moment(text: object) -> datetime | None:
     """A time as Kubernetes writes it."""
-    if not isinstance(text, str) or not text:
-        return None
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+    return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) and text else None

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from operations import training_progress
-from operations.cluster import ApiError, Cluster, Object
-from operations.errors import BadInput
+from operations.cluster import Cluster, Object
+from operations.errors import BadInput, Unreachable
 from operations.job_objects import (
     PART_OF,
     JobState,
@@ -24,8 +24,7 @@ from operations.job_objects import (
     selector,
     state,
 )
-from operations.pod_words import PodState, culprit, states
-from operations.refused_pods import refusals
+from operations.pod_words import PodState, culprit, pod_state, refusals, states
 from operations.training_progress import TrainingProgress
 
 
@@ -114,9 +113,21 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     found = [*batch, *operator_jobs(cluster, namespace, name)]
     if not found:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
-    its = of_newest(batch, cluster.items(pods(namespace), selector(name)))
-    seen = make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
+    seen = described(cluster, name, namespace, found, cluster.items(pods(namespace), selector(name)))
     return replace(seen, progress=training_progress.of_pods(cluster, namespace, seen.pods))
+
+
+def described(cluster: Cluster, name: str, namespace: str, documents: list[Object], its_pods: Iterable[Object]) -> JobView:
+    """From a job's objects; asks for what is no part of them: why pods do not start, or are not made.
+
+    A server that does not answer that is asked again by whoever looks next.
+    """
+    batch = [document for document in documents if document.get("kind") != "PaddleJob"]
+    its = of_newest(batch, its_pods)
+    try:
+        return make(name, namespace, documents, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
+    except Unreachable:
+        return make(name, namespace, documents, [pod_state(pod) for pod in its])
 
 
 def make(
@@ -127,8 +138,7 @@ def make(
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> JobView:
     """From a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be made."""
-    documents = list(documents)
-    pods_of_it = list(pod_states)
+    documents, pods_of_it = list(documents), list(pod_states)
     batch = [document for document in documents if document.get("kind") != "PaddleJob"]
     operators = [document for document in documents if document.get("kind") == "PaddleJob"]
     data, training = newest(batch, "data"), newest(batch, "trainer")
@@ -144,18 +154,11 @@ def make(
 def _state(job: Object | None, pods_of_it: Iterable[PodState], refused: Mapping[str, str]) -> JobState | None:
     if job is None:
         return None
-    running: list[Object] = [
-        {"status": {"phase": "Running"}} for pod in pods_of_it if pod.component == component(job) and pod.phase == "running"
-    ]
+    running = any(pod.component == component(job) and pod.phase == "running" for pod in pods_of_it)
     return state(job, running, refused.get(job["metadata"]["name"], ""))
 
 
 def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
     """PaddleJobs; none where their operator is not installed."""
-    try:
-        found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
-    except ApiError as error:
-        if error.status == 404:
-            return []
-        raise
+    found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
     return [{"kind": "PaddleJob", **document} for document in found]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import Annotated
 
 import typer
 
+from operations.cluster import Cluster, Object
 from operations.errors import explained
+from operations.job_objects import PART_OF, instance, jobs, of_newest
+from operations.job_view import JobView, make, operator_jobs
+from operations.pod_words import pod_state
 from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span
-
-if TYPE_CHECKING:
-    from operations.cluster import Cluster, Object
-    from operations.job_view import JobView
 
 
 def list_jobs(
@@ -25,8 +26,6 @@ def list_jobs(
     Example: paddle-aws list --all-namespaces
     """
     with explained():
-        from operations.cluster import Cluster
-
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
         views = _views(Cluster.connect(context, say), where)
         if json:
@@ -40,10 +39,6 @@ def list_jobs(
 
 
 def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
-    from operations.job_objects import PART_OF, instance, jobs, of_newest
-    from operations.job_view import make, operator_jobs
-    from operations.pod_words import pod_state
-
     documents = [*cluster.items(jobs(namespace), PART_OF), *operator_jobs(cluster, namespace)]
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
@@ -65,8 +60,6 @@ def _created(view: JobView) -> float:
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
-    from datetime import UTC, datetime
-
     job = view.training or view.data
     pods = f"{job.succeeded}/{job.wanted}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""

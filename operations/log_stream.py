@@ -19,10 +19,10 @@ from json import dumps
 from operations.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Object, Patience
 from operations.errors import BadInput, Unreachable
 from operations.job_objects import collections, component, ended, jobs, moment, of_newest, pods, runs, selector
-from operations.job_view import operator_jobs
+from operations.job_view import described, operator_jobs
 from operations.pod_words import PodState, pod_state
-from operations.screen import of_job
-from operations.waiting import Narrator, seen
+from operations.screen import console, of_job
+from operations.waiting import Narrator
 from operations.watching import follow
 
 QUIET = 3600.0
@@ -99,8 +99,6 @@ def ranks(text: str) -> frozenset[int] | None:
 def printer(json: bool = False) -> Callable[[Line], None]:
     """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere; with `json` an object a line."""
     from rich.text import Text
-
-    from operations.screen import console
 
     screen = console()
     coloured = screen.is_terminal and not screen.no_color
@@ -221,7 +219,8 @@ def follow_job(
                     if pod.name not in readers:
                         readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
                         readers[pod.name].start()
-                narrator.tell(seen(cluster, name, namespace, found), only_what_waits=True)
+                now = described(cluster, name, namespace, runs(found), found["pods"].values())
+                narrator.tell(now, only_what_waits=True)
                 wanted = [one for one in runs(found) if one.get("kind") == "PaddleJob" or match.component(component(one))]
                 if all(map(ended, wanted)) and (wanted or readers):
                     over.set()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from operations import log_stream
 from operations.backend import Backend, OfRehearsal, Volume, backend
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.log_stream import Line
+from operations.run import Run
 from operations.screen import Context, Namespace, of_job, say
-
-if TYPE_CHECKING:
-    from operations.log_stream import Line
+from operations.volume_access import BLOCK
+from operations.waiting import Narrator
 
 
 def logs(
@@ -40,45 +42,37 @@ def logs(
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with explained("interrupted: the job runs on"):
-        from operations import log_stream
-        from operations.run import Run
-        from operations.waiting import Narrator
-
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         if volume is not None and (follow or of == "data"):
             raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
         where, show = backend(job, namespace, context, rehearsal), log_stream.printer(json)
-        which = where.job
         if volume is not None:
             _of_volume(where, volume, chosen.ranks, tail, show)
             return
         # A name that is mistyped is told at once.
         where.status()
         if follow and isinstance(where, Run):
-            log_stream.follow_job(where.cluster, which.name, which.namespace, Narrator(say), match=chosen, tail=tail, show=show)
+            log_stream.follow_job(where.cluster, where.name, where.namespace, Narrator(say), match=chosen, tail=tail, show=show)
             # A job that was deleted meanwhile has no end to tell of.
             with contextlib.suppress(BadInput):
                 if (ended := where.status()).phase == "failed":
-                    say(f"job {which.name} failed: {ended.reason}")
+                    say(f"job {where.name} failed: {ended.reason}")
             return
         nothing = True
         for line in where.logs(chosen, tail):
             nothing = False
             show(line)
         if nothing:
-            say(f"no pod has written anything yet: `paddle-aws status {of_job(which.name, which.namespace)}` says why")
+            say(f"no pod has written anything yet: `paddle-aws status {of_job(where.name, where.namespace)}` says why")
 
 
 def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]) -> None:
     """One rank after the other: their lines have no common time."""
-    from operations.log_stream import Line
-    from operations.volume_access import BLOCK
-
     with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
         found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
         if not found:
-            raise BadInput(f"job {where.job.name} has no {log}.log on the volume: no pod of it has begun to train yet")
+            raise BadInput(f"job {where.name} has no {log}.log on the volume: no pod of it has begun to train yet")
         for rank, name in found:
             if ranks is not None and rank not in ranks:
                 continue

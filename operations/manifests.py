@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from k8s_charts.deployed import Deployed
+from k8s_charts.spec import TrainingJob
+from operations.early_checks import check_data, check_deployed
 from operations.errors import BadInput, Exit, explained
 from operations.screen import say
-
-if TYPE_CHECKING:
-    from k8s_charts.deployed import Deployed
-    from k8s_charts.spec import TrainingJob
 
 
 def manifests(
@@ -38,9 +37,6 @@ def manifests(
     with explained("interrupted: the same command writes the rest"):
         # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
         from k8s_charts import documents
-        from k8s_charts.deployed import Deployed
-        from k8s_charts.spec import TrainingJob
-        from operations.early_checks import check_data, check_deployed
 
         job = TrainingJob.load(job_file)
         deployed = Deployed.load(job, outputs, image_file)

@@ -13,8 +13,10 @@ from typing import Any
 
 from paddle_node.contract import ExitCode
 
+from operations import reasons
 from operations.cluster import Cluster, Object
-from operations.job_objects import INDEX, component
+from operations.job_objects import INDEX, JOB_NAME, component, created, ended
+from operations.reasons import short
 
 BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
@@ -96,6 +98,45 @@ def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[Pod
     return sorted(found, key=lambda state: (state.component, state.rank or 0, state.created))
 
 
+def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Iterable[Object]) -> dict[str, str]:
+    """Of each Job that lacks pods and whose pods are refused: its name and the reason in words."""
+    pods = list(pods)
+    lacking = [job["metadata"]["name"] for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)]
+    if not lacking:
+        return {}
+    newest: dict[str, Mapping[str, Any]] = {}
+    # A refusal from before the newest pod is over.
+    since = {name: max((created(pod) for pod in pods if _job(pod) == name), default="") for name in lacking}
+    for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Job,reason=FailedCreate"):
+        name = event.get("involvedObject", {}).get("name", "")
+        if name in lacking and _when(event) >= max(_when(newest.get(name, {})), since[name]):
+            newest[name] = event
+    return {name: refusal(str(event.get("message", ""))) for name, event in newest.items()}
+
+
+def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
+    spec = job.get("spec", {})
+    if ended(job) or spec.get("suspend"):
+        return False
+    mine = [pod for pod in pods if _job(pod) == job["metadata"]["name"]]
+    there = [pod for pod in mine if pod.get("status", {}).get("phase") != "Failed"]
+    return len(there) < int(spec.get("parallelism") or 1)
+
+
+def _job(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"].get("labels", {}).get(JOB_NAME, ""))
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def refusal(message: str) -> str:
+    """The API server's refusal, and what to do about it."""
+    text = message.removeprefix("Error creating: ")
+    return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
+
+
 def _operators_index(name: str, of_component: str) -> int | None:
     """The PaddleJob operator numbers its pods in their names."""
     match = re.search(r"-(worker|ps|heter)-(\d+)$", name)
@@ -132,7 +173,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
             return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
     trouble = [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, *SANDBOX_TROUBLE)]
     if trouble:
-        last = max(trouble, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        last = max(trouble, key=_when)
         if last.get("reason") in SANDBOX_TROUBLE:
             return "waiting", f"its node cannot give it a network: {short(str(last.get('message', '')))}", None
         return "waiting", mount_trouble(str(last.get("message", ""))), None
@@ -145,69 +186,20 @@ def unschedulable(message: str) -> str:
     """The scheduler's verdict in words, and what to do about it."""
     if not message:
         return "no node can take it, and the scheduler does not say why yet"
-    nodes = re.match(r"\d+/(\d+) nodes are available", message)
-    if (nodes and nodes[1] == "0") or message.startswith("no nodes available"):
-        return "the cluster has no node: raise nodes.<group>.desired in cluster.yaml and deploy, or wait for the autoscaler"
-    if match := re.search(r'persistentvolumeclaim "([^"]+)" not found', message):
-        return f"its volume claim {match[1]} does not exist: submit the job again"
-    if "unbound immediate PersistentVolumeClaims" in message:
-        return "its volume claim is not bound: no PersistentVolume fits it (kubectl describe pvc shows why)"
-    causes = []
-    for resource in dict.fromkeys(re.findall(r"Insufficient ([\w./-]*\w)", message)):
-        setting = {"cpu": "resources.cpu", "memory": "resources.memory", "ephemeral-storage": "resources.scratch"}.get(
-            resource, "gpus.count" if "gpu" in resource else "resources"
-        )
-        if resource == "pods":
-            causes.append("the nodes hold as many pods as they may: add nodes")
-        else:
-            causes.append(f"too little {resource} is free: lower {setting} in job.yaml, or add or enlarge nodes in cluster.yaml")
-    for taint in dict.fromkeys(re.findall(r"untolerated taints? \{([^}]*)\}", message)):
-        causes.append(f"nodes have the taint {taint.strip()}: add it to scheduling.tolerations")
-    if "node affinity/selector" in message:
-        causes.append("no node has the labels that scheduling.node_selector, zone or spot asks for")
-    if "volume node affinity conflict" in message:
-        causes.append("its volume is in another zone than the nodes")
-    if "free ports" in message:
-        causes.append("its host ports are taken: another job uses them on every node")
-    if "topology spread constraints" in message:
-        causes.append("scheduling.spread is require, and every host has a pod already: add nodes")
-    if "unschedulable" in message:
-        causes.append("nodes are cordoned")
-    return "no node can take it: " + ("; ".join(causes) if causes else short(message))
+    causes = reasons.every("no_room", message) or [short(message)]
+    return reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}")
 
 
 def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
     """Why an image cannot be pulled."""
     message = str(waiting.get("message", ""))
-    lowered = message.lower()
-    if waiting.get("reason") == "InvalidImageName":
-        return f"{image} is no image name: correct `image` in job.yaml"
-    if "not found" in lowered or "manifest unknown" in lowered:
-        return f"image {image} does not exist: `make push` pushes it"
-    if any(word in lowered for word in ("denied", "unauthorized", "authorization", "forbidden", "403", "401")):
-        return f"the nodes may not pull image {image}: it has to lie in a repository that their role may read"
-    if any(word in lowered for word in ("timeout", "timed out", "no such host", "dial tcp", "i/o")):
-        return f"the registry of image {image} cannot be reached from the nodes: they need a NAT gateway or the ECR endpoints"
-    return f"image {image} cannot be pulled" + (f": {short(message)}" if message else "")
+    otherwise = f"image {image} cannot be pulled" + (f": {short(message)}" if message else "")
+    return reasons.first("image", f"{waiting.get('reason')}: {message}", otherwise, image=image)
 
 
 def mount_trouble(message: str) -> str:
     """Why a volume cannot be mounted."""
-    lowered = message.lower()
-    if "driver name efs.csi.aws.com not found" in lowered or "csinode" in lowered:
-        return "its volume cannot be mounted: the EFS CSI driver does not run on its node yet (paddle-aws doctor)"
-    if "access denied" in lowered:
-        return "its volume cannot be mounted: the file system refuses; it wants TLS and its access point (volume in job.yaml)"
-    if "timed out" in lowered or ("deadline" in lowered and "exceeded" in lowered) or "timeout" in lowered:
-        return (
-            "its volume cannot be mounted in time: a mount target is missing in the node's zone, or its security group does not "
-            "let the nodes in on port 2049 (paddle-aws doctor)"
-        )
-    if "failed to resolve" in lowered or "name or service not known" in lowered:
-        return "its volume cannot be mounted: the file system's name is unknown in this VPC (paddle-aws doctor)"
-    if match := re.search(r'configmap "([^"]+)" not found', message):
-        return f"ConfigMap {match[1]} does not exist: submit the job again"
-    return f"its volume cannot be mounted: {short(message)}"
+    return reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}")
 
 
 def _failure(status: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
@@ -261,9 +253,3 @@ def last_line(text: str) -> str:
     """The last line that says something; a traceback's last line is its reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return short(lines[-1]) if lines else ""
-
-
-def short(text: str, width: int = 240) -> str:
-    """One line of at most that width, without what would move the cursor: a program may have written it."""
-    flat = "".join(filter(str.isprintable, " ".join(text.split())))
-    return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -20,7 +20,6 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from operations import volume_server
 from operations.errors import BadInput, Exit, Failed
 from operations.evaluate import Evaluation
-from operations.job_argument import Named
 from operations.job_view import JobView
 from operations.log_stream import Line, Wanted
 from operations.screen import age
@@ -79,7 +78,7 @@ class RehearsalBackend:
 
     def __init__(self, folder: Path, record: Record) -> None:
         self._folder, self.record = folder, record
-        self.job = Named(record.view.name, record.view.namespace, None)
+        self.name, self.namespace = record.view.name, record.view.namespace
 
     @property
     def age(self) -> str:
@@ -93,9 +92,7 @@ class RehearsalBackend:
         """One pod after the other: their lines carry no time."""
         chosen = [pod for pod in self.record.view.pods if wanted.pod(pod)]
         if not chosen:
-            raise BadInput(
-                f"the rehearsal of {self.job.name} has no such pods: `paddle-aws status --rehearsal` lists those it had"
-            )
+            raise BadInput(f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` lists those it had")
         for pod in chosen:
             for file in sorted(_inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")):
                 if not file.name.endswith(".probes.log"):

@@ -30,17 +30,19 @@ GONE = 60.0
 """Seconds for a deleted Job's pods to leave, behind the grace period in which they save."""
 
 
-def running(cluster: Cluster, name: str, namespace: str) -> list[str]:
-    """Names of the job's Jobs and PaddleJobs that have not ended."""
-    return [path.rsplit("/", 1)[-1] for path, document in _runs(cluster, name, namespace) if not ended(document)]
+def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
+    """The job's Jobs and PaddleJobs that have not ended: their paths by name."""
+    return {path.rsplit("/", 1)[-1]: path for path, document in _runs(cluster, name, namespace) if not ended(document)}
 
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods have left, and returns the Jobs' names."""
-    its = [path for path, document in _runs(cluster, name, namespace) if not ended(document)]
-    for path in its:
+    its = running(cluster, name, namespace)
+    if its:
+        cluster.say(f"ending {', '.join(its)}: the pods get their time to save")
+    for path in its.values():
         remove(cluster, path)
-    return [path.rsplit("/", 1)[-1] for path in its]
+    return list(its)
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:

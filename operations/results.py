@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from paddle_node import passes
 from paddle_node.passes import INFERENCE, PASS, PREDICT
 
+from operations import loss_plot
+from operations.aws import client
 from operations.backend import OfRehearsal, Volume, backend
+from operations.bucket_upload import Address, bar, upload_files
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.log_stream import clean
+from operations.reasons import short
 from operations.screen import Context, Json, Namespace, as_json, console, on_a_terminal, say, show, span
-
-if TYPE_CHECKING:
-    from operations.training_metrics import Pass
+from operations.training_metrics import Pass
+from operations.volume_access import Missing
+from operations.volume_transfer import download
+from settings.cache import place
 
 
 def results(
@@ -50,15 +58,13 @@ def results(
     Example: paddle-aws results quick-start --download last --to s3://my-bucket/models/quick-start
     """
     with explained("interrupted: what was fetched stays; the same command goes on"):
-        from operations.bucket_upload import Address
-
         if to.startswith("s3://"):
             # Before a pass has been fetched for it.
             Address.parse(to)
         if model and (download or json or plot):
             raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
         where = backend(job, namespace, context, rehearsal)
-        name = where.job.name
+        name = where.name
         with where.volume() as volume:
             if model:
                 _, lines = fetch_model(volume, name, to)
@@ -115,10 +121,6 @@ def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) 
 
 def last_failure(volume: Volume, files: list[dict[str, Any]]) -> str:
     """Why the last run failed, as the volume remembers when its pods are gone; empty: it did not, or nobody wrote it down."""
-    import json
-
-    from operations.pod_words import short
-
     if not any(file["name"] == "run/attempts.json" for file in files):
         return ""
     try:
@@ -158,8 +160,6 @@ def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
 def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw: bool) -> None:
     from rich.filesize import decimal
 
-    from operations import loss_plot
-
     shown = _all(rows, measured)
     if not shown:
         say(f"job {name} has not finished a pass yet")
@@ -184,8 +184,6 @@ def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw
 def _plot(name: str, passes: list[Pass], file: Path) -> None:
     if not passes:
         raise BadInput(f"job {name} has no metrics yet: there is nothing to draw")
-    from operations import loss_plot
-
     loss_plot.png(passes, f"{name}: loss", file)
     say(f"the loss is drawn in {file}")
 
@@ -208,9 +206,6 @@ def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
 
 def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
     """The lines of plain Python that predict with a model, in its folder; none where there are none."""
-    from operations.log_stream import clean
-    from operations.volume_access import Missing
-
     try:
         text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
         return [clean(line) for line in text.splitlines()]
@@ -240,12 +235,6 @@ def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: 
 
 def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str, *, sealed: bool = True) -> str:
     """The files in a folder below output/, to `to`/`name`; returns where they are."""
-    import shutil
-
-    from operations.bucket_upload import bar, upload_files
-    from operations.volume_transfer import download
-    from settings.cache import place
-
     inside = f"{home}/" if home else ""
     wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
     on_the_way = to.startswith("s3://")
@@ -255,8 +244,6 @@ def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to
     with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
         download(volume, f"output/{home}".rstrip("/"), wanted, target, progress, sealed=sealed)
     if on_the_way:
-        from operations.aws import client
-
         address = f"{to.rstrip('/')}/{name}".rstrip("/")
         upload_files(client("s3"), target, address)
         shutil.rmtree(target)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from paddle_node.contract import Variable
 
+from operations.cluster import Cluster, Object
 from operations.errors import BadInput, explained
+from operations.job_objects import condition, ended
+from operations.results import chosen_pass, saved_passes
+from operations.run import Run, bring_program, split, train
 from operations.screen import Context, say
+from operations.submission import Submission
 from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
-
-if TYPE_CHECKING:
-    from operations.cluster import Cluster, Object
-    from operations.submission import Submission
-    from operations.waiting import Narrator
+from operations.volume_access import Missing, VolumeAccess
+from operations.waiting import Narrator
 
 
 def resume(
@@ -46,10 +48,6 @@ def resume(
     """
     left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
     with explained(left):
-        from operations.cluster import Cluster
-        from operations.run import bring_program, of_submission, train
-        from operations.submission import Submission
-
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster.connect(context, say)
         submission.check(cluster, again=True)
@@ -59,7 +57,7 @@ def resume(
                     f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
                 )
             _set_aside(cluster, submission, from_pass)
-        run = of_submission(cluster, submission)
+        run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
         bring_program(cluster, submission)
         _bring_data(cluster, submission, run.narrator)
         submission.forget_training(cluster)
@@ -68,8 +66,6 @@ def resume(
 
 
 def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
-    from operations.run import split
-
     if submission.data_job is None:
         return
     # First: a look at the volume needs it, and so do the trainers.
@@ -81,11 +77,8 @@ def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) ->
 
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
-    from operations.results import chosen_pass, saved_passes
-    from operations.volume_access import VolumeAccess
-
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=True, say=say, submission=submission) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=True, submission=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
         for row in reversed(rows):
@@ -98,9 +91,6 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
 
 def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     """False where they have to be split, or are being split right now."""
-    from operations.job_objects import condition, ended
-    from operations.volume_access import Missing, VolumeAccess
-
     ours = _identity(submission.data_job) if submission.data_job is not None else ""
     known = submission.data_jobs(cluster)
     if any(_identity(job) != ours or not ended(job) for job in known):
@@ -109,7 +99,7 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     if any(condition(job, "Complete") for job in known):
         return True
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=False, say=say, submission=submission) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=False, submission=submission) as volume:
         try:
             manifest = json.loads(volume.read("data-manifest.json"))
         except (Missing, ValueError):

@@ -8,22 +8,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
 
-from operations import waiting
+from operations import log_stream, rehearsal_backend, removal, results, trial, waiting
+from operations.aws import client
+from operations.bucket_upload import bar, upload_files
 from operations.cluster import Cluster
 from operations.errors import Failed, TimedOut, translated
-from operations.job_argument import DEFAULT, Named, named
+from operations.evaluate import Evaluation, measure
+from operations.job_argument import DEFAULT, named
 from operations.job_view import JobView, view
+from operations.log_stream import Line, Wanted
+from operations.pod_words import culprit
 from operations.screen import of_job
+from operations.submission import Submission
 from operations.training_metrics import Pass
+from operations.volume_access import VOLUME, VolumeAccess
+from operations.volume_transfer import upload
 from operations.waiting import Narrator
-
-if TYPE_CHECKING:
-    from operations.evaluate import Evaluation
-    from operations.log_stream import Line, Wanted
-    from operations.submission import Submission
-    from operations.volume_access import VolumeAccess
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
@@ -32,10 +34,10 @@ log: Say = logging.getLogger("paddle_aws").info
 class Run:
     """One job on one cluster; `submit` and `Run.find` make it."""
 
-    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None, narrator: Narrator | None = None) -> None:
+    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
         """`file` describes the volume where the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
-        self.narrator = narrator or Narrator(cluster.say)
+        self.narrator = Narrator(cluster.say)
 
     def __repr__(self) -> str:
         return f"Run({of_job(self.name, self.namespace)!r})"
@@ -46,11 +48,6 @@ class Run:
         """The job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
         return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
-
-    @property
-    def job(self) -> Named:
-        """Which job it is, as the commands' argument names it."""
-        return Named(self.name, self.namespace, self.file)
 
     @translated()
     def status(self) -> JobView:
@@ -73,46 +70,32 @@ class Run:
     @translated()
     def results(self) -> list[Pass]:
         """Its passes that are through, by number: loss, records, seconds. Of programs on paddle_node.fleet."""
-        from operations import results
-
         with self.volume() as volume:
             return results.metrics(volume, volume.files("output"))
 
     @translated()
     def model(self, to: str | Path) -> Path:
         """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
-        from operations.results import fetch_model
-
         with self.volume() as volume:
-            return Path(fetch_model(volume, self.name, str(to))[0])
+            return Path(results.fetch_model(volume, self.name, str(to))[0])
 
     @translated()
     def evaluate(self) -> Evaluation:
         """Measures the newest complete pass on the held-out records, by a Job of one pod. Raises Failed."""
-        from operations.evaluate import measure
-
-        return measure(self.cluster, self.job, self.volume())
+        return measure(self.cluster, self.name, self.namespace, self.volume())
 
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
         """What the pods that are there have written."""
-        from operations import log_stream
-
         return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
 
     @translated()
     def cancel(self) -> list[str]:
         """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
-        from operations import removal
-
-        if running := removal.running(self.cluster, self.name, self.namespace):
-            self.cluster.say(f"ending {', '.join(running)}: the pods get their time to save")
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def volume(self, write: bool = False) -> VolumeAccess:
         """Its folder on the volume, as a context manager."""
-        from operations.volume_access import VolumeAccess
-
-        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, say=self.cluster.say, job_file=self.file)
+        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, job_file=self.file)
 
 
 @translated()
@@ -129,39 +112,24 @@ def submit(
     `outputs` and `image_file` are what `cdk deploy --outputs-file` and `make push` wrote, where the job needs them.
     Raises BadInput for a job that cannot run, or runs already; Failed where the split fails; Unreachable.
     """
-    from operations.submission import Submission
-
     return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
 
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
     """Submits what was loaded; `no_try`: without a try of its program on a few records."""
-    from operations import trial
-
     cluster = Cluster.connect(context, say)
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))
-    run = of_submission(cluster, submission)
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
     bring_program(cluster, submission)
     split(cluster, submission, run.narrator)
     train(cluster, submission)
     return run
 
 
-def of_submission(cluster: Cluster, submission: Submission) -> Run:
-    """The run that a submission becomes."""
-    return Run(cluster, submission.job.name, submission.job.namespace, submission.file)
-
-
 def bring_program(cluster: Cluster, submission: Submission) -> None:
     """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
-    from tempfile import TemporaryDirectory
-
-    from operations.bucket_upload import bar
-    from operations.volume_access import VOLUME, VolumeAccess
-    from operations.volume_transfer import upload
-
     job, archive = submission.job, submission.job.program.archive
     if archive is None:
         return
@@ -170,7 +138,7 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
         archive.write(file)
         submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
         with (
-            VolumeAccess(cluster, job.name, job.namespace, write=True, say=cluster.say, submission=submission) as volume,
+            VolumeAccess(cluster, job.name, job.namespace, write=True, submission=submission) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)
@@ -179,8 +147,6 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
 
 def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
-    from operations.pod_words import culprit
-
     if submission.data_job is None:
         return
     _bring_data(submission)
@@ -204,16 +170,12 @@ def _bring_data(submission: Submission) -> None:
     if submission.local_file is None:
         return
     from k8s_charts import data_job
-    from operations.aws import client
-    from operations.bucket_upload import upload_files
 
     upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.deployed.outputs))
 
 
 def train(cluster: Cluster, submission: Submission) -> None:
     """Starts the training."""
-    from operations import rehearsal_backend
-
     rehearsal_backend.submitted()
     submission.apply(cluster, submission.rest())
     training = submission.training

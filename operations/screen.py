@@ -115,7 +115,7 @@ def age(text: str | datetime | None) -> str:
     """How long ago, in one unit that people use."""
     if not text:
         return ""
-    then = text if isinstance(text, datetime) else datetime.fromisoformat(text.replace("Z", "+00:00"))
+    then = text if isinstance(text, datetime) else datetime.fromisoformat(text)
     return span((datetime.now(UTC) - then).total_seconds())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,11 +10,9 @@ from operations import screen
 from operations.backend import OfRehearsal, backend
 from operations.errors import explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.job_objects import JobState
+from operations.job_view import JobView
 from operations.screen import Context, Json, Namespace, age, as_json, span
-
-if TYPE_CHECKING:
-    from operations.job_objects import JobState
-    from operations.job_view import JobView
 
 
 def status(

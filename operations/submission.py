@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from k8s_charts import documents as charts
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster import Cluster, NotInstalled, Object
@@ -37,10 +36,13 @@ class Submission:
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Submission:
         """From the job file and what deploy and push wrote; raises JobError with one sentence."""
+        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        from k8s_charts import documents
+
         job = TrainingJob.load(file, fetch=True)
         deployed = Deployed.load(job, outputs_file, image_file)
         check_deployed(job, outputs_file)
-        return cls(job, file, deployed, tuple(charts.documents(job, deployed.outputs, deployed.image)))
+        return cls(job, file, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image)))
 
     @property
     def data_job(self) -> Object | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from operations import log_stream, waiting
 from operations.errors import explained
+from operations.run import Run, send
 from operations.screen import Context, console, of_job, say
+from operations.submission import Submission
+from operations.training_table import TrainingTable
 from operations.trial import NoTry
-
-if TYPE_CHECKING:
-    from operations.run import Run
-    from operations.submission import Submission
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
@@ -44,14 +44,10 @@ def submit(
     """
     left = "interrupted: what runs on the cluster runs on; `paddle-aws submit` goes on, `paddle-aws cancel` ends it"
     with explained(left):
-        from operations.submission import Submission
-
         submission = Submission.load(job_file, outputs, image_file)
         if dry_run:
             _print(submission)
             return
-        from operations.run import send
-
         finish(send(submission, context, say, no_try=no_try), submission, wait=wait, follow=follow, verbose=verbose)
 
 
@@ -72,8 +68,6 @@ def _print(submission: Submission) -> None:
 
 def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
     """What submit and resume do once the training is on the cluster."""
-    from operations import waiting
-
     known = of_job(run.name, run.namespace)
     with explained(
         f"interrupted: job {run.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
@@ -96,9 +90,6 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
 def _follow(run: Run, *, logs: bool) -> None:
     """Until the training ends: the table of its passes, or what all ranks write."""
     from rich.text import Text
-
-    from operations import log_stream
-    from operations.training_table import TrainingTable
 
     if logs:
         return log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator)

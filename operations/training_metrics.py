@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,15 +103,8 @@ def passes(metrics: Mapping[int, str]) -> list[Pass]:
     found = Passes(metrics)
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
-            found.add(trainer, _entry(line))
+            # Half a line, or what a crash left of one.
+            with suppress(ValueError):
+                if line.endswith("\n") and isinstance(entry := json.loads(line), dict):
+                    found.add(trainer, entry)
     return found.in_order
-
-
-def _entry(line: str) -> dict[str, Any]:
-    if not line.endswith("\n"):
-        return {}
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -13,16 +13,17 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import paddle_node
 import typer
+from paddle_node.contract import ExitCode, Variable
 
+from k8s_charts.program_archive import ProgramArchive
+from k8s_charts.spec import TrainingJob
+from operations import interpreter
 from operations.errors import BadInput, Unreachable, explained
 from operations.screen import say
-
-if TYPE_CHECKING:
-    from k8s_charts.program_archive import ProgramArchive
-    from k8s_charts.spec import TrainingJob
 
 SECONDS = 300.0
 NoTry = Annotated[bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")]
@@ -43,9 +44,6 @@ def try_program(
     Example: paddle-aws try job.yaml
     """
     with explained("interrupted: nothing was changed"):
-        from k8s_charts.spec import TrainingJob
-        from operations import interpreter
-
         job = TrainingJob.load(job_file, fetch=True)
         program, source = _program(job, job_file), data.resolve() if data is not None else _source(job, job_file)
         python = interpreter.folder(job) if install else interpreter.found(job)
@@ -59,8 +57,6 @@ def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
 
     `bucket`: an s3:// source is one of the account that this shell knows.
     """
-    from operations import interpreter
-
     try:
         program, source = _program(job, job_file), _source(job, job_file)
     except BadInput as reason:
@@ -84,9 +80,6 @@ def _missing(job: TrainingJob) -> str:
 
 def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
     """The program's files on this machine. Raises BadInput."""
-    from k8s_charts.program_archive import ProgramArchive
-    from operations.interpreter import PROJECT
-
     program = job.program
     if job.engine == "paddlejob":
         raise BadInput("engine is paddlejob: `try` runs programs of engine job")
@@ -94,7 +87,7 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
         raise BadInput(f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective")
     if program.archive is not None:
         return program.archive
-    folder = job_file.parent / program.path if program.path is not None else PROJECT / "examples" / program.folder
+    folder = job_file.parent / program.path if program.path is not None else interpreter.PROJECT / "examples" / program.folder
     if program.origin == "volume" or (program.origin == "image" and job.image is not None) or not folder.is_dir():
         raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
     return ProgramArchive.of_folder(folder)
@@ -117,9 +110,6 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
 
 def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: Path, *, quiet: bool = False) -> str:
     """What the trial printed; shown as it comes unless `quiet`. Raises BadInput, and Unreachable where the source is."""
-    import paddle_node
-    from paddle_node.contract import ExitCode, Variable
-
     environment = {**os.environ, **job.environment, "TRAINING_ROLE": "TRIAL", "PATH": f"{python}:{os.environ.get('PATH', '')}"}
     environment |= {
         "PYTHONWARNINGS": "ignore",

@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
+from k8s_charts.outputs import ClusterOutputs
+from operations import bucket_upload, volume_transfer
+from operations.aws import client
+from operations.cluster import Cluster
 from operations.errors import BadInput, explained
 from operations.job_argument import DEFAULT, Named, named
+from operations.run import bring_program
 from operations.screen import Context, Namespace, say
+from operations.submission import Submission
+from operations.volume_access import VolumeAccess
 
 
 def upload(
@@ -35,8 +42,6 @@ def upload(
     Example: paddle-aws upload --program --job job.yaml
     """
     with explained("interrupted: what was sent stays; the same command goes on"):
-        from operations import bucket_upload
-
         if program:
             _program(Path(job), context, outputs)
             return
@@ -50,17 +55,11 @@ def upload(
             _to_volume(path, which, context)
             return
         address = to or _place(named(job, namespace).name, outputs)
-        from operations.aws import client
-
         typer.echo(bucket_upload.upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
 
 
 def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     """Before manifests that were written to be read go to the cluster by kubectl; `submit` does it by itself."""
-    from operations.cluster import Cluster
-    from operations.run import bring_program
-    from operations.submission import Submission
-
     submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:
         raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
@@ -69,21 +68,15 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
 
 def _place(job: str, outputs: Path) -> str:
     """Where the manifests look for a job's local data file."""
-    from k8s_charts.outputs import ClusterOutputs
-
     return f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{job}"
 
 
 def _to_volume(path: Path, job: Named, context: str | None) -> None:
-    from operations import bucket_upload, volume_transfer
-    from operations.cluster import Cluster
-    from operations.volume_access import VolumeAccess
-
     found = bucket_upload.files(path)
     folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, say=say, job_file=job.file) as there,
+        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, job_file=job.file) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)

@@ -12,31 +12,29 @@ import copy
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlencode
+
+import yaml
 
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.job_objects import COMPONENT, INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
+from operations.job_objects import INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
 from operations.job_view import operator_jobs
 from operations.pod_words import states
-
-if TYPE_CHECKING:
-    from operations.submission import Submission
+from operations.removal import remove
+from operations.submission import Submission
 
 PORT = 8080
 READY = 300.0
 """Seconds until the pod has to answer; pulling the image is part of it."""
-DEADLINE = 4 * 3600
-"""Seconds after which Kubernetes ends the pod, whatever happens."""
 BLOCK = 4 << 20
 """Bytes of one request."""
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """What has to be there for a pod that mounts the volume."""
-SMALL = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 
 
 class Missing(BadInput):
@@ -53,12 +51,11 @@ class VolumeAccess:
         namespace: str,
         *,
         write: bool,
-        say: Callable[[str], None],
         job_file: Path | None = None,
         submission: Submission | None = None,
     ) -> None:
         """`submission`, or else `job_file` (default: job.yaml), describes the volume where the cluster has forgotten the job."""
-        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, say
+        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, cluster.say
         self._job_file, self._submission = job_file, submission
         self._made: list[str] = []
         """What was made for the look, in order."""
@@ -165,8 +162,6 @@ class VolumeAccess:
                     self._made += [path] if document["kind"] != "Namespace" else []
 
     def _remove(self) -> None:
-        from operations.removal import remove
-
         try:
             self._cluster.delete(self._path)
         except OperationError:
@@ -182,9 +177,6 @@ class VolumeAccess:
 
 def _described(job: str, namespace: str, file: Path | None) -> Submission:
     """The job file that was named, or job.yaml where that is this job's. Raises BadInput where there is none."""
-    # Here: it brings cdk8s along, which a job on the cluster does not need.
-    from operations.submission import Submission
-
     found = file or Path("job.yaml")
     gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
     if not found.is_file():
@@ -216,25 +208,16 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
     mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
     if mount is None:
         raise BadInput(f"job {job} has no volume: there is nothing to look at")
-    program = Path(__file__).with_name("volume_server.py").read_text(encoding="utf-8")
-    container = {
-        "name": "volume",
+    pod: Object = yaml.safe_load(Path(__file__).with_name("reader.yaml").read_text(encoding="utf-8"))
+    pod["metadata"]["name"] = name
+    pod["metadata"]["labels"][INSTANCE] = job
+    container = pod["spec"]["containers"][0]
+    container |= {
         "image": original["image"],
         "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
-        "command": ["python3", "-c", program],
+        "command": ["python3", "-c", Path(__file__).with_name("volume_server.py").read_text(encoding="utf-8")],
         "args": [mount["mountPath"], token, str(PORT)],
-        "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
-        "ports": [{"name": "volume", "containerPort": PORT, "protocol": "TCP"}],
         "volumeMounts": [{**mount, "readOnly": not write}],
-        "resources": {"requests": SMALL, "limits": SMALL},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-        },
     }
     # The job's folder may have to be made here as well; where the data job's source lies is not this pod's affair.
     makers = [
@@ -242,24 +225,9 @@ def reader(template: Object, job: str, name: str, token: str, write: bool) -> Ob
         for maker in spec.get("initContainers", ())
         if any(m["name"] == "job" for m in maker.get("volumeMounts", ()))
     ]
-    # Not the scheduler of a gang, no host's network or ports: one small pod.
     kept = ("securityContext", "tolerations", "imagePullSecrets")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {"app.kubernetes.io/part-of": "paddle-aws", INSTANCE: job, COMPONENT: "reader"},
-        },
-        "spec": {
-            **{field: spec[field] for field in kept if field in spec},
-            "activeDeadlineSeconds": DEADLINE,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "volumes": [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"],
-            **({"initContainers": makers} if makers else {}),
-            "containers": [container],
-        },
-    }
+    pod["spec"] |= {field: spec[field] for field in kept if field in spec}
+    pod["spec"]["volumes"] = [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"]
+    if makers:
+        pod["spec"]["initContainers"] = makers
+    return pod

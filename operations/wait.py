@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from operations import waiting
 from operations.errors import explained
 from operations.job_argument import DEFAULT, JobArgument
+from operations.run import Run
 from operations.screen import Context, Namespace, say
 
 
@@ -24,8 +26,5 @@ def wait(
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start
     """
     with explained(f"interrupted: job {job} runs on; `paddle-aws cancel` ends it"):
-        from operations import waiting
-        from operations.run import Run
-
         run = Run.find(job, namespace=namespace, context=context, say=say)
         say(waiting.verdict(run.wait(None if timeout is None else timeout * 60)))

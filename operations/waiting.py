@@ -14,11 +14,10 @@ from itertools import groupby
 
 from operations.cluster import Cluster
 from operations.errors import Failed, JobFailed, Unreachable
-from operations.job_objects import JobState, collections, moment, of_newest, runs
-from operations.job_view import JobView, make, operator_jobs, view
-from operations.pod_words import PodState, pod_state, states
-from operations.refused_pods import refusals
-from operations.watching import State, follow
+from operations.job_objects import JobState, collections, moment, runs
+from operations.job_view import JobView, described, operator_jobs, view
+from operations.pod_words import PodState
+from operations.watching import follow
 
 WORTH_A_WORD = 5.0
 """Seconds after which it is worth a word that a pod still starts."""
@@ -101,7 +100,7 @@ def until(
     for found in follow(cluster, followed, every=min(GLANCE, seconds or GLANCE)):
         if not runs(found):
             raise Failed(f"job {name} was deleted while it was waited for")
-        current = seen(cluster, name, namespace, found)
+        current = described(cluster, name, namespace, runs(found), found["pods"].values())
         narrator.tell(current)
         if enough(current):
             # Jobs and pods come by two watches, one of which may lag: the last word is read at once, where it can be.
@@ -112,19 +111,6 @@ def until(
         if deadline is not None and time.monotonic() >= deadline:
             return current
     raise AssertionError("unreachable")
-
-
-def seen(cluster: Cluster, name: str, namespace: str, found: State) -> JobView:
-    """A job as its followed collections show it; asks for what is no part of them: why pods do not start, or are not made.
-
-    A server that does not answer that is away for the watches as well, which wait for it.
-    """
-    pods = of_newest(found["jobs"].values(), found["pods"].values())
-    try:
-        refused, shown = refusals(cluster, namespace, found["jobs"].values(), pods), states(cluster, namespace, pods)
-    except Unreachable:
-        refused, shown = {}, [pod_state(pod) for pod in pods]
-    return make(name, namespace, runs(found), shown, refused)
 
 
 def training_ended(job: JobView) -> bool:

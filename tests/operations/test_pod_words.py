@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from operations import refused_pods
-from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, unschedulable
+from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, refusal, unschedulable
 from operations.waiting import lines, spans
 
 
@@ -197,11 +196,11 @@ def test_ranks_that_share_a_fate_are_one_line() -> None:
         ),
         (
             "[maximum cpu usage per Container is 1, but limit is 2, maximum memory usage per Pod is 512Mi, but limit is 1Gi]",
-            "the namespace allows a container at most 1 of cpu, and it wants 2: change resources",
+            "the namespace allows a Container at most 1 of cpu, and it wants 2: change resources",
         ),
         ("something new", 'its pods cannot be made: pods "x-" is forbidden: something new'),
     ],
 )
 def test_why_pods_are_not_even_made(message: str, said: str) -> None:
     """The messages are those of an API server 1.35."""
-    assert refused_pods.words(f'Error creating: pods "x-" is forbidden: {message}') == said
+    assert refusal(f'Error creating: pods "x-" is forbidden: {message}') == said

@@ -483,7 +483,7 @@ def test_nothing_outside_of_the_jobs_folder_can_be_named(
     from operations.cluster import Cluster
 
     (tmp_path / "volume" / "secret").write_text("x")
-    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False, say=print) as volume:
+    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False) as volume:
         for path in ("../secret", "/etc/passwd", "../../volume/secret"):
             with pytest.raises(volume_access.Missing, match="outside of the job's folder"):
                 volume.read(path)

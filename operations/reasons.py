@@ -1,0 +1,36 @@
+"""What Kubernetes says of what goes wrong, in plain words: the rules of reasons.yaml."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+
+def every(kind: str, message: str, **facts: str) -> list[str]:
+    """What each rule of that kind says of a message, once for each thing that it finds there."""
+    found = [
+        sentence.format(*map(short, match.groups("")), **facts)
+        for rule, sentence in _rules()[kind].items()
+        for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def first(kind: str, message: str, otherwise: str, **facts: str) -> str:
+    """What the first rule that fits says."""
+    return next(iter(every(kind, message, **facts)), otherwise)
+
+
+@cache
+def _rules() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("reasons.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def short(text: str, width: int = 240) -> str:
+    """One line of at most that width, without what would move the cursor: a program may have written it."""
+    flat = "".join(filter(str.isprintable, " ".join(text.split())))
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
