@@ -12,7 +12,7 @@ from paddle_node import contract
 from k8s_charts import job_folder, names
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.own_program import OwnProgram
-from k8s_charts.placement import GPU, Placement
+from k8s_charts.placement import GPU
 from k8s_charts.settings import Resources, TrainerResources
 from k8s_charts.spec import TrainingJob
 
@@ -106,7 +106,7 @@ def template(
     role: names.Role,
     container: k8s.Container,
     resources: Resources,
-    placement: Placement,
+    placement: Mapping[str, Any],
     service_account: str,
     claim: str,
     token: bool = False,
@@ -147,13 +147,9 @@ def template(
             share_process_namespace=probe_may_kill or None,
             subdomain=subdomain,
             scheduler_name=scheduler,
-            priority_class_name=job.scheduling.priority_class,
             active_deadline_seconds=deadline_seconds,
             termination_grace_period_seconds=job.limits.grace_period_seconds,
-            node_selector=placement.node_selector,
-            tolerations=placement.tolerations,
-            affinity=placement.affinity,
-            topology_spread_constraints=placement.spread,
+            **placement,
             security_context=k8s.PodSecurityContext(
                 run_as_non_root=True,
                 run_as_user=contract.UID,

@@ -17,7 +17,7 @@ from pathlib import Path
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import PodFacts
-from rehearsal.pods.job import JobResult, NobodyWatches, Watcher
+from rehearsal.pods.job import JobResult, Watcher
 from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, PaddleJob, PodTemplate
 from rehearsal.pods.pod import Host, Pod, PodEnd
 
@@ -99,7 +99,7 @@ def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
 
 async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
-    watcher = watcher or NobodyWatches()
+    watcher = watcher or Watcher()
     given = {pod.name: addresses.next() for pod in pods(job)}
     by_name = job.by_service and private_mounts_work()
     told = hosts(job, given, names_resolve=by_name)
