@@ -6,11 +6,8 @@ from cdk8s import Chart
 from cdk8s_plus_33 import k8s
 from constructs import Construct
 
-from k8s_charts import names
-from k8s_charts.settings import NamespaceLimits
+from k8s_charts import custom_object, names
 from k8s_charts.spec import TrainingJob
-
-LIMITS = "paddle-limits"
 
 
 def pod_security(level: str) -> dict[str, str]:
@@ -51,33 +48,6 @@ class NamespaceChart(Chart):
                 automount_service_account_token=False,
             )
         if job.namespace_limits is not None:
-            self._limit(job.namespace, job.namespace_limits)
-
-    def _limit(self, namespace: str, limits: NamespaceLimits) -> None:
-        metadata = k8s.ObjectMeta(name=LIMITS, namespace=namespace, labels=names.PART_OF)
-        cpu, memory = k8s.Quantity.from_string(limits.cpu), k8s.Quantity.from_string(limits.memory)
-        k8s.KubeResourceQuota(
-            self,
-            "Quota",
-            metadata=metadata,
-            spec=k8s.ResourceQuotaSpec(
-                hard={
-                    "requests.cpu": cpu,
-                    "limits.cpu": cpu,
-                    "requests.memory": memory,
-                    "limits.memory": memory,
-                    # Not count/pods: that would count finished pods too, which a finished job keeps for its logs.
-                    "pods": k8s.Quantity.from_string(str(limits.pods)),
-                    # Kubernetes takes quota on requests alone for what cannot be overcommitted.
-                    "requests.nvidia.com/gpu": k8s.Quantity.from_string(str(limits.gpus)),
-                }
-            ),
-        )
-        # With the quota above a pod without requests and limits is refused; these are what such a pod gets.
-        modest = {"cpu": k8s.Quantity.from_string("500m"), "memory": k8s.Quantity.from_string("512Mi")}
-        k8s.KubeLimitRange(
-            self,
-            "Defaults",
-            metadata=metadata,
-            spec=k8s.LimitRangeSpec(limits=[k8s.LimitRangeItem(type="Container", default=modest, default_request=modest)]),
-        )
+            limits = job.namespace_limits.model_dump()
+            for document in custom_object.written("namespace_limits.yaml", namespace=job.namespace, **limits):
+                custom_object.add(self, document)

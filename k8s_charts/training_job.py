@@ -79,7 +79,9 @@ class TrainingChart(Chart):
         if by_index:
             self._service()
         else:
-            self._right_to_list_pods()
+            account = names.pod_list_account(job)
+            for document in custom_object.written("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
+                custom_object.add(self, document)
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.to_anywhere(*network.API_SERVER_PORTS)])
         self._disruption_budget()
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
@@ -101,19 +103,6 @@ class TrainingChart(Chart):
                 selector=self._labels,
                 ports=[k8s.ServicePort(name=name, port=number, protocol="TCP") for name, number in ports.items()],
             ),
-        )
-
-    def _right_to_list_pods(self) -> None:
-        name = names.pod_list_account(self._job)
-        k8s.KubeServiceAccount(self, "Account", metadata=self._metadata(name), automount_service_account_token=False)
-        rule = k8s.PolicyRule(api_groups=[""], resources=["pods"], verbs=["get", "list", "watch"])
-        k8s.KubeRole(self, "Role", metadata=self._metadata(name), rules=[rule])
-        k8s.KubeRoleBinding(
-            self,
-            "RoleBinding",
-            metadata=self._metadata(name),
-            role_ref=k8s.RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=name),
-            subjects=[k8s.Subject(kind="ServiceAccount", name=name, namespace=self._job.namespace)],
         )
 
     def _disruption_budget(self) -> None:
