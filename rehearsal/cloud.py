@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rehearsal.inventory import Inventory
+from rehearsal.inventory import Inventory, Resource
 
 ACCOUNT = "000000000000"
 REGION = "us-west-2"
@@ -176,7 +176,7 @@ class Cloud:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
             f"http://127.0.0.1:{self._port}/_rehearsal/inventory", timeout=30
         ) as answer:
-            return Inventory.of(json.load(answer))
+            return Inventory(Resource(*row) for row in json.load(answer))
 
     # How.
 

@@ -199,7 +199,7 @@ class Rehearsal:
         with self.screen.phase("deploy") as self._phase:
             cloud.deploy(self.config, state.outputs)
             stacks = json.loads(state.outputs.read_text())
-            made = Inventory.difference(before, cloud.inventory())
+            made = sorted(cloud.inventory() - before)
             self._phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
         self._phase = None
         return cloud, before
@@ -241,7 +241,7 @@ class Rehearsal:
         with self.screen.phase("destroy") as self._phase:
             retained = Retained.of(cloud, stacks)
             cloud.destroy(self.config)
-            left = Inventory.difference(before, cloud.inventory())
+            left = sorted(cloud.inventory() - before)
             if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
                 raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
             but = f" but for {len(left)} that retain keeps" if left else ""
