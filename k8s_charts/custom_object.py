@@ -19,11 +19,11 @@ def written(file: str, **values: object) -> list[dict[str, Any]]:
 
 
 def add(scope: Construct, document: Mapping[str, Any]) -> None:
-    """Adds a whole manifest as it is written; its kind is the construct's id."""
+    """Adds a whole manifest as it is written; its kind and its place are the construct's id."""
     content = dict(document)
     made = ApiObject(
         scope,
-        content["kind"],
+        f"{content['kind']}-{len(scope.node.children)}",
         api_version=content.pop("apiVersion"),
         kind=content.pop("kind"),
         metadata=ApiObjectMetadata(**content.pop("metadata")),

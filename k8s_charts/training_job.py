@@ -82,7 +82,7 @@ class TrainingChart(Chart):
             account = names.pod_list_account(job)
             for document in custom_object.written("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
                 custom_object.add(self, document)
-        network.peers(self, job, ["trainer"], more=[] if by_index else [network.to_anywhere(*network.API_SERVER_PORTS)])
+        network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
         self._disruption_budget()
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         self._training(outputs, image, data_job)
