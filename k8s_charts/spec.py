@@ -312,10 +312,6 @@ class TrainingJob(Settings):
             yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
         if self.volume.kind == "none" and self.data is not None:
             yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
-        if self.ports.host_ports:
-            yield (
-                "ports.host_ports is given: with engine paddlejob it is `paddlejob.intranet: Host` that takes the node's ports"
-            )
         for setting in OUR_AGENTS:
             if _is_given(self, setting):
                 yield f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out"

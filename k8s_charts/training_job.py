@@ -83,7 +83,9 @@ class TrainingChart(Chart):
             for document in custom_object.written("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
                 custom_object.add(self, document)
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
-        self._disruption_budget()
+        # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
+        # None at all would hold every drain up until the job ends.
+        pod.disruption_budget(self, job, job.trainers - 1, {"matchLabels": dict(sorted(self._labels.items()))}, self._labels)
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         self._training(outputs, image, data_job)
 
@@ -102,21 +104,6 @@ class TrainingChart(Chart):
                 publish_not_ready_addresses=True,
                 selector=self._labels,
                 ports=[k8s.ServicePort(name=name, port=number, protocol="TCP") for name, number in ports.items()],
-            ),
-        )
-
-    def _disruption_budget(self) -> None:
-        k8s.KubePodDisruptionBudget(
-            self,
-            "DisruptionBudget",
-            metadata=self._metadata(self._job.name),
-            spec=k8s.PodDisruptionBudgetSpec(
-                # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
-                # All of them would hold every drain up until the job ends. An integer: Kubernetes takes no percentage for a
-                # Job's pods.
-                min_available=k8s.IntOrString.from_number(self._job.trainers - 1),
-                selector=k8s.LabelSelector(match_labels=self._labels),
-                unhealthy_pod_eviction_policy="AlwaysAllow",
             ),
         )
 

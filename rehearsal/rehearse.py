@@ -57,8 +57,6 @@ class Results:
     job: TrainingJob
     folder: JobFolder
     passes: tuple[Pass, ...]
-    shards: tuple[int, ...]
-    """Records of each trainer's shard, by the data's own manifest."""
     evaluation: Evaluation
     plot: Path
     retained: tuple[Resource, ...] = ()
@@ -133,7 +131,7 @@ class Rehearsal:
         self._check_records(passes, shards)
         evaluation = self._measure(host, addresses)
         loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
-        return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png")
+        return Results(job, folder, passes, evaluation, self.dist / "loss.png")
 
     def _command(self, job: TrainingJob, host: Host, addresses: AddressBlock, folder: JobFolder) -> PaddleJobResults:
         """A command of the user's: it ran to its end on all pods, and may have printed what it measured."""
