@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cdk8s import Chart
-from cdk8s_plus_33 import k8s
 from constructs import Construct
 
 from k8s_charts import custom_object, names
@@ -12,12 +11,8 @@ from k8s_charts.spec import TrainingJob
 
 def pod_security(level: str) -> dict[str, str]:
     """Labels by which the API server enforces a Pod Security Standard, and warns of and logs what breaks it."""
-    modes = ("enforce", "audit", "warn")
-    return {
-        f"pod-security.kubernetes.io/{mode}{suffix}": value
-        for mode in modes
-        for suffix, value in (("", level), ("-version", "latest"))
-    }
+    modes = (f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn"))
+    return {label: value for mode in modes for label, value in ((mode, level), (f"{mode}-version", "latest"))}
 
 
 def takes_the_node(job: TrainingJob) -> bool:
@@ -34,20 +29,14 @@ class NamespaceChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, f"{job.namespace}-namespace")
+        space, *documents = custom_object.written(
+            "namespace.yaml", namespace=job.namespace, trainer=names.TRAINER_ACCOUNT, data=names.DATA_ACCOUNT
+        )
         if job.namespace != "default":
-            security = pod_security("privileged" if takes_the_node(job) else "restricted")
-            k8s.KubeNamespace(
-                self, "Namespace", metadata=k8s.ObjectMeta(name=job.namespace, labels={**names.PART_OF, **security})
-            )
-        for account in (names.TRAINER_ACCOUNT, names.DATA_ACCOUNT):
-            k8s.KubeServiceAccount(
-                self,
-                account,
-                metadata=k8s.ObjectMeta(name=account, namespace=job.namespace, labels=names.PART_OF),
-                # Trainers never call the API server; pod identity brings its own token.
-                automount_service_account_token=False,
-            )
+            space["metadata"]["labels"] |= pod_security("privileged" if takes_the_node(job) else "restricted")
+            documents.insert(0, space)
         if job.namespace_limits is not None:
             limits = job.namespace_limits.model_dump()
-            for document in custom_object.written("namespace_limits.yaml", namespace=job.namespace, **limits):
-                custom_object.add(self, document)
+            documents += custom_object.written("namespace_limits.yaml", namespace=job.namespace, **limits)
+        for document in documents:
+            custom_object.add(self, document)

@@ -89,23 +89,12 @@ class TrainingChart(Chart):
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         self._training(outputs, image, data_job)
 
-    def _metadata(self, name: str) -> k8s.ObjectMeta:
-        return k8s.ObjectMeta(name=name, namespace=self._job.namespace, labels=self._labels)
-
     def _service(self) -> None:
-        ports = {"control": self._job.ports.control, **_pserver_ports(self._job)}
-        k8s.KubeService(
-            self,
-            "Service",
-            metadata=self._metadata(names.service(self._job)),
-            spec=k8s.ServiceSpec(
-                cluster_ip="None",
-                # Peers look for each other before any of them is ready: that is how they become ready.
-                publish_not_ready_addresses=True,
-                selector=self._labels,
-                ports=[k8s.ServicePort(name=name, port=number, protocol="TCP") for name, number in ports.items()],
-            ),
-        )
+        job = self._job
+        (service,) = custom_object.written("peers.yaml", name=names.service(job), namespace=job.namespace, job=job.name)
+        ports = {"control": job.ports.control, **_pserver_ports(job)}
+        service["spec"]["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()]
+        custom_object.add(self, service)
 
     def _training(self, outputs: ClusterOutputs, image: str, data_job: str | None) -> None:
         job = self._job
