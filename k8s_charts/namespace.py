@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from cdk8s import Chart
-from cdk8s_plus_33 import k8s
 from constructs import Construct
 
-from k8s_charts import names
-from k8s_charts.settings import NamespaceLimits
+from k8s_charts import custom_object, names
 from k8s_charts.spec import TrainingJob
-
-LIMITS = "paddle-limits"
 
 
 def pod_security(level: str) -> dict[str, str]:
     """Labels by which the API server enforces a Pod Security Standard, and warns of and logs what breaks it."""
-    modes = ("enforce", "audit", "warn")
-    return {
-        f"pod-security.kubernetes.io/{mode}{suffix}": value
-        for mode in modes
-        for suffix, value in (("", level), ("-version", "latest"))
-    }
+    modes = (f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn"))
+    return {label: value for mode in modes for label, value in ((mode, level), (f"{mode}-version", "latest"))}
 
 
 def takes_the_node(job: TrainingJob) -> bool:
@@ -37,47 +29,14 @@ class NamespaceChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, f"{job.namespace}-namespace")
+        space, *documents = custom_object.written(
+            "namespace.yaml", namespace=job.namespace, trainer=names.TRAINER_ACCOUNT, data=names.DATA_ACCOUNT
+        )
         if job.namespace != "default":
-            security = pod_security("privileged" if takes_the_node(job) else "restricted")
-            k8s.KubeNamespace(
-                self, "Namespace", metadata=k8s.ObjectMeta(name=job.namespace, labels={**names.PART_OF, **security})
-            )
-        for account in (names.TRAINER_ACCOUNT, names.DATA_ACCOUNT):
-            k8s.KubeServiceAccount(
-                self,
-                account,
-                metadata=k8s.ObjectMeta(name=account, namespace=job.namespace, labels=names.PART_OF),
-                # Trainers never call the API server; pod identity brings its own token.
-                automount_service_account_token=False,
-            )
+            space["metadata"]["labels"] |= pod_security("privileged" if takes_the_node(job) else "restricted")
+            documents.insert(0, space)
         if job.namespace_limits is not None:
-            self._limit(job.namespace, job.namespace_limits)
-
-    def _limit(self, namespace: str, limits: NamespaceLimits) -> None:
-        metadata = k8s.ObjectMeta(name=LIMITS, namespace=namespace, labels=names.PART_OF)
-        cpu, memory = k8s.Quantity.from_string(limits.cpu), k8s.Quantity.from_string(limits.memory)
-        k8s.KubeResourceQuota(
-            self,
-            "Quota",
-            metadata=metadata,
-            spec=k8s.ResourceQuotaSpec(
-                hard={
-                    "requests.cpu": cpu,
-                    "limits.cpu": cpu,
-                    "requests.memory": memory,
-                    "limits.memory": memory,
-                    # Not count/pods: that would count finished pods too, which a finished job keeps for its logs.
-                    "pods": k8s.Quantity.from_string(str(limits.pods)),
-                    # Kubernetes takes quota on requests alone for what cannot be overcommitted.
-                    "requests.nvidia.com/gpu": k8s.Quantity.from_string(str(limits.gpus)),
-                }
-            ),
-        )
-        # With the quota above a pod without requests and limits is refused; these are what such a pod gets.
-        modest = {"cpu": k8s.Quantity.from_string("500m"), "memory": k8s.Quantity.from_string("512Mi")}
-        k8s.KubeLimitRange(
-            self,
-            "Defaults",
-            metadata=metadata,
-            spec=k8s.LimitRangeSpec(limits=[k8s.LimitRangeItem(type="Container", default=modest, default_request=modest)]),
-        )
+            limits = job.namespace_limits.model_dump()
+            documents += custom_object.written("namespace_limits.yaml", namespace=job.namespace, **limits)
+        for document in documents:
+            custom_object.add(self, document)

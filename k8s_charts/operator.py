@@ -6,20 +6,11 @@ paddle_job_definition.yaml.
 
 from __future__ import annotations
 
-from pathlib import Path
-from string import Template
-
-import yaml
 from cdk8s import Chart
-from cdk8s_plus_33 import k8s
 from constructs import Construct
 
-from k8s_charts import custom_object, names, network, pod
-from k8s_charts.namespace import pod_security
+from k8s_charts import custom_object, network, pod
 from k8s_charts.spec import TrainingJob
-
-NAMESPACE = "paddle-system"
-_HERE = Path(__file__).parent
 
 
 class OperatorChart(Chart):
@@ -27,29 +18,15 @@ class OperatorChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, "paddle-operator")
-        custom_object.add(self, yaml.safe_load((_HERE / "paddle_job_definition.yaml").read_text()))
-        k8s.KubeNamespace(
-            self, "Namespace", metadata=k8s.ObjectMeta(name=NAMESPACE, labels={**names.PART_OF, **pod_security("restricted")})
-        )
         image = job.operator.operator_image
-        text = Template((_HERE / "operator.yaml").read_text()).substitute(
-            namespace=job.namespace, image=image, pull_policy=pod.pull_policy(image)
+        (definition,) = custom_object.written("paddle_job_definition.yaml")
+        space, account, role, binding, policy, deployment = custom_object.written(
+            "operator.yaml", namespace=job.namespace, image=image, pull_policy=pod.pull_policy(image)
         )
-        account, role, binding, deployment = yaml.safe_load_all(text)
+        policy["spec"]["egress"] = [network.RULES["names"], network.RULES["api-server"]]
         if job.gang.kind == "volcano":
             groups = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"]}
             role["rules"].append({**groups, "verbs": ["get", "list", "watch", "create", "delete"]})
             deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--scheduling=volcano")
-        for document in (account, role, binding):
+        for document in (definition, space, account, role, binding, policy, deployment):
             custom_object.add(self, document)
-        k8s.KubeNetworkPolicy(
-            self,
-            "NetworkPolicy",
-            metadata=k8s.ObjectMeta(**account["metadata"]),
-            spec=k8s.NetworkPolicySpec(
-                pod_selector=k8s.LabelSelector(match_labels=account["metadata"]["labels"]),
-                policy_types=["Ingress", "Egress"],
-                egress=[network.to_names_service(), network.to_anywhere(*network.API_SERVER_PORTS)],
-            ),
-        )
-        custom_object.add(self, deployment)

@@ -73,21 +73,13 @@ class PaddleJobChart(Chart):
             if job.operator.etcd_server is not None:
                 more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
             network.peers(self, job, roles, more=more)
-        k8s.KubePodDisruptionBudget(
-            self,
-            "DisruptionBudget",
-            metadata=k8s.ObjectMeta(name=job.name, namespace=job.namespace, labels=names.labels(job)),
-            spec=k8s.PodDisruptionBudgetSpec(
-                # All of them: nothing brings a PaddleJob's training back that has lost a pod, so a drain waits for its end.
-                # Elastic workers may come and go.
-                min_available=k8s.IntOrString.from_number(members if job.operator.elastic is None else members - 1),
-                selector=k8s.LabelSelector(
-                    match_labels=names.labels(job),
-                    match_expressions=[k8s.LabelSelectorRequirement(key=names.COMPONENT, operator="In", values=list(roles))],
-                ),
-                unhealthy_pod_eviction_policy="AlwaysAllow",
-            ),
-        )
+        # None may be evicted: nothing brings a PaddleJob's training back that has lost a pod, so a drain waits for its end.
+        # Elastic workers may come and go.
+        least = members if job.operator.elastic is None else members - 1
+        labels = names.labels(job)
+        either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
+        selector = {"matchExpressions": [either], "matchLabels": dict(sorted(labels.items()))}
+        pod.disruption_budget(self, job, least, selector, labels)
         gang.pod_group(self, job, members=members, with_gpus=members if job.gpus.parameter_servers else job.trainers)
         metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
         kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": metadata}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from cdk8s_plus_33 import k8s
 
@@ -16,18 +16,8 @@ CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
 GPU = "nvidia.com/gpu"
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Fields of a pod's spec."""
-
-    node_selector: dict[str, str] | None
-    tolerations: list[k8s.Toleration] | None
-    affinity: k8s.Affinity | None
-    spread: list[k8s.TopologySpreadConstraint] | None
-
-
-def of(job: TrainingJob, role: names.Role, *, gpus: bool, spread: bool) -> Placement:
-    """Where the pods of one role may run."""
+def of(job: TrainingJob, role: names.Role, *, gpus: bool, spread: bool) -> dict[str, Any]:
+    """Fields of the spec of one role's pods."""
     scheduling = job.scheduling
     selector = dict(scheduling.node_selector)
     if scheduling.zone is not None:
@@ -42,12 +32,13 @@ def of(job: TrainingJob, role: names.Role, *, gpus: bool, spread: bool) -> Place
         tolerations.append(k8s.Toleration(key=GPU, operator="Exists", effect="NoSchedule"))
     if scheduling.spot != "avoid":
         tolerations.append(k8s.Toleration(key=CAPACITY_TYPE, operator="Equal", value="SPOT", effect="NoSchedule"))
-    return Placement(
-        node_selector=selector or None,
-        tolerations=tolerations or None,
-        affinity=_capacity_type(scheduling.spot),
-        spread=[_over_hosts(job, role)] if spread else None,
-    )
+    return {
+        "node_selector": selector or None,
+        "tolerations": tolerations or None,
+        "affinity": _capacity_type(scheduling.spot),
+        "topology_spread_constraints": [_over_hosts(job, role)] if spread else None,
+        "priority_class_name": scheduling.priority_class,
+    }
 
 
 def _capacity_type(spot: str) -> k8s.Affinity | None:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdk8s_plus_33 import k8s
+from constructs import Construct
 from paddle_node import contract
 
-from k8s_charts import job_folder, names
+from k8s_charts import custom_object, job_folder, names
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.own_program import OwnProgram
-from k8s_charts.placement import GPU, Placement
+from k8s_charts.placement import GPU
 from k8s_charts.settings import Resources, TrainerResources
 from k8s_charts.spec import TrainingJob
 
@@ -106,7 +107,7 @@ def template(
     role: names.Role,
     container: k8s.Container,
     resources: Resources,
-    placement: Placement,
+    placement: Mapping[str, Any],
     service_account: str,
     claim: str,
     token: bool = False,
@@ -147,13 +148,9 @@ def template(
             share_process_namespace=probe_may_kill or None,
             subdomain=subdomain,
             scheduler_name=scheduler,
-            priority_class_name=job.scheduling.priority_class,
             active_deadline_seconds=deadline_seconds,
             termination_grace_period_seconds=job.limits.grace_period_seconds,
-            node_selector=placement.node_selector,
-            tolerations=placement.tolerations,
-            affinity=placement.affinity,
-            topology_spread_constraints=placement.spread,
+            **placement,
             security_context=k8s.PodSecurityContext(
                 run_as_non_root=True,
                 run_as_user=contract.UID,
@@ -207,6 +204,18 @@ def with_restart_rules(job: dict[str, Any], outputs: ClusterOutputs) -> dict[str
     # Sorted, as cdk8s sorts what it has types for.
     sorted_job: dict[str, Any] = json.loads(json.dumps(job, sort_keys=True))
     return sorted_job
+
+
+def disruption_budget(
+    scope: Construct, job: TrainingJob, min_available: int, selector: Mapping[str, Any], labels: Mapping[str, str]
+) -> None:
+    """How many of the pods a drain has to leave alone."""
+    (budget,) = custom_object.written(
+        "disruption_budget.yaml", job=job.name, namespace=job.namespace, min_available=min_available
+    )
+    budget["metadata"]["labels"] = labels
+    budget["spec"]["selector"] = selector
+    custom_object.add(scope, budget)
 
 
 def failure_policy(template: k8s.PodTemplateSpec) -> k8s.PodFailurePolicy:

@@ -67,46 +67,29 @@ _PROGRAM_SETTINGS = {
 class Program(Settings):
     """The training program: a folder with train.py, or with what `command` runs."""
 
-    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(
-        default="image",
-        alias="from",
-        description=(
-            "Default: image; folder where `folder` is a path. "
-            "image: the data job copies the folder from the image's programs; folder: a local folder of up to 1 GB; git: a "
-            "repository's commit; configmap: a small folder beside this file, copied by the data job (without one, a PaddleJob's "
-            "pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume already."
-        ),
-    )
-    folder: Text = Field(
-        default="quick_start",
-        examples=["./my_program", "quick_start"],
-        description=(
-            "./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a slash: its name "
-            "in the image's programs and in the job's folder. `from: git`: the program's folder in the repository; default: all."
-        ),
-    )
-    path: Text | None = Field(
-        default=None,
-        description=(
-            "The local folder, relative to this file. `from: folder`: subfolders too, without what git ignores; "
-            "`from: configmap`: files only, 250 kB."
-        ),
-    )
+    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(default="image", alias="from")
+    """Default: image; folder where `folder` is a path. image: the data job copies the folder from the image's programs; folder: a
+    local folder of up to 1 GB; git: a repository's commit; configmap: a small folder beside this file, copied by the data job
+    (without one, a PaddleJob's pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume
+    already."""
+    folder: Text = Field(default="quick_start", examples=["./my_program", "quick_start"])
+    """./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a slash: its name in the
+    image's programs and in the job's folder. `from: git`: the program's folder in the repository; default: all."""
+    path: Text | None = None
+    """The local folder, relative to this file. `from: folder`: subfolders too, without what git ignores; `from: configmap`: files
+    only, 250 kB."""
     repository: Text | None = Field(
         default=None,
         pattern=r"^(https://[^\s@]+|ssh://[^\s-]\S*|file:///\S+)$",
         examples=["https://host/name.git", "ssh://git@host/name.git", "file:///folder"],
-        description="`from: git`: where your own git fetches the commit, with your credentials.",
     )
-    commit: Text | None = Field(
-        default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40], description="The commit's full id (`git rev-parse HEAD`)."
-    )
-    requirements: Text | Several[Text] = Field(
-        default=(), description="Python packages for `make image`: a list, or a file of requirements in the program's folder."
-    )
-    packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = Field(
-        default=(), description="Debian packages for `make image`, such as libgl1."
-    )
+    """`from: git`: where your own git fetches the commit, with your credentials."""
+    commit: Text | None = Field(default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40])
+    """The commit's full id (`git rev-parse HEAD`)."""
+    requirements: Text | Several[Text] = ()
+    """Python packages for `make image`: a list, or a file of requirements in the program's folder."""
+    packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
+    """Debian packages for `make image`, such as libgl1."""
 
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _archive: ProgramArchive | None = PrivateAttr(default=None)
@@ -181,46 +164,26 @@ Stage = Annotated[
 class Data(Settings):
     """What to train on, and how it comes to the volume."""
 
-    source: Text | None = Field(
-        default=None,
-        min_length=1,
-        description=(
-            "A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, "
-            "https://..., or a path on the volume, below its mount path. A query (?...) stands in the manifest for all to read."
-        ),
-    )
-    prepared: bool = Field(
-        default=False,
-        description="The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job.",
-    )
-    shared: bool = Field(
-        default=False, description="One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."
-    )
-    format: Text = Field(
-        default="lines",
-        pattern=r"^(lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$",
-        description="lines | files | module:function, a record reader in your program's folder.",
-    )
-    shards: int | None = Field(default=None, ge=1, le=10_000, description="Default: one for each trainer.")
-    splitters: int = Field(
-        default=1, ge=1, le=1000, description="Pods that split together; more than 1 pays for sources of many objects."
-    )
-    hold_out: float = Field(
-        default=0.0, ge=0, lt=1, description="Share of the records kept from training, on which the model is measured."
-    )
-    shuffle_seed: int | None = Field(
-        default=1,
-        ge=0,
-        lt=2**63,
-        description="Shuffle before the split with this seed; null keeps the source's order, which is often sorted.",
-    )
-    stage: Stage = Field(
-        default="auto",
-        description=(
-            "Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows "
-            "that the job's passes gain by it and the scratch has room; true means always, false never."
-        ),
-    )
+    source: Text | None = Field(default=None, min_length=1)
+    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, https://...,
+    or a path on the volume, below its mount path. A query (?...) stands in the manifest for all to read."""
+    prepared: bool = False
+    """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job."""
+    shared: bool = False
+    """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
+    format: Text = Field(default="lines", pattern=r"^(lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$")
+    """lines | files | module:function, a record reader in your program's folder."""
+    shards: int | None = Field(default=None, ge=1, le=10_000)
+    """Default: one for each trainer."""
+    splitters: int = Field(default=1, ge=1, le=1000)
+    """Pods that split together; more than 1 pays for sources of many objects."""
+    hold_out: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the records kept from training, on which the model is measured."""
+    shuffle_seed: int | None = Field(default=1, ge=0, lt=2**63)
+    """Shuffle before the split with this seed; null keeps the source's order, which is often sorted."""
+    stage: Stage = "auto"
+    """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows that the
+    job's passes gain by it and the scratch has room; true means always, false never."""
 
     def _faults(self) -> Iterator[Fault]:
         for setting in ("prepared", "format", "shards", "splitters", "hold_out", "shuffle_seed", "stage"):
@@ -280,15 +243,19 @@ class Resources(Settings):
     Request and limit are equal, so that no pod is evicted for its neighbour's hunger.
     """
 
-    cpu: Cpu = Field(default="1", description="Cores: 500m is half a core.")
-    memory: Memory = Field(default="2Gi", description="Bytes: 512Mi, 2Gi.")
-    scratch: Memory = Field(default="1Gi", description="Local disk for temporary files.")
+    cpu: Cpu = "1"
+    """Cores: 500m is half a core."""
+    memory: Memory = "2Gi"
+    """Bytes: 512Mi, 2Gi."""
+    scratch: Memory = "1Gi"
+    """Local disk for temporary files."""
 
 
 class TrainerResources(Resources):
     """A trainer's container."""
 
-    shared_memory: Memory = Field(default="128Mi", description="/dev/shm, which counts against memory.")
+    shared_memory: Memory = "128Mi"
+    """/dev/shm, which counts against memory."""
 
     def _faults(self) -> Iterator[Fault]:
         if amount(self.memory) <= amount(self.shared_memory):
@@ -301,11 +268,12 @@ class TrainerResources(Resources):
 class Gpus(Settings):
     """NVIDIA GPUs of each trainer. They need an image built for CUDA, and NVIDIA's device plugin in the cluster."""
 
-    count: int = Field(default=0, ge=0, le=16, description="GPUs of each trainer pod.")
-    node_selector: Labels = Field(
-        default_factory=dict, description="Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."
-    )
-    parameter_servers: bool = Field(default=False, description="engine paddlejob: parameter servers get the same GPUs and nodes.")
+    count: int = Field(default=0, ge=0, le=16)
+    """GPUs of each trainer pod."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."""
+    parameter_servers: bool = False
+    """engine paddlejob: parameter servers get the same GPUs and nodes."""
 
     def _faults(self) -> Iterator[Fault]:
         given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
@@ -317,40 +285,27 @@ class Gpus(Settings):
 class Volume(Settings):
     """The shared volume with data, program and output."""
 
-    kind: Literal["efs", "nfs", "host-path", "claim", "none"] = Field(
-        default="efs",
-        description=(
-            "efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the kernel's client; "
-            "host-path: a folder of the node, where all nodes mount the same; claim: a claim that exists; "
-            "none: engine paddlejob only."
-        ),
-    )
-    size: Amount = Field(
-        default="10Gi",
-        description="What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder.",
-    )
-    mount_path: MountPath = Field(
-        default=contract.VOLUME_MOUNT, description="Containers see the job's folder below it: <mount_path>/<job name>."
-    )
-    folder: FolderBelow | None = Field(
-        default=None, description="The jobs' folders lie in this folder of the volume, instead of its root."
-    )
-    mount_options: Several[Text] | None = Field(
-        default=None, description="efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."
-    )
-    file_system_id: str | None = Field(
-        default=None, pattern=r"^fs-[0-9a-f]{8,40}$", description="efs: another file system than the deployed one."
-    )
-    access_point_id: str | None = Field(default=None, pattern=r"^fsap-[0-9a-f]{8,40}$", description="efs: its access point.")
-    server: Text | None = Field(
-        default=None, min_length=1, description="nfs: the server's name. Default: the deployed file system's."
-    )
-    path: AbsolutePath | None = Field(
-        default=None, description="nfs: the exported folder, default /; host-path: the folder of the node."
-    )
-    claim: ObjectName | None = Field(
-        default=None, description="claim: the name of a PersistentVolumeClaim in the job's namespace."
-    )
+    kind: Literal["efs", "nfs", "host-path", "claim", "none"] = "efs"
+    """efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the kernel's client; host-path: a
+    folder of the node, where all nodes mount the same; claim: a claim that exists; none: engine paddlejob only."""
+    size: Amount = "10Gi"
+    """What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder."""
+    mount_path: MountPath = contract.VOLUME_MOUNT
+    """Containers see the job's folder below it: <mount_path>/<job name>."""
+    folder: FolderBelow | None = None
+    """The jobs' folders lie in this folder of the volume, instead of its root."""
+    mount_options: Several[Text] | None = None
+    """efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."""
+    file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
+    """efs: another file system than the deployed one."""
+    access_point_id: str | None = Field(default=None, pattern=r"^fsap-[0-9a-f]{8,40}$")
+    """efs: its access point."""
+    server: Text | None = Field(default=None, min_length=1)
+    """nfs: the server's name. Default: the deployed file system's."""
+    path: AbsolutePath | None = None
+    """nfs: the exported folder, default /; host-path: the folder of the node."""
+    claim: ObjectName | None = None
+    """claim: the name of a PersistentVolumeClaim in the job's namespace."""
 
     def _faults(self) -> Iterator[Fault]:
         allowed = {
@@ -383,15 +338,18 @@ class Volume(Settings):
 class Ports(Settings):
     """Where a trainer pod listens. Each pod has its own address, so these need no change for many jobs on one node."""
 
-    first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535, description="The parameter server's first port.")
-    dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100, description="Its ports for dense updates.")
-    sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100, description="Its ports for sparse updates.")
-    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535, description="The agents' port.")
+    first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535)
+    """The parameter server's first port."""
+    dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100)
+    """Its ports for dense updates."""
+    sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
+    """Its ports for sparse updates."""
+    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
+    """The agents' port."""
     host_ports: Annotated[bool | tuple[Annotated[int, Field(ge=1, le=65535)], ...], AsTuple] = Field(
-        default=False,
-        union_mode="left_to_right",
-        description="The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace.",
+        default=False, union_mode="left_to_right"
     )
+    """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace."""
 
     @property
     def last(self) -> int:
@@ -449,31 +407,29 @@ class Toleration(Settings):
 class Scheduling(Settings):
     """Which nodes the job's pods may run on."""
 
-    node_selector: Labels = Field(default_factory=dict, description="Labels that a node must have.")
-    tolerations: Several[Toleration] = Field(default=(), description="Taints that the pods tolerate.")
-    zone: Zone | None = Field(
-        default=None,
-        description="Pin the job to one zone: traffic between zones costs money.",
-    )
-    spot: Literal["allow", "avoid", "require"] = Field(
-        default="allow", description="EKS's spot nodes. A reclaimed node costs no retry: the job goes on behind its last pass."
-    )
-    spread: Literal["prefer", "require"] = Field(
-        default="prefer", description="Over hosts: require leaves a pod waiting rather than on a shared host."
-    )
-    priority_class: ObjectName | None = Field(default=None, description="The pods' PriorityClass.")
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that a node must have."""
+    tolerations: Several[Toleration] = ()
+    """Taints that the pods tolerate."""
+    zone: Zone | None = None
+    """Pin the job to one zone: traffic between zones costs money."""
+    spot: Literal["allow", "avoid", "require"] = "allow"
+    """EKS's spot nodes. A reclaimed node costs no retry: the job goes on behind its last pass."""
+    spread: Literal["prefer", "require"] = "prefer"
+    """Over hosts: require leaves a pod waiting rather than on a shared host."""
+    priority_class: ObjectName | None = None
+    """The pods' PriorityClass."""
 
 
 class Gang(Settings):
     """All pods or none: without it two half-started jobs may wait for each other for ever."""
 
-    kind: Literal["none", "volcano", "kueue"] = Field(
-        default="none", description="Needs Volcano or Kueue in the cluster: docs/jobs.md."
-    )
-    queue: LabelValue | None = Field(default=None, description="Kueue's LocalQueue, or Volcano's Queue.")
-    priority: LabelValue | None = Field(
-        default=None, description="Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."
-    )
+    kind: Literal["none", "volcano", "kueue"] = "none"
+    """Needs Volcano or Kueue in the cluster: docs/jobs.md."""
+    queue: LabelValue | None = None
+    """Kueue's LocalQueue, or Volcano's Queue."""
+    priority: LabelValue | None = None
+    """Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.kind == "none" and (self.queue or self.priority):
@@ -485,67 +441,53 @@ class Gang(Settings):
 class Limits(Settings):
     """How often to try, and how long."""
 
-    retries: int = Field(
-        default=6, ge=0, le=1000, description="Pods of one trainer that may fail; disruptions and restarts in place do not count."
-    )
-    attempts: int = Field(
-        default=contract.ATTEMPTS,
-        ge=1,
-        le=1000,
-        description="Failures of the program without progress in between, until the job fails; a lost pod costs none.",
-    )
-    hours: float = Field(default=24.0, gt=0.001, le=8760, description="The job ends as failed after this long.")
-    peer_deadline_seconds: int = Field(
-        default=int(contract.PEER_DEADLINE),
-        ge=10,
-        le=86400,
-        description="How long to wait for all trainers before the missing ones are named.",
-    )
-    stall_seconds: int = Field(
-        default=int(contract.STALL),
-        ge=60,
-        le=86400,
-        description="A trainer that takes no step for this long counts as hung, and is replaced.",
-    )
-    grace_period_seconds: int = Field(default=120, ge=15, le=3600, description="How long a pod may save after SIGTERM.")
-    keep_finished_hours: float = Field(
-        default=24.0, ge=0, le=8760, description="How long a finished job stays visible; its output stays on the volume."
-    )
+    retries: int = Field(default=6, ge=0, le=1000)
+    """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
+    attempts: int = Field(default=contract.ATTEMPTS, ge=1, le=1000)
+    """Failures of the program without progress in between, until the job fails; a lost pod costs none."""
+    hours: float = Field(default=24.0, gt=0.001, le=8760)
+    """The job ends as failed after this long."""
+    peer_deadline_seconds: int = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
+    """How long to wait for all trainers before the missing ones are named."""
+    stall_seconds: int = Field(default=int(contract.STALL), ge=60, le=86400)
+    """A trainer that takes no step for this long counts as hung, and is replaced."""
+    grace_period_seconds: int = Field(default=120, ge=15, le=3600)
+    """How long a pod may save after SIGTERM."""
+    keep_finished_hours: float = Field(default=24.0, ge=0, le=8760)
+    """How long a finished job stays visible; its output stays on the volume."""
 
 
 class NamespaceLimits(Settings):
     """A ceiling for all jobs of the namespace together, and defaults for pods that name no resources."""
 
-    cpu: Cpu = Field(description="Cores in all.")
-    memory: Memory = Field(description="Memory in all.")
-    pods: int = Field(ge=1, description="Pods in all that have not ended.")
-    gpus: int = Field(default=0, ge=0, description="NVIDIA GPUs in all.")
+    cpu: Cpu
+    """Cores in all."""
+    memory: Memory
+    """Memory in all."""
+    pods: int = Field(ge=1)
+    """Pods in all that have not ended."""
+    gpus: int = Field(default=0, ge=0)
+    """NVIDIA GPUs in all."""
 
 
 class PaddleJobSettings(Settings):
     """What only the PaddleJob operator knows."""
 
-    with_gloo: Literal[0, 1, 2] | None = Field(default=None, description="0: off; 1: workers; 2: workers and servers.")
-    intranet: Literal["PodIP", "Service", "Host"] = Field(default="PodIP", description="How the pods reach each other.")
-    clean_pod_policy: Literal["Always", "Never", "OnFailure", "OnCompletion"] = Field(
-        default="Never", description="When the operator deletes the pods of a job that ended, and with them their logs."
-    )
-    elastic: int | None = Field(
-        default=None, ge=0, description="The operator's elastic level: workers may come and go. Needs etcd_server."
-    )
-    etcd_server: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*:\d{1,5}$",
-        description="host:port of the etcd that elastic workers meet in.",
-    )
-    install_operator: bool = Field(default=True, description="Add the operator itself: CRD, namespace, rights, Deployment.")
-    operator_image: ImageName = Field(
-        default="registry.baidubce.com/paddlecloud/controller:v0.3.5",
-        description=(
-            "The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. "
-            "Releases before v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."
-        ),
-    )
+    with_gloo: Literal[0, 1, 2] | None = None
+    """0: off; 1: workers; 2: workers and servers."""
+    intranet: Literal["PodIP", "Service", "Host"] = "PodIP"
+    """How the pods reach each other."""
+    clean_pod_policy: Literal["Always", "Never", "OnFailure", "OnCompletion"] = "Never"
+    """When the operator deletes the pods of a job that ended, and with them their logs."""
+    elastic: int | None = Field(default=None, ge=0)
+    """The operator's elastic level: workers may come and go. Needs etcd_server."""
+    etcd_server: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*:\d{1,5}$")
+    """host:port of the etcd that elastic workers meet in."""
+    install_operator: bool = True
+    """Add the operator itself: CRD, namespace, rights, Deployment."""
+    operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
+    """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. Releases before
+    v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.elastic is not None and self.etcd_server is None:

@@ -75,60 +75,40 @@ class TrainingJob(Settings):
 
     model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:job"})
 
-    name: ServiceName = Field(description="The job's name, and its folder on the volume.")
-    namespace: DnsLabel = Field(
-        default="paddle",
-        description="Made with the job, with restricted pod security. The data job's AWS rights are bound to it.",
-    )
-    image: ImageName | None = Field(
-        default=None,
-        description="Default: the image that was pushed last (image.json).",
-    )
-    mode: Literal["parameter-server", "collective", "single"] = Field(
-        default="parameter-server",
-        description="parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one pod.",
-    )
-    engine: Literal["job", "paddlejob"] = Field(
-        default="job", description="job: Kubernetes' own Job; paddlejob: the PaddleJob operator."
-    )
-    discovery: Literal["index", "pod-list"] = Field(
-        default="index", description="index: by name, without rights; pod-list: the tutorials' way, asking the API server."
-    )
-    paddle: Literal["2.6", "3.3"] = Field(
-        default="2.6",
-        description="Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers.",
-    )
-    runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = Field(
-        default=None,
-        description="What trains. Default: launch with a command, else the mode's.",
-    )
-    trainers: int = Field(
-        ge=1,
-        le=10_000,
-        description="How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer.",
-    )
-    parameter_servers: int | None = Field(
-        default=None,
-        ge=0,
-        le=10_000,
-        description="engine paddlejob: pods that serve parameters. engine job: one in each trainer pod.",
-    )
-    passes: int = Field(default=10, ge=1, le=99_999, description="Passes over the data.")
-    keep_passes: int = Field(
-        default=0, ge=0, le=99_999, description="How many of the newest passes stay on the volume; 0 keeps all."
-    )
-    checkpoint_minutes: float = Field(
-        default=10, ge=0, le=525_600, description="Minutes between checkpoints inside a pass; 0: none."
-    )
-    resume_from: Literal["same", "any"] = Field(
-        default="same",
-        description="same: go on only from passes of this very data and program; any: from the newest pass, whatever made it.",
-    )
-    threads: int = Field(default=1, ge=1, le=1024, description="Threads in one trainer.")
-    seed: int = Field(default=0, ge=0, lt=2**31, description="Seed of initial parameters and of the order of batches.")
-    network_device: Text = Field(
-        default="eth0", min_length=1, max_length=15, description="The pod's network device (0.x: --nics)."
-    )
+    name: ServiceName
+    """The job's name, and its folder on the volume."""
+    namespace: DnsLabel = "paddle"
+    """Made with the job, with restricted pod security. The data job's AWS rights are bound to it."""
+    image: ImageName | None = None
+    """Default: the image that was pushed last (image.json)."""
+    mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
+    """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one pod."""
+    engine: Literal["job", "paddlejob"] = "job"
+    """job: Kubernetes' own Job; paddlejob: the PaddleJob operator."""
+    discovery: Literal["index", "pod-list"] = "index"
+    """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
+    paddle: Literal["2.6", "3.3"] = "2.6"
+    """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers."""
+    runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
+    """What trains. Default: launch with a command, else the mode's."""
+    trainers: int = Field(ge=1, le=10_000)
+    """How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer."""
+    parameter_servers: int | None = Field(default=None, ge=0, le=10_000)
+    """engine paddlejob: pods that serve parameters. engine job: one in each trainer pod."""
+    passes: int = Field(default=10, ge=1, le=99_999)
+    """Passes over the data."""
+    keep_passes: int = Field(default=0, ge=0, le=99_999)
+    """How many of the newest passes stay on the volume; 0 keeps all."""
+    checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
+    """Minutes between checkpoints inside a pass; 0: none."""
+    resume_from: Literal["same", "any"] = "same"
+    """same: go on only from passes of this very data and program; any: from the newest pass, whatever made it."""
+    threads: int = Field(default=1, ge=1, le=1024)
+    """Threads in one trainer."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    """Seed of initial parameters and of the order of batches."""
+    network_device: Text = Field(default="eth0", min_length=1, max_length=15)
+    """The pod's network device (0.x: --nics)."""
     program: Program = Field(default_factory=Program)
     command: CommandLine | None = Field(
         default=None,
@@ -137,55 +117,41 @@ class TrainingJob(Settings):
             f"{_PLACEHOLDERS} Engine paddlejob: the container's command as it is."
         ),
     )
-    processes: int | None = Field(
-        default=None,
-        ge=1,
-        le=contract.MOST_PROCESSES,
-        description="With command: its processes in each pod. Default: one for each GPU, else 1.",
-    )
-    resume: CommandLine = Field(
-        default=(),
-        description=(
-            "With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same "
-            "without its suffix), such as --resume {newest:output/*.pdparams}."
-        ),
-    )
-    progress: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume.",
-    )
-    success: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough.",
-    )
-    network: Literal["open", "closed"] | None = Field(
-        default=None,
-        description="open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command.",
-    )
-    environment_from: ObjectName | None = Field(
-        default=None, description="A Secret in the job's namespace whose keys are variables of the trainers."
-    )
-    arguments: Several[Text] = Field(default=(), description="Handed on to the training program untouched.")
-    environment: dict[str, Text] = Field(default_factory=dict, description="More variables for the training program.")
-    data: Data | None = Field(default=None, description="What to train on; only engine paddlejob may leave it to the image.")
+    processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
+    """With command: its processes in each pod. Default: one for each GPU, else 1."""
+    resume: CommandLine = ()
+    """With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same without
+    its suffix), such as --resume {newest:output/*.pdparams}."""
+    progress: Text | None = Field(default=None, min_length=1)
+    """With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume."""
+    success: Text | None = Field(default=None, min_length=1)
+    """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
+    network: Literal["open", "closed"] | None = None
+    """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""
+    environment_from: ObjectName | None = None
+    """A Secret in the job's namespace whose keys are variables of the trainers."""
+    arguments: Several[Text] = ()
+    """Handed on to the training program untouched."""
+    environment: dict[str, Text] = Field(default_factory=dict)
+    """More variables for the training program."""
+    data: Data | None = None
+    """What to train on; only engine paddlejob may leave it to the image."""
     volume: Volume = Field(default_factory=Volume)
     ports: Ports = Field(default_factory=Ports)
-    resources: TrainerResources = Field(default_factory=TrainerResources, description="Of each trainer pod.")
-    data_resources: Resources = Field(default_factory=Resources, description="Of each pod of the data job.")
+    resources: TrainerResources = Field(default_factory=TrainerResources)
+    """Of each trainer pod."""
+    data_resources: Resources = Field(default_factory=Resources)
+    """Of each pod of the data job."""
     gpus: Gpus = Field(default_factory=Gpus)
     scheduling: Scheduling = Field(default_factory=Scheduling)
     gang: Gang = Field(default_factory=Gang)
     limits: Limits = Field(default_factory=Limits)
-    pin_names: bool = Field(
-        default=False,
-        description="Job names without a hash: a changed job then has to be deleted before it can be applied again.",
-    )
-    namespace_limits: NamespaceLimits | None = Field(
-        default=None, description="A ceiling for all jobs of the namespace together."
-    )
-    paddlejob: PaddleJobSettings | None = Field(default=None, description="engine paddlejob: what only its operator knows.")
+    pin_names: bool = False
+    """Job names without a hash: a changed job then has to be deleted before it can be applied again."""
+    namespace_limits: NamespaceLimits | None = None
+    """A ceiling for all jobs of the namespace together."""
+    paddlejob: PaddleJobSettings | None = None
+    """engine paddlejob: what only its operator knows."""
 
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> TrainingJob:
@@ -346,10 +312,6 @@ class TrainingJob(Settings):
             yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
         if self.volume.kind == "none" and self.data is not None:
             yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
-        if self.ports.host_ports:
-            yield (
-                "ports.host_ports is given: with engine paddlejob it is `paddlejob.intranet: Host` that takes the node's ports"
-            )
         for setting in OUR_AGENTS:
             if _is_given(self, setting):
                 yield f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out"

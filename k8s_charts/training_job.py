@@ -79,57 +79,22 @@ class TrainingChart(Chart):
         if by_index:
             self._service()
         else:
-            self._right_to_list_pods()
-        network.peers(self, job, ["trainer"], more=[] if by_index else [network.to_anywhere(*network.API_SERVER_PORTS)])
-        self._disruption_budget()
+            account = names.pod_list_account(job)
+            for document in custom_object.written("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
+                custom_object.add(self, document)
+        network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
+        # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
+        # None at all would hold every drain up until the job ends.
+        pod.disruption_budget(self, job, job.trainers - 1, {"matchLabels": dict(sorted(self._labels.items()))}, self._labels)
         gang.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         self._training(outputs, image, data_job)
 
-    def _metadata(self, name: str) -> k8s.ObjectMeta:
-        return k8s.ObjectMeta(name=name, namespace=self._job.namespace, labels=self._labels)
-
     def _service(self) -> None:
-        ports = {"control": self._job.ports.control, **_pserver_ports(self._job)}
-        k8s.KubeService(
-            self,
-            "Service",
-            metadata=self._metadata(names.service(self._job)),
-            spec=k8s.ServiceSpec(
-                cluster_ip="None",
-                # Peers look for each other before any of them is ready: that is how they become ready.
-                publish_not_ready_addresses=True,
-                selector=self._labels,
-                ports=[k8s.ServicePort(name=name, port=number, protocol="TCP") for name, number in ports.items()],
-            ),
-        )
-
-    def _right_to_list_pods(self) -> None:
-        name = names.pod_list_account(self._job)
-        k8s.KubeServiceAccount(self, "Account", metadata=self._metadata(name), automount_service_account_token=False)
-        rule = k8s.PolicyRule(api_groups=[""], resources=["pods"], verbs=["get", "list", "watch"])
-        k8s.KubeRole(self, "Role", metadata=self._metadata(name), rules=[rule])
-        k8s.KubeRoleBinding(
-            self,
-            "RoleBinding",
-            metadata=self._metadata(name),
-            role_ref=k8s.RoleRef(api_group="rbac.authorization.k8s.io", kind="Role", name=name),
-            subjects=[k8s.Subject(kind="ServiceAccount", name=name, namespace=self._job.namespace)],
-        )
-
-    def _disruption_budget(self) -> None:
-        k8s.KubePodDisruptionBudget(
-            self,
-            "DisruptionBudget",
-            metadata=self._metadata(self._job.name),
-            spec=k8s.PodDisruptionBudgetSpec(
-                # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
-                # All of them would hold every drain up until the job ends. An integer: Kubernetes takes no percentage for a
-                # Job's pods.
-                min_available=k8s.IntOrString.from_number(self._job.trainers - 1),
-                selector=k8s.LabelSelector(match_labels=self._labels),
-                unhealthy_pod_eviction_policy="AlwaysAllow",
-            ),
-        )
+        job = self._job
+        (service,) = custom_object.written("peers.yaml", name=names.service(job), namespace=job.namespace, job=job.name)
+        ports = {"control": job.ports.control, **_pserver_ports(job)}
+        service["spec"]["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()]
+        custom_object.add(self, service)
 
     def _training(self, outputs: ClusterOutputs, image: str, data_job: str | None) -> None:
         job = self._job

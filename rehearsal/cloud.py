@@ -18,10 +18,9 @@ import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from rehearsal.inventory import Inventory
+from rehearsal.inventory import Inventory, Resource
 
 ACCOUNT = "000000000000"
 REGION = "us-west-2"
@@ -96,7 +95,7 @@ class Cloud:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -176,7 +175,7 @@ class Cloud:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
             f"http://127.0.0.1:{self._port}/_rehearsal/inventory", timeout=30
         ) as answer:
-            return Inventory.of(json.load(answer))
+            return Inventory(Resource(*row) for row in json.load(answer))
 
     # How.
 

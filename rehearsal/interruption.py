@@ -23,18 +23,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def caught() -> Iterator[None]:
     """Handle the signals for as long as the block lasts."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    after: dict[signal.Signals, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
     _handle(_first)
     try:
         yield
     except KeyboardInterrupt:
-        _handle(signal.SIG_IGN)
+        after = dict.fromkeys(_SIGNALS, signal.SIG_IGN)
         raise
-    except BaseException:
-        _restore(before)
-        raise
-    else:
-        _restore(before)
+    finally:
+        for number, handler in after.items():
+            signal.signal(number, handler)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -74,11 +72,6 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     if interrupted:
         raise KeyboardInterrupt
     return result
-
-
-def _restore(handlers: dict[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def _handle(handler: Any) -> None:

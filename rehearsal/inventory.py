@@ -1,24 +1,22 @@
 """What lies in the emulated account, comparable before a deploy and after a destroy; and what a destroy is meant to leave.
 
-Promises: every service that the emulator has is asked, not only those the app is known to use; what
-difference() lists is there now and was not before. A key that waits for its deletion counts as gone, as it
-does on a bill: AWS deletes no key at once (7 to 30 days). What is retained is read from the templates that were deployed, before
-the destroy, so that `retain` is judged by what was deployed, not by what was meant.
+Promises: every service that the emulator has is asked, not only those the app is known to use. A key that waits for its
+deletion counts as gone, as it does on a bill: AWS deletes no key at once (7 to 30 days). What is retained is read from
+the templates that were deployed, before the destroy, so that `retain` is judged by what was deployed, not by what was
+meant.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rehearsal.cloud import Cloud
 
 
-@dataclass(frozen=True, order=True)
-class Resource:
+class Resource(NamedTuple):
     """One thing in the account: the service, the service's own kind of thing, and its identifier."""
 
     service: str
@@ -29,21 +27,8 @@ class Resource:
         return f"{self.service} {self.type} {self.id}"
 
 
-@dataclass(frozen=True)
-class Inventory:
-    """A snapshot of the account."""
-
-    resources: frozenset[Resource]
-
-    @classmethod
-    def of(cls, rows: Iterable[Iterable[str]]) -> Inventory:
-        """From the emulator's rows of (service, type, identifier)."""
-        return cls(frozenset(Resource(*row) for row in rows))
-
-    @staticmethod
-    def difference(before: Inventory, after: Inventory) -> list[Resource]:
-        """What is left: in `after` and not in `before`, sorted."""
-        return sorted(after.resources - before.resources)
+Inventory = frozenset[Resource]
+"""A snapshot of the account."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJ
     if _brings_its_program(job, read, image):
         return job
     program = stand_in(job, project)
-    return replace(job, roles={role: _running(replicas, program) for role, replicas in job.roles.items()})
+    return replace(job, ps=job.ps and _running(job.ps, program), worker=_running(job.worker, program))
 
 
 def stand_in(job: PaddleJob, project: Path) -> Path:

@@ -57,8 +57,6 @@ class Results:
     job: TrainingJob
     folder: JobFolder
     passes: tuple[Pass, ...]
-    shards: tuple[int, ...]
-    """Records of each trainer's shard, by the data's own manifest."""
     evaluation: Evaluation
     plot: Path
     retained: tuple[Resource, ...] = ()
@@ -133,7 +131,7 @@ class Rehearsal:
         self._check_records(passes, shards)
         evaluation = self._measure(host, addresses)
         loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
-        return Results(job, folder, passes, shards, evaluation, self.dist / "loss.png")
+        return Results(job, folder, passes, evaluation, self.dist / "loss.png")
 
     def _command(self, job: TrainingJob, host: Host, addresses: AddressBlock, folder: JobFolder) -> PaddleJobResults:
         """A command of the user's: it ran to its end on all pods, and may have printed what it measured."""
@@ -199,7 +197,7 @@ class Rehearsal:
         with self.screen.phase("deploy") as self._phase:
             cloud.deploy(self.config, state.outputs)
             stacks = json.loads(state.outputs.read_text())
-            made = Inventory.difference(before, cloud.inventory())
+            made = sorted(cloud.inventory() - before)
             self._phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
         self._phase = None
         return cloud, before
@@ -241,7 +239,7 @@ class Rehearsal:
         with self.screen.phase("destroy") as self._phase:
             retained = Retained.of(cloud, stacks)
             cloud.destroy(self.config)
-            left = Inventory.difference(before, cloud.inventory())
+            left = sorted(cloud.inventory() - before)
             if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
                 raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
             but = f" but for {len(left)} that retain keeps" if left else ""

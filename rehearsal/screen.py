@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Literal, Self
 
 from rich.console import Console, RenderableType
@@ -58,7 +57,7 @@ class Screen:
         self._bottom.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bottom.stop()
 
     def print(self, what: RenderableType) -> None:

@@ -10,7 +10,6 @@ import fcntl
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from operations.rehearsal_backend import LAST, RECORD
@@ -56,7 +55,7 @@ class State:
             self.logs.mkdir()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.close()
 
     def host(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from operations.training_metrics import Pass
 from operations.training_table import TrainingTable
+from rehearsal.pods.job import Watcher
 from rehearsal.pods.pod import Pod, PodEnd
 from rehearsal.screen import Phase, Screen
 
 
-class PodScreen:
+class PodScreen(Watcher):
     """A watcher that says what happens to a Job's pods: starts on the moving line, failures in lines that stay."""
 
     def __init__(self, phase: Phase, screen: Screen) -> None:

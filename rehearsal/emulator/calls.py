@@ -9,6 +9,7 @@ comes from MiniStack's service in this process, in the account and region of the
 from __future__ import annotations
 
 import functools
+import io
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -17,6 +18,7 @@ import botocore.config
 import botocore.session
 from ministack.app import SERVICE_REGISTRY, _get_module
 from ministack.core.responses import get_account_id, get_region
+from urllib3 import HTTPResponse
 
 _session = botocore.session.Session()
 
@@ -47,19 +49,6 @@ def service_model(service: str) -> Any:
     return _session.get_service_model(service)
 
 
-class _Body:
-    """What botocore reads an answer from."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def stream(self, *arguments: Any, **options: Any) -> Any:
-        yield self._content
-
-    def read(self, *arguments: Any, **options: Any) -> bytes:
-        return self._content
-
-
 def _answer(module_name: str, request: Any, **_: Any) -> Any:
     module = _get_module(module_name)
     address = urlsplit(request.url)
@@ -83,7 +72,9 @@ def _answer(module_name: str, request: Any, **_: Any) -> Any:
             coroutine.close()
             raise RuntimeError(f"{module_name} really waits while it answers: it cannot be called from a resource handler")
     content = content.encode() if isinstance(content, str) else content or b""
-    return botocore.awsrequest.AWSResponse(request.url, status, answered, _Body(content))
+    return botocore.awsrequest.AWSResponse(
+        request.url, status, answered, HTTPResponse(io.BytesIO(content), preload_content=False)
+    )
 
 
 def warm() -> None:

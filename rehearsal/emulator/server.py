@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib
 import json
 import os
@@ -17,7 +18,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -49,36 +49,18 @@ def free_port() -> socket.socket:
     return listening
 
 
-class Ending:
-    """One event, set by whichever sign of the end comes first."""
-
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.event = asyncio.Event()
-
-    async def wait(self) -> None:
-        """Hypercorn's shutdown trigger."""
-        self.loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self.loop.add_signal_handler(number, self.event.set)
-        threading.Thread(target=self._watch_stdin, daemon=True).start()
-        threading.Thread(target=self._watch_parent, args=(os.getppid(),), daemon=True).start()
-        await self.event.wait()
-
-    def _set(self) -> None:
-        if self.loop is not None:
-            self.loop.call_soon_threadsafe(self.event.set)
-
-    def _watch_stdin(self) -> None:
-        while os.read(0, 4096):
-            pass
-        self._set()
-
-    def _watch_parent(self, parent: int) -> None:
-        # The pipe's other end can survive the parent in a child that it forked: ask for the parent too.
-        while os.getppid() == parent:
-            time.sleep(1)
-        self._set()
+async def ended() -> None:
+    """Hypercorn's shutdown trigger: whichever sign of the end comes first."""
+    loop, parent, end = asyncio.get_running_loop(), os.getppid(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, end.set)
+    # The parent writes nothing: all that can be read is the end of the pipe.
+    loop.add_reader(0, end.set)
+    # The pipe's other end can survive the parent in a child that it forked: ask for the parent too.
+    while not end.is_set() and os.getppid() == parent:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(end.wait(), 1)
+    loop.remove_reader(0)
 
 
 def announced(app: Any, port: int) -> Any:
@@ -146,7 +128,7 @@ def main() -> int:
     config.shutdown_timeout = 1
 
     async def run() -> None:
-        await serve(announced(app, port), config, shutdown_trigger=Ending().wait)
+        await serve(announced(app, port), config, shutdown_trigger=ended)
 
     try:
         asyncio.run(run())

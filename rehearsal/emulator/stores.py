@@ -1,14 +1,16 @@
 """Everything that lies in the emulator, of every service it has.
 
 Promises: MiniStack keeps what exists in account-scoped stores; every such store of every service counts, unless it is
-on the list below with its reason. So a service that nobody thought of is in the inventory all the same.
+in stores.json with its reason. So a service that nobody thought of is in the inventory all the same.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ministack.app import _get_module, _registry_module_names
@@ -16,34 +18,13 @@ from ministack.core.responses import AccountRegionScopedDict, AccountScopedDict,
 
 ACCOUNT = "000000000000"
 
-NOT_RESOURCES: Mapping[tuple[str, str], str] = {
-    ("cloudformation", "_change_sets"): "history: goes with its stack",
-    ("cloudformation", "_stack_events"): "history: AWS keeps a deleted stack's events for 90 days",
-    ("cloudtrail", "_events"): "history",
-    ("cloudwatch", "_alarm_history"): "history",
-    ("cloudwatch", "_metrics"): "measurements: AWS keeps them for 15 months",
-    ("ecr", "_images"): "one list a repository, which counts itself",
-    ("iam", "_aws_managed_attachment_counts"): "a counter",
-    ("kms", "_alias_dates"): "a date of the alias, which counts itself",
-    ("route53", "_caller_refs"): "what a repeated request is known by",
-    ("route53", "_changes"): "history",
-    ("ssm", "_parameter_history"): "history",
-}
-"""Stores that hold no thing of their own."""
-
-PARTS: Mapping[tuple[str, str], str] = {
-    ("ecr", "_lifecycle_policies"): "_repositories",
-    ("ecr", "_repo_policies"): "_repositories",
-    ("efs", "_backup_policies"): "_file_systems",
-    ("efs", "_lifecycle_configs"): "_file_systems",
-    ("route53", "_records"): "_zones",
-}
+_WRITTEN = json.loads(Path(__file__).with_name("stores.json").read_text())
+NOT_RESOURCES: Mapping[str, str] = _WRITTEN["not resources"]
+"""Stores that hold no thing of their own, and why."""
+PARTS: Mapping[str, str] = _WRITTEN["parts"]
 """Stores of settings, and the store of what they are settings of: they count where that is gone, as a leftover would."""
-
-NAMES = {"cloudwatch_logs": "logs", "cloudwatch": "cloudwatch", "lambda_svc": "lambda", "alb": "elb"}
+NAMES: Mapping[str, str] = _WRITTEN["names"]
 """A module's service, where the module is not called like it."""
-
-
 GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("cloudformation", "_stacks"): lambda stack: stack.get("StackStatus") == "DELETE_COMPLETE",
     ("ec2", "_nat_gateways"): lambda gateway: gateway.get("State") == "deleted",
@@ -82,7 +63,7 @@ def resources() -> list[tuple[str, str, str]]:
 
 def _ignored(service: str, attribute: str) -> bool:
     # A tag cannot be without what it hangs on, which counts itself.
-    return (service, attribute) in NOT_RESOURCES or attribute.endswith("_tags")
+    return f"{service}.{attribute}" in NOT_RESOURCES or attribute.endswith("_tags")
 
 
 def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
@@ -95,7 +76,7 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
 
 
 def _part(service: str, attribute: str, key: Any, module: Any) -> bool:
-    whole = "_buckets" if service == "s3" and attribute.startswith("_bucket_") else PARTS.get((service, attribute))
+    whole = "_buckets" if service == "s3" and attribute.startswith("_bucket_") else PARTS.get(f"{service}.{attribute}")
     return whole is not None and key in getattr(module, whole)._data
 
 

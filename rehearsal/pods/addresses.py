@@ -10,7 +10,6 @@ import errno
 import random
 import socket
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 
 from rehearsal.errors import Refused
 
@@ -56,7 +55,7 @@ class AddressBlock:
     def __enter__(self) -> AddressBlock:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @staticmethod

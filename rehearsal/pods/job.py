@@ -13,7 +13,6 @@ import string
 import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from paddle_node.contract import Variable
 
@@ -26,22 +25,12 @@ _INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 _SUFFIX = string.ascii_lowercase + string.digits
 
 
-class Watcher(Protocol):
-    """Whoever shows the pods: told of each pod's start and end."""
+class Watcher:
+    """Whoever looks at the pods is told of each one's start and end; this one only listens."""
 
     def pod_started(self, pod: Pod, index: int | None) -> None: ...
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None: ...
-
-
-class NobodyWatches:
-    """The watcher of a job that nobody looks at."""
-
-    def pod_started(self, pod: Pod, index: int | None) -> None:
-        pass
-
-    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,7 @@ class RunningJob:
     job: Job
     host: Host
     addresses: AddressBlock
-    watcher: Watcher = field(default_factory=NobodyWatches)
+    watcher: Watcher = field(default_factory=Watcher)
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
     pods: dict[str, Pod] = field(default_factory=dict)
     _failures: int = 0
@@ -193,11 +182,6 @@ def last_lines(log: Path, count: int = 20) -> str:
         return ""
 
 
-async def run_job(
-    job: Job,
-    host: Host,
-    addresses: AddressBlock,
-    watcher: Watcher | None = None,
-) -> JobResult:
+async def run_job(job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Run `job` on this machine."""
-    return await RunningJob(job, host, addresses, watcher or NobodyWatches()).run()
+    return await RunningJob(job, host, addresses, watcher or Watcher()).run()

@@ -70,7 +70,7 @@ class Probe:
 class RestartRule:
     """One rule of a container about being started again."""
 
-    operator: str = _at("exitCodes", "operator")
+    operator: Literal["In"] = _at("exitCodes", "operator")
     codes: frozenset[int] = _at("exitCodes", "values")
 
 
@@ -88,7 +88,7 @@ class Container:
     mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
     startup: Probe | None = _at("startupProbe", default=None)
     liveness: Probe | None = _at("livenessProbe", default=None)
-    restart_policy: str = _at("restartPolicy", default="Never")
+    restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
     restart_rules: tuple[RestartRule, ...] = _at("restartPolicyRules", default=())
 
     @property
@@ -99,12 +99,11 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Volume:
-    """A pod's volume: exactly one of a claim's name, a ConfigMap's name, or a folder of the pod's own."""
+    """A pod's volume: of a claim, of a ConfigMap, or else a folder of the pod's own."""
 
     name: str
     claim: str | None = _at("persistentVolumeClaim", "claimName", default=None)
     config_map: str | None = _at("configMap", "name", default=None)
-    folder: dict[str, Any] | None = _at("emptyDir", default=None)
 
 
 def _by_name(items: Any) -> Any:
@@ -120,7 +119,7 @@ class PodTemplate:
     init_containers: tuple[Container, ...] = _at("spec", "initContainers", default=())
     containers: tuple[Container, ...] = _at("spec", "containers")
     volumes: Annotated[dict[str, Volume], BeforeValidator(_by_name)] = _at("spec", "volumes", default={})
-    restart_policy: str = _at("spec", "restartPolicy", default="Always")
+    restart_policy: Literal["Never"] = _at("spec", "restartPolicy")
     grace: float = _at("spec", "terminationGracePeriodSeconds", default=30)
     deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
     subdomain: str = _at("spec", "subdomain", default="")
@@ -152,9 +151,10 @@ class Job:
     template: PodTemplate = _at("spec", "template")
     parallelism: int = _at("spec", "parallelism", default=1)
     completions: int = _at("spec", "completions", default=1)
-    mode: str = _at("spec", "completionMode", default="NonIndexed")
+    mode: Literal["Indexed", "NonIndexed"] = _at("spec", "completionMode", default="NonIndexed")
     back_off_limit: int | None = _at("spec", "backoffLimit", default=None)
     back_off_limit_per_index: int | None = _at("spec", "backoffLimitPerIndex", default=None)
+    max_failed_indexes: Literal[0] = _at("spec", "maxFailedIndexes", default=0)
     failure_rules: tuple[FailureRule, ...] = _at("spec", "podFailurePolicy", "rules", default=())
     deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
 
@@ -177,26 +177,36 @@ class Replicas:
     template: PodTemplate
 
 
-@plain(frozen=True)
+@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class PaddleJob:
     """A PaddleJob with its operator's defaults filled in."""
 
-    name: str
-    namespace: str
-    roles: Mapping[str, Replicas]
-    """ps, worker: those that it has, in this order."""
-    by_service: bool
-    """Whether pods are told each other's names; else their addresses."""
-    gloo: int
-    elastic: bool
+    name: str = _at("metadata", "name")
+    namespace: str = _at("metadata", "namespace", default="default")
+    ps: Replicas | None = _at("spec", "ps", default=None)
+    worker: Replicas = _at("spec", "worker")
+    intranet: Literal["PodIP", "Service"] = _at("spec", "intranet", default="PodIP")
+    gloo: int = _at("spec", "withGloo", default=0)
+
+    @property
+    def roles(self) -> dict[str, Replicas]:
+        """Those that it has, servers first."""
+        return {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
+
+    @property
+    def by_service(self) -> bool:
+        """Whether pods are told each other's names; else their addresses."""
+        return self.intranet == "Service"
 
 
 @dataclass(frozen=True, kw_only=True, config=_BY_NAME)
 class Service:
-    """A headless Service: names of the pods it selects."""
+    """A headless Service: names of the pods it selects, which do not wait for a pod to be ready."""
 
     name: str = _at("metadata", "name")
     namespace: str = _at("metadata", "namespace", default="default")
+    cluster_ip: Literal["None"] = _at("spec", "clusterIP")
+    publishes_not_ready: Literal[True] = _at("spec", "publishNotReadyAddresses")
     selector: dict[str, str] = _at("spec", "selector", default={})
 
 
@@ -212,12 +222,6 @@ class Manifests:
     service_accounts: frozenset[str]
     without_effect: tuple[fields.WithoutEffect, ...] = field(default=())
     paddle_jobs: tuple[PaddleJob, ...] = ()
-
-    def job(self, name: str) -> Job:
-        for job in self.jobs:
-            if job.name == name:
-                return job
-        raise Refused(f"no Job named {name} in the manifests; there are {', '.join(job.name for job in self.jobs) or 'none'}")
 
 
 def load(files: list[Path]) -> list[dict[str, Any]]:
@@ -238,16 +242,14 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
     volumes = {document["metadata"]["name"]: document.get("spec", {}) for document in by_kind.get("PersistentVolume", [])}
-    if len(volumes) > 1:
-        raise Refused(f"PersistentVolumes {', '.join(volumes)}: the rehearsal has one shared volume")
     manifests = Manifests(
         jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
-        services=tuple(_service(document) for document in by_kind.get("Service", [])),
+        services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
         claims=dict(_claim(document, volumes) for document in by_kind.get("PersistentVolumeClaim", [])),
         config_maps={d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])},
         service_accounts=frozenset(d["metadata"]["name"] for d in by_kind.get("ServiceAccount", [])),
         without_effect=tuple(without_effect),
-        paddle_jobs=tuple(paddle_job(document) for document in by_kind.get("PaddleJob", [])),
+        paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
     )
     templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
     templates += [(role.template, f"PaddleJob {job.name}") for job in manifests.paddle_jobs for role in job.roles.values()]
@@ -261,89 +263,42 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
 
 
 def _claim(document: dict[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -> tuple[str, bool]:
-    name: str = document["metadata"]["name"]
-    wanted = document.get("spec", {}).get("volumeName")
-    if wanted not in volumes:
-        found = wanted or "not set"
-        raise Refused(f"PersistentVolumeClaim {name}: spec.volumeName is {found}: no such PersistentVolume, the pods would wait")
-    return name, "csi" in volumes[wanted]
-
-
-def _service(document: dict[str, Any]) -> Service:
-    spec, name = document.get("spec", {}), document["metadata"]["name"]
-    if spec.get("clusterIP") != "None":
-        raise Refused(
-            f"Service {name}: spec.clusterIP is {spec.get('clusterIP', 'not set')}: the rehearsal has headless Services (None)"
-        )
-    if not spec.get("publishNotReadyAddresses"):
-        raise Refused(f"Service {name}: spec.publishNotReadyAddresses is not true: names here do not wait for a pod to be ready")
-    return _read(Service, document, f"Service {name}")
+    return document["metadata"]["name"], "csi" in volumes.get(document["spec"].get("volumeName"), {})
 
 
 def _job(document: dict[str, Any]) -> Job:
     spec, name = document["spec"], document["metadata"]["name"]
     if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
         raise Refused(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
-    job = _read(Job, document, f"Job {name}")
-    if job.indexed and "completions" not in spec:
-        raise Refused(f"Job {name}: spec.completions is not set: an Indexed Job needs it")
+    job = _read(Job, document)
     if job.parallelism < job.completions:
         raise Refused(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
-    if (limit := job.back_off_limit_per_index) is not None and not job.indexed:
-        raise Refused(f"Job {name}: spec.backoffLimitPerIndex is {limit}: it needs completionMode Indexed")
-    if limit is not None and (most := spec.get("maxFailedIndexes")) != 0:
-        raise Refused(f"Job {name}: spec.maxFailedIndexes is {most}: 0 is allowed here, each index has to succeed")
     return job
 
 
-def paddle_job(document: dict[str, Any]) -> PaddleJob:
-    """A PaddleJob's document, read; fields that no rehearsal honours are `read`'s to refuse."""
-    spec, name = document["spec"], document["metadata"]["name"]
-    if (intranet := spec.get("intranet", "PodIP")) not in ("PodIP", "Service"):
-        raise Refused(
-            f"PaddleJob {name}: spec.intranet is {intranet}: PodIP or Service is allowed here, each pod has its own address"
-        )
-    if "worker" not in spec:
-        raise Refused(f"PaddleJob {name}: spec.worker is not set: a PaddleJob needs workers")
-    return PaddleJob(
-        name=name,
-        namespace=document["metadata"].get("namespace", "default"),
-        roles={role: _read(Replicas, spec[role], f"PaddleJob {name}: spec.{role}") for role in ("ps", "worker") if role in spec},
-        by_service=intranet == "Service",
-        gloo=spec.get("withGloo", 0),
-        elastic="elastic" in spec,
-    )
-
-
-def _read(kind: type[T], document: object, where: str) -> T:
+def _read(kind: type[T], document: dict[str, Any]) -> T:
     try:
         return TypeAdapter(kind).validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Refused(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        where = f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
+        found = "missing" if first["type"] == "missing" else first["input"]
+        raise Refused(f"{where} is {found}: {first['msg']}") from None
 
 
 def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
     """What is well-formed and cannot run here, and what leads nowhere."""
-    if template.restart_policy != "Never":
-        raise Refused(f"{where}: restartPolicy is {template.restart_policy}: Never is allowed here")
     if template.token:
         raise Refused(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
     for volume in template.volumes.values():
-        if volume.claim is None and volume.config_map is None and volume.folder is None:
-            known = "persistentVolumeClaim, configMap, emptyDir"
-            raise Refused(f"{where}: volume {volume.name} names no source that the rehearsal knows ({known})")
         if volume.config_map is not None and volume.config_map not in manifests.config_maps:
-            raise Refused(
-                f"{where}: volume {volume.name} wants the ConfigMap {volume.config_map}, which is not among the manifests"
-            )
+            raise Refused(f"{where}: volume {volume.name}: there is no ConfigMap {volume.config_map} among the manifests")
     for container in (*template.init_containers, *template.containers):
-        if container.restart_policy != "Never" or any(rule.operator != "In" for rule in container.restart_rules):
-            policy = f"restartPolicy is {container.restart_policy}"
-            raise Refused(f"container {container.name}: {policy}: Never is allowed here, and rules with operator In")
         for source in container.environment_from:
             if source.config_map is not None and source.config_map not in manifests.config_maps:
-                raise Refused(f"{where}: container {container.name} wants the ConfigMap {source.config_map}, which is not here")
+                raise Refused(
+                    f"{where}: container {container.name}: there is no ConfigMap {source.config_map} among the manifests"
+                )
         for mount in container.mounts:
             if mount.volume not in template.volumes:
                 raise Refused(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")

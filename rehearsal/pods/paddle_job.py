@@ -17,7 +17,7 @@ from pathlib import Path
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import PodFacts
-from rehearsal.pods.job import JobResult, NobodyWatches, Watcher
+from rehearsal.pods.job import JobResult, Watcher
 from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, PaddleJob, PodTemplate
 from rehearsal.pods.pod import Host, Pod, PodEnd
 
@@ -56,33 +56,29 @@ def hosts(job: PaddleJob, addresses: Mapping[str, str], *, names_resolve: bool =
 
 def own(job: PaddleJob, pod: OperatorPod, told: Mapping[str, str]) -> dict[str, str]:
     """What the operator adds to the environment of the pod's first container."""
-    found = {
+    return {
         "POD_IP": told[pod.name],
         "PADDLE_TRAINER_ID": str(pod.index),
         "TRAINING_ROLE": ROLES[pod.role],
         "PADDLE_TRAINING_ROLE": ROLES[pod.role],
     }
-    if job.elastic:
-        found["PADDLE_ELASTIC_JOB_ID"] = f"{job.namespace}-{job.name}"
-        found["PADDLE_ELASTIC_NP"] = str(job.roles["worker"].count)
-        found["PADDLE_ELASTIC_TIMEOUT"] = "60"
-    return found
 
 
 def shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
-    """What the operator writes into the job's ConfigMap, once all pods have addresses; an elastic job has none."""
-    if job.elastic:
-        return {}
+    """What the operator writes into the job's ConfigMap, once all pods have addresses."""
     by_role: dict[str, list[str]] = {}
     for pod in pods(job):
         by_role.setdefault(pod.role, []).append(told[pod.name])
-    found = {"TRAINER_PORTS_NUM": str(PORTS), "PADDLE_PORT": str(DRAWN if job.by_service else PORT)}
+    workers = by_role["worker"]
+    found = {
+        "TRAINER_PORTS_NUM": str(PORTS),
+        "PADDLE_PORT": str(DRAWN if job.by_service else PORT),
+        "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers),
+        "PADDLE_TRAINERS": ",".join(workers),
+        "PADDLE_TRAINERS_NUM": str(len(workers)),
+    }
     if "ps" in by_role:
         found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(by_role["ps"])
-    if "worker" in by_role:
-        found["PADDLE_TRAINER_ENDPOINTS"] = _endpoints(by_role["worker"])
-        found["PADDLE_TRAINERS"] = ",".join(by_role["worker"])
-        found["PADDLE_TRAINERS_NUM"] = str(len(by_role["worker"]))
     if job.gloo > 0 and "ps" in by_role:
         found["PADDLE_WITH_GLOO"] = str(job.gloo)
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
@@ -103,7 +99,7 @@ def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
 
 async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
-    watcher = watcher or NobodyWatches()
+    watcher = watcher or Watcher()
     given = {pod.name: addresses.next() for pod in pods(job)}
     by_name = job.by_service and private_mounts_work()
     told = hosts(job, given, names_resolve=by_name)

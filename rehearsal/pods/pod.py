@@ -92,10 +92,6 @@ class Pod:
     def log(self, container: str) -> Path:
         return self.host.logs / f"{self.facts.name}.{container}.log"
 
-    def root(self, container: str) -> Path:
-        """Where the container's paths begin (PADDLE_NODE_ROOT)."""
-        return self._folder / container
-
     async def run(self) -> PodEnd:
         """Run the pod to its end."""
         self._publish()
@@ -145,7 +141,7 @@ class Pod:
                 return code
 
     async def _once(self, container: Container) -> int:
-        root = self.root(container.name)
+        root = self._folder / container.name
         if not root.exists():
             self._lay_out(container, root)
         variables = self._environment(container, root)

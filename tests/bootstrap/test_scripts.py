@@ -53,7 +53,7 @@ def test_manifests_name_only_images_of_the_lock() -> None:
 def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     """The policy leaves out exactly the pods that the charts' own policies select, and what those let the data job reach."""
     from k8s_charts.names import PART_OF
-    from k8s_charts.network import INSTANCE_METADATA
+    from k8s_charts.network import RULES
 
     documents = list(yaml.safe_load_all((SCRIPTS / "manifests/people.yaml").read_text()))
     (policy,) = [each for each in documents if each["kind"] == "NetworkPolicy"]
@@ -62,7 +62,7 @@ def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     assert policy["metadata"]["namespace"] == "{{jobs-namespace}}"
     assert spec["podSelector"] == {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]}
     (rule,) = spec["egress"]
-    everywhere = {"cidr": "0.0.0.0/0", "except": list(INSTANCE_METADATA)}
+    everywhere = {"cidr": "0.0.0.0/0", "except": [to["ipBlock"]["cidr"] for to in RULES["instance-profile"]["to"]]}
     assert rule == {"to": [{"namespaceSelector": {}}, {"ipBlock": everywhere}]}, "and every port"
 
 

@@ -89,20 +89,6 @@ def test_pods_that_meet_by_service_are_told_names(name: str, outputs: ClusterOut
     assert all(own_variables(pod)["PADDLE_PORT"] == "36000" for pod in made)
 
 
-def test_an_elastic_job_is_told_its_own_variables(outputs: ClusterOutputs) -> None:
-    settings = {"name": "x", "engine": "paddlejob", "mode": "collective", "trainers": 2, "image": "i", "volume": {"kind": "none"}}
-    made = documents(TrainingJob.parse({**settings, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}), outputs, "i")
-    job = manifests.paddle_job(next(d for d in made if d["kind"] == "PaddleJob"))
-    found = injected(job, pods(job)[1], addresses_of(job))
-    assert {name: found[name] for name in found if "ELASTIC" in name} == {
-        "PADDLE_ELASTIC_JOB_ID": "paddle-x",
-        "PADDLE_ELASTIC_NP": "2",
-        "PADDLE_ELASTIC_TIMEOUT": "60",
-    }
-    # The operator leaves out where they meet.
-    assert own_variables(pods(job)[1])["PADDLE_ELASTIC_SERVER"] == "etcd:2379"
-
-
 def told(name: str, outputs: ClusterOutputs) -> str:
     """What all pods of an example are told, but for the job's name: jobs that are told the same run the same."""
     _, job = read(name, outputs)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rehearsal.cloud import Cloud
-from rehearsal.inventory import Inventory
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,7 @@ INTERFACE = resource("AWS::EC2::NetworkInterface", SubnetId=ref("Subnet"), Priva
 def nothing_is_left(cloud: Cloud) -> Iterator[None]:
     before = cloud.inventory()
     yield
-    left = [one for one in Inventory.difference(before, cloud.inventory()) if one.type != "snapshot"]
+    left = [one for one in sorted(cloud.inventory() - before) if one.type != "snapshot"]
     assert left == []
 
 

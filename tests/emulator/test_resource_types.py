@@ -13,7 +13,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from rehearsal.cloud import Cloud
-from rehearsal.inventory import Inventory
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +61,7 @@ def nothing_left(cloud: Cloud) -> Iterator[None]:
     """Every test of this file ends with the account as it began (`stack` deletes its stacks before this looks)."""
     before = cloud.inventory()
     yield
-    assert Inventory.difference(before, cloud.inventory()) == []
+    assert sorted(cloud.inventory() - before) == []
 
 
 def test_addresses_and_nat_gateways(cloud: Cloud, stack: Stack) -> None:
