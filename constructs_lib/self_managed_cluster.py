@@ -61,9 +61,6 @@ class SnapshotPlace:
     keep: int = 28
 
 
-CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
-
-
 @jsii.implements(ec2.IConnectable)
 class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `JoiningNodes` are its nodes.
