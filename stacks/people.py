@@ -34,14 +34,7 @@ def statements(part: str, **known: str | list[str]) -> list[iam.PolicyStatement]
 
 
 class People(Construct):
-    """The three teams of a cluster.
-
-    Attributes:
-        operator: deploys and destroys the stacks, administers the cluster.
-        trainer: uploads data, submits jobs, reads logs and results.
-        reader: sees, changes nothing.
-        operator_policy: what the operator may do.
-    """
+    """The three teams of a cluster."""
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey) -> None:
         super().__init__(scope, id)
