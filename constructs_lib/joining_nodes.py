@@ -30,13 +30,10 @@ class TokenNodeRole(Construct):
     """The role of nodes that join by a token. One serves many groups.
 
     Args:
-        cluster: the cluster.
-        release: what the nodes run.
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
         data_bucket_arn: the bucket of those; None: no data.
 
     Attributes:
-        role: the role.
         files: what the nodes fetch.
     """
 
@@ -82,15 +79,10 @@ class JoiningNodes(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        cluster: the cluster.
-        vpc: the cluster's VPC.
         release: what the nodes run; never newer than the control plane's.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation makes one.
         props: as `NodeGroupProps` says; a shape with gpu or efa is refused.
-
-    Attributes:
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(

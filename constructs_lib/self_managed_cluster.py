@@ -45,8 +45,6 @@ class SnapshotPlace:
     """Where snapshots of a cluster's state go.
 
     Attributes:
-        bucket_name: the bucket.
-        bucket_arn: its ARN.
         encryption_key: its key; None: one that AWS manages.
         prefix: where in it, without slashes at the ends; nobody else should read there.
         schedule: five cron fields, UTC.
@@ -66,7 +64,6 @@ class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `JoiningNodes` are its nodes.
 
     Args:
-        vpc: its VPC.
         cluster_name: name; the secrets and tags carry it.
         release: what the control plane runs.
         snapshots: where etcd's snapshots go.
@@ -90,15 +87,12 @@ class SelfManagedCluster(Construct):
         removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
 
     Attributes:
-        cluster_name: as given.
         cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
         server_url: https address of the API for nodes.
         secrets: tokens and kubeconfigs.
         private_address: the control plane's address, which stays while machines come and go.
         volume: the state's volume.
         group: the control plane's Auto Scaling group, to depend on.
-        role: its role.
-        firewall: the security groups.
     """
 
     def __init__(

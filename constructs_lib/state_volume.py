@@ -26,9 +26,6 @@ class StateVolume(Construct):
         snapshot_id: an EBS snapshot to begin with; None: an empty volume.
         name: value of the Name tag.
         removal_policy: SNAPSHOT leaves a snapshot, DESTROY nothing, RETAIN the volume itself.
-
-    Attributes:
-        volume_id: its id.
     """
 
     def __init__(
