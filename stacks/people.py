@@ -6,9 +6,7 @@ compares). All of Session Manager's ask for a document: else it opens a shell to
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
@@ -17,20 +15,11 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.statements import statements
 from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
 
-
-def statements(part: str, **known: str | list[str]) -> list[iam.PolicyStatement]:
-    """The statements of one part of people.json; `known` takes the place of what has a dollar sign there."""
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: filled(inner) for name, inner in value.items()}
-        return known[value[1:]] if isinstance(value, str) and value.startswith("$") else value
-
-    written = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))[part]
-    return [iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **filled(one)}) for sid, one in written.items()]
+RIGHTS = Path(__file__).with_suffix(".json")
 
 
 class People(Construct):
@@ -53,12 +42,12 @@ class People(Construct):
         self.operator_policy = self.operator.allow(
             self,
             "OperatorPolicy",
-            *statements("operator", key=key.key_arn, stacks=stacks, roles=roles),
+            *statements(RIGHTS, "operator", key=key.key_arn, stacks=stacks, roles=roles),
             *kubeconfig(self, spec, "operator"),
-            *statements("tunnel", document=document),
+            *statements(RIGHTS, "tunnel", document=document),
             # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
-            *(statements("shell", shell=shell) if spec.cluster.self_managed else ()),
-            *statements("nodes", instances=instances, name=spec.name, sessions=sessions),
+            *(statements(RIGHTS, "shell", shell=shell) if spec.cluster.self_managed else ()),
+            *statements(RIGHTS, "nodes", instances=instances, name=spec.name, sessions=sessions),
             description=f"Operates {spec.name}",
         )
         for reason, resources in {
@@ -78,8 +67,10 @@ def kubeconfig(scope: Construct, spec: ClusterSpec, team: str) -> list[iam.Polic
         # Six characters that Secrets Manager makes up end each ARN.
         name = f"{spec.name}/kubeconfig/{team}-??????"
         secret = arn(service="secretsmanager", resource="secret", resource_name=name, arn_format=colon)
-        return statements("kubeconfig of self-managed", secret=secret)
-    return statements("kubeconfig of eks", cluster=arn(service="eks", resource="cluster", resource_name=spec.cluster_name))
+        return statements(RIGHTS, "kubeconfig of self-managed", secret=secret)
+    return statements(
+        RIGHTS, "kubeconfig of eks", cluster=arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
+    )
 
 
 def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns) -> None:
@@ -93,13 +84,13 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
     def look(team: str) -> list[iam.PolicyStatement]:
         if spec.cluster.self_managed:
             # No logs of it go to CloudWatch; snapshots of etcd hold every secret of the cluster, and are in the same bucket.
-            reading = statements("logs of self-managed", snapshots=f"{bucket.bucket}/cluster/*")
+            reading = statements(RIGHTS, "logs of self-managed", snapshots=f"{bucket.bucket}/cluster/*")
         else:
-            reading = statements("logs of eks", logs=logs)
+            reading = statements(RIGHTS, "logs of eks", logs=logs)
         return [*kubeconfig(scope, spec, team), *reading, *bucket.may_read()]
 
     reader = people.reader.allow(scope, "ReaderPolicy", *look("reader"), description=f"Looks at {spec.name}")
-    trains = statements("trainer", sources=bucket.sources, key=bucket.key_arn)
+    trains = statements(RIGHTS, "trainer", sources=bucket.sources, key=bucket.key_arn)
     trainer = people.trainer.allow(scope, "TrainerPolicy", *look("trainer"), *trains, description=f"Trains on {spec.name}")
     for policy in (reader, trainer):
         acknowledge(policy, "all objects of this one bucket", *wildcards(scope, bucket.objects))
@@ -127,4 +118,4 @@ class BucketArns:
 
     def may_read(self) -> list[iam.PolicyStatement]:
         """Leave to read all objects, and to use the key that seals them."""
-        return statements("data", bucket=self.bucket, objects=self.objects, key=self.key_arn)
+        return statements(RIGHTS, "data", bucket=self.bucket, objects=self.objects, key=self.key_arn)
