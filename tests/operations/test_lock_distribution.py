@@ -294,4 +294,4 @@ def test_lock_that_is_not_what_the_command_writes(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="has 5 bytes instead of 8"):
         lock.cached(tmp_path)
     with pytest.raises(SettingError, match=r'cluster.version is "1.34", but .* holds v1.35.2'):
-        lock.check_version("1.34")
+        lock.check_version("1.34", path)
