@@ -35,7 +35,6 @@ class PodIdentity(Construct):
     """A role for the pods of one service account.
 
     Args:
-        cluster: the cluster.
         namespace: the service account's namespace; it need not exist yet.
         service_account: its name; it need not exist yet.
 
@@ -75,15 +74,11 @@ class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
 
     Args:
-        cluster: the cluster.
         addon_name: EKS's name of it, such as coredns.
         version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
         configuration: the add-on's own settings.
         role: IAM role of its pods; it must trust EKS Pod Identity (`pod_identity_principal`).
         service_account: name of its service account; needed where a role is given.
-
-    Attributes:
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(
@@ -120,12 +115,7 @@ class EfsDriver(Construct):
     """The aws-efs-csi-driver add-on and its role.
 
     Args:
-        cluster: the cluster.
         version: add-on version; None: EKS's default.
-
-    Attributes:
-        role: the driver's role.
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, version: str | None = None) -> None:
@@ -170,15 +160,11 @@ class ContainerLogs(Construct):
     """The amazon-cloudwatch-observability add-on, its log groups and its role.
 
     Args:
-        cluster: the cluster.
         cluster_name: its name as a plain string, for the names of the log groups.
         days: how long each event is kept.
         logs: also send what containers and nodes write; False: metrics alone.
         encryption_key: KMS key of the log groups; None: AWS's own.
         version: add-on version; None: EKS's default.
-
-    Attributes:
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(

@@ -46,9 +46,7 @@ class TrainingCluster(Construct):
         role: the cluster's role; None: one is made.
 
     Attributes:
-        cluster: the EKS cluster.
         cluster_name, cluster_endpoint, cluster_certificate_authority_data, cluster_security_group_id: as EKS has them.
-        service_ipv4_cidr: as given.
     """
 
     def __init__(

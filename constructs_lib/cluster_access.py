@@ -49,13 +49,9 @@ class ClusterAccess(Construct):
     """One access entry.
 
     Args:
-        cluster: the cluster.
         principal_arn: IAM role or user; a principal has one entry a cluster.
         level: what it may do.
         namespaces: where; empty: in the whole cluster.
-
-    Attributes:
-        resource: the CloudFormation resource.
     """
 
     def __init__(

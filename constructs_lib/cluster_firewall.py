@@ -24,7 +24,6 @@ class ClusterFirewall(Construct):
     """The two groups.
 
     Args:
-        vpc: the cluster's VPC.
         api_from: CIDRs that may reach the API, beside the nodes.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
 

@@ -24,7 +24,6 @@ class ClusterSecrets(Construct):
         encryption_key: KMS key; None: a key that AWS manages (aws/secretsmanager).
 
     Attributes:
-        encryption_key: as given.
         server_token: ARN of the token by which a control plane opens its own state.
         node_token: ARN of the token by which a node joins.
         ca_hash: ARN of the hash of the CA, by which a node knows whom it joins; empty until the control plane has started.

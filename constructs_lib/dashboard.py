@@ -23,9 +23,7 @@ class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
     Args:
-        cluster_name: the cluster.
         dashboard_name: name; None: CloudFormation makes one.
-        file_system_id: the file system.
         emails: who is told of alarms.
         min_nodes: fewer nodes than this raise an alarm.
         bursting: the file system is in mode bursting: watch its credits.
@@ -36,7 +34,6 @@ class ClusterDashboard(Construct):
 
     Attributes:
         topic: where alarms go.
-        alarms: the alarms.
     """
 
     def __init__(

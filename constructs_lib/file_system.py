@@ -27,7 +27,6 @@ class MountableFileSystem(Construct):
     """What whoever mounts needs to know of a file system, new or existing.
 
     Attributes:
-        file_system: the file system.
         client_security_group: carry it to mount.
         access_point: mount through it: it makes every client the same POSIX user.
         mount_targets: depend on it before you mount.

@@ -21,6 +21,7 @@ from constructs_lib.machine import counts_machines, machine_role, takes_sessions
 from constructs_lib.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
 from constructs_lib.self_managed_cluster import SelfManagedCluster
+from constructs_lib.statements import OF_MACHINES, statements
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 """EKS's own label of spare capacity, by which jobs choose: the same here, so that their manifests stay as they are."""
@@ -30,13 +31,10 @@ class TokenNodeRole(Construct):
     """The role of nodes that join by a token. One serves many groups.
 
     Args:
-        cluster: the cluster.
-        release: what the nodes run.
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
         data_bucket_arn: the bucket of those; None: no data.
 
     Attributes:
-        role: the role.
         files: what the nodes fetch.
     """
 
@@ -60,14 +58,11 @@ class TokenNodeRole(Construct):
             self.files.may_read(),
             secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
             *secrets.may_open(),
-            iam.PolicyStatement(sid="Ready", actions=["cloudformation:SignalResource"], resources=[Stack.of(self).stack_id]),
+            *statements(OF_MACHINES, "ready", stack=Stack.of(self).stack_id),
             finds_mount_targets("FindMountTargets"),
         )
         if data_bucket_arn:
-            policy.add_statements(
-                iam.PolicyStatement(sid="ListData", actions=["s3:ListBucket"], resources=[data_bucket_arn]),
-                iam.PolicyStatement(sid="ReadData", actions=["s3:GetObject"], resources=list(data_arns)),
-            )
+            policy.add_statements(*statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns)))
             acknowledge(policy, "training data, which the data job splits", *wildcards(self, *data_arns))
         acknowledge(
             policy,
@@ -82,15 +77,10 @@ class JoiningNodes(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        cluster: the cluster.
-        vpc: the cluster's VPC.
         release: what the nodes run; never newer than the control plane's.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation makes one.
         props: as `NodeGroupProps` says; a shape with gpu or efa is refused.
-
-    Attributes:
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(

@@ -27,7 +27,6 @@ class EncryptionKey(kms.Key):
 
     Args:
         alias: name without `alias/`; None: no alias.
-        description: shown in the console.
         removal_policy: DESTROY schedules the deletion (30 days, in which it can be taken back); RETAIN keeps the key.
     """
 

@@ -15,6 +15,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.statements import OF_MACHINES, statements
 
 SIGNAL_TIMEOUT = "PT15M"
 """How long CloudFormation waits for a machine that says when it is ready."""
@@ -52,17 +53,7 @@ def takes_sessions() -> iam.PolicyStatement:
     self-managed cluster's, and those of EKS that are on the node's own network) that would be everybody's secrets, a private SSH
     key among them.
     """
-    return iam.PolicyStatement(
-        sid="SessionManager",
-        actions=[
-            "ssm:UpdateInstanceInformation",
-            "ssmmessages:CreateControlChannel",
-            "ssmmessages:CreateDataChannel",
-            "ssmmessages:OpenControlChannel",
-            "ssmmessages:OpenDataChannel",
-        ],
-        resources=["*"],
-    )
+    return statements(OF_MACHINES, "sessions")[0]
 
 
 def launch_template(

@@ -20,14 +20,9 @@ class ManagedNodes(NodeGroup):
     """An EKS managed node group on Amazon Linux 2023.
 
     Args:
-        cluster: the cluster.
-        vpc: the cluster's VPC.
         auto_repair: EKS replaces nodes that fail.
         role: the nodes' role; None: one is made.
         props: as `NodeGroupProps` says.
-
-    Attributes:
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(

@@ -50,7 +50,6 @@ class ServiceEndpoints(Construct):
     """Interface endpoints of one VPC.
 
     Args:
-        vpc: where.
         vpc_subnets: one interface is made in each zone of these; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.
         services: id: AWS's name of the service in the names of endpoints; None: those of an EKS cluster (`SERVICES`).
@@ -142,7 +141,6 @@ class TrainingNetwork(Construct):
         encryption_key: KMS key of those records; None: AWS's own.
 
     Attributes:
-        vpc: the VPC.
         private_subnets: where nodes, mount targets and endpoints belong.
     """
 

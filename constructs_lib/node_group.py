@@ -54,8 +54,6 @@ class NodeGroup(Construct):
     Attributes:
         shape: what a node is.
         sizes: fewest nodes, nodes at the start, most nodes.
-        group_name: name of the group.
-        role: the nodes' role.
     """
 
     group_name: str
@@ -143,7 +141,6 @@ class NodeGroup(Construct):
         """An Auto Scaling group of one's own: a changed template replaces its machines one at a time.
 
         Args:
-            template: what a machine is.
             signals: each machine tells CloudFormation when it is ready; the deploy fails if one does not.
             name: name of the group; None: CloudFormation makes one.
         """

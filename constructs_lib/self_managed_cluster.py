@@ -35,6 +35,7 @@ from constructs_lib.machine import (
 )
 from constructs_lib.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
 from constructs_lib.state_volume import StateVolume
+from constructs_lib.statements import OF_MACHINES, statements
 
 API_PORT = 6443
 CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
@@ -45,8 +46,6 @@ class SnapshotPlace:
     """Where snapshots of a cluster's state go.
 
     Attributes:
-        bucket_name: the bucket.
-        bucket_arn: its ARN.
         encryption_key: its key; None: one that AWS manages.
         prefix: where in it, without slashes at the ends; nobody else should read there.
         schedule: five cron fields, UTC.
@@ -61,15 +60,11 @@ class SnapshotPlace:
     keep: int = 28
 
 
-CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
-
-
 @jsii.implements(ec2.IConnectable)
 class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `JoiningNodes` are its nodes.
 
     Args:
-        vpc: its VPC.
         cluster_name: name; the secrets and tags carry it.
         release: what the control plane runs.
         snapshots: where etcd's snapshots go.
@@ -93,15 +88,12 @@ class SelfManagedCluster(Construct):
         removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
 
     Attributes:
-        cluster_name: as given.
         cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
         server_url: https address of the API for nodes.
         secrets: tokens and kubeconfigs.
         private_address: the control plane's address, which stays while machines come and go.
         volume: the state's volume.
         group: the control plane's Auto Scaling group, to depend on.
-        role: its role.
-        firewall: the security groups.
     """
 
     def __init__(
@@ -249,33 +241,20 @@ class SelfManagedCluster(Construct):
             takes_sessions(),
             files.may_read(),
             *self.volume.may_attach(own),
-            iam.PolicyStatement(sid="Look", actions=["ec2:DescribeInstances", "ec2:DescribeVolumes"], resources=["*"]),
+            *statements(OF_MACHINES, "look"),
             secrets.may_read("Secrets", secrets.server_token, secrets.node_token, *written),
-            iam.PolicyStatement(sid="Publish", actions=["secretsmanager:PutSecretValue"], resources=written),
+            *statements(OF_MACHINES, "publish", secrets=written),
             *secrets.may_open(),
-            iam.PolicyStatement(
-                sid="FindSnapshots", actions=["s3:GetBucketLocation", "s3:ListBucket"], resources=[snapshots.bucket_arn]
-            ),
-            iam.PolicyStatement(
-                sid="Snapshots",
-                actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-                resources=[place],
-            ),
-            iam.PolicyStatement(sid="Ready", actions=["cloudformation:SignalResource"], resources=[stack.stack_id]),
+            *statements(OF_MACHINES, "snapshots", bucket=snapshots.bucket_arn, snapshots=place),
+            *statements(OF_MACHINES, "ready", stack=stack.stack_id),
         )
         keys = {key.key_arn: None for key in (secrets.encryption_key, snapshots.encryption_key) if key}
         if keys:
-            policy.add_statements(iam.PolicyStatement(sid="Seal", actions=["kms:GenerateDataKey"], resources=list(keys)))
+            policy.add_statements(*statements(OF_MACHINES, "seal", keys=list(keys)))
         if snapshots.encryption_key and snapshots.encryption_key != secrets.encryption_key:
             # S3 opens what it has sealed to read a snapshot, and to join the parts of a large one.
-            policy.add_statements(
-                iam.PolicyStatement(
-                    sid="OpenSnapshots",
-                    actions=["kms:Decrypt"],
-                    resources=[snapshots.encryption_key.key_arn],
-                    conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.{stack.url_suffix}"}},
-                )
-            )
+            key, s3 = snapshots.encryption_key.key_arn, f"s3.{stack.region}.{stack.url_suffix}"
+            policy.add_statements(*statements(OF_MACHINES, "snapshots with a key", key=key, s3=s3))
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
         acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
         acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))

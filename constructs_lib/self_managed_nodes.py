@@ -21,11 +21,7 @@ from constructs_lib.node_shape import NodeShape
 
 
 class JoiningRole(Construct):
-    """A node role that the cluster knows: what EKS does by itself for managed groups. One serves many groups.
-
-    Attributes:
-        role: the role.
-    """
+    """A node role that the cluster knows: what EKS does by itself for managed groups. One serves many groups."""
 
     def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster) -> None:
         super().__init__(scope, id)
@@ -39,15 +35,10 @@ class SelfManagedNodes(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
-        cluster: the cluster.
-        vpc: the cluster's VPC.
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
         service_ipv4_cidr: the cluster's addresses of services.
         role: the nodes' role, from a `JoiningRole`; None: one is made.
         props: as `NodeGroupProps` says.
-
-    Attributes:
-        resource: the CloudFormation resource, to depend on.
     """
 
     def __init__(

@@ -16,7 +16,6 @@ class SshKey(Construct):
         name: its name, which is taken once in an account and region.
 
     Attributes:
-        name: the key pair's name.
         private_key_parameter: name of the parameter that holds the private key.
     """
 

@@ -14,6 +14,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.retained import retain_if_replaced
+from constructs_lib.statements import OF_MACHINES, statements
 
 
 class StateVolume(Construct):
@@ -26,9 +27,6 @@ class StateVolume(Construct):
         snapshot_id: an EBS snapshot to begin with; None: an empty volume.
         name: value of the Name tag.
         removal_policy: SNAPSHOT leaves a snapshot, DESTROY nothing, RETAIN the volume itself.
-
-    Attributes:
-        volume_id: its id.
     """
 
     def __init__(
@@ -71,22 +69,8 @@ class StateVolume(Construct):
         """Leave to attach it, to a machine that carries `tag` and no other."""
         stack, (key, value) = Stack.of(self), tag
         ours = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"
-        statements = [
-            iam.PolicyStatement(sid="AttachVolume", actions=["ec2:AttachVolume"], resources=[f"{ours}volume/{self.volume_id}"]),
-            iam.PolicyStatement(
-                sid="AttachToItself",
-                actions=["ec2:AttachVolume"],
-                resources=[f"{ours}instance/*"],
-                conditions={"StringEquals": {f"aws:ResourceTag/{key}": value}},
-            ),
-        ]
-        if self._key:
-            statements.append(
-                iam.PolicyStatement(
-                    sid="UseVolume",
-                    actions=["kms:CreateGrant"],
-                    resources=[self._key.key_arn],
-                    conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
-                )
-            )
-        return statements
+        known = {"volume": f"{ours}volume/{self.volume_id}", "instances": f"{ours}instance/*"}
+        attach = statements(OF_MACHINES, "volume", **known, tag={f"aws:ResourceTag/{key}": value})
+        if self._key is None:
+            return attach
+        return [*attach, *statements(OF_MACHINES, "volume with a key", key=self._key.key_arn)]

@@ -18,7 +18,6 @@ class Team(Construct):
         task: what these people do, for the descriptions.
 
     Attributes:
-        group: the IAM group.
         role: the role that its members may take.
     """
 

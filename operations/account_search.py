@@ -12,7 +12,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
+from string import Template
 from typing import Any
+
+import yaml
 
 from operations.account_checks import BROKEN, stack_names
 from operations.aws import client, every
@@ -34,68 +38,8 @@ class Left:
     """Its stack, where that ended half-way."""
 
 
-OF_EC2 = (
-    *("vpc", "subnet", "internet-gateway", "route-table", "network-interface", "volume", "launch-template"),
-    *("snapshot", "key-pair", "dhcp-options"),
-)
-COMMANDS = {("ec2", kind): f"aws ec2 delete-{kind} --{kind}-id {{id}}" for kind in OF_EC2} | {
-    ("ec2", "natgateway"): "aws ec2 delete-nat-gateway --nat-gateway-id {id}",
-    ("ec2", "elastic-ip"): "aws ec2 release-address --allocation-id {id}",
-    ("ec2", "security-group"): "aws ec2 delete-security-group --group-id {id}",
-    ("ec2", "instance"): "aws ec2 terminate-instances --instance-ids {id}",
-    ("ec2", "vpc-endpoint"): "aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}",
-    ("ec2", "vpc-flow-log"): "aws ec2 delete-flow-logs --flow-log-ids {id}",
-    ("ec2", "placement-group"): "aws ec2 delete-placement-group --group-id {id}",
-    ("autoscaling", "group"): "aws autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name {id}",
-    ("secretsmanager", "secret"): "aws secretsmanager delete-secret --force-delete-without-recovery --secret-id {id}",
-    ("ssm", "parameter"): "aws ssm delete-parameter --name {id}",
-    ("sns", "topic"): "aws sns delete-topic --topic-arn {arn}",
-    ("elasticfilesystem", "file-system"): "aws efs delete-file-system --file-system-id {id}",
-    ("elasticfilesystem", "access-point"): "aws efs delete-access-point --access-point-id {id}",
-    # Not `aws s3 rb --force`: it leaves older versions, and then cannot remove the bucket.
-    ("s3", ""): "python3 -c \"import boto3; b = boto3.resource('s3').Bucket('{id}'); b.object_versions.delete(); b.delete()\"",
-    ("ecr", "repository"): "aws ecr delete-repository --force --repository-name {id}",
-    ("kms", "key"): "aws kms schedule-key-deletion --key-id {id}",
-    ("logs", "log-group"): "aws logs delete-log-group --log-group-name {id}",
-    ("cloudformation", "stack"): "aws cloudformation delete-stack --stack-name {id}",
-    ("eks", "cluster"): "aws eks delete-cluster --name {id}",
-    ("eks", "nodegroup"): "aws eks delete-nodegroup --cluster-name {part[0]} --nodegroup-name {part[1]}",
-    ("eks", "addon"): "aws eks delete-addon --cluster-name {part[0]} --addon-name {part[1]}",
-    ("eks", "access-entry"): (
-        "aws eks delete-access-entry --cluster-name {part[0]} --principal-arn arn:aws:iam::{part[2]}:{part[1]}/{part[3]}"
-    ),
-    ("eks", "podidentityassociation"): (
-        "aws eks delete-pod-identity-association --cluster-name {part[0]} --association-id {part[1]}"
-    ),
-    ("cloudwatch", "alarm"): "aws cloudwatch delete-alarms --alarm-names {id}",
-    ("route53", "hostedzone"): "aws route53 delete-hosted-zone --id {id}",
-    ("elasticloadbalancing", "loadbalancer"): "aws elbv2 delete-load-balancer --load-balancer-arn {arn}",
-    ("lambda", "function"): "aws lambda delete-function --function-name {id}",
-    ("iam", "role"): "aws iam delete-role --role-name {id}",
-    ("iam", "policy"): "aws iam delete-policy --policy-arn {arn}",
-}
-KEPT = {
-    ("elasticfilesystem", "file-system"),
-    ("elasticfilesystem", "access-point"),
-    ("s3", ""),
-    ("ecr", "repository"),
-    ("kms", "key"),
-    ("ec2", "snapshot"),
-}
-"""What `retain: true` keeps: of a self-managed cluster's state a snapshot too."""
-TAGS = "Tags[?starts_with(Key, 'aws:') || starts_with(Key, 'eks:')].Value"
-RUNNING = f"Reservations[].Instances[] | [?State.Name != 'shutting-down' && State.Name != 'terminated'].[InstanceId, {TAGS}]"
-"""AWS shows an instance for an hour after its end."""
-VOLUMES = "Volumes[?State != 'deleting'].[VolumeId, Attachments[?DeleteOnTermination].InstanceId]"
 OWN = "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != 'DELETE_SKIPPED'].PhysicalResourceId"
-INTERFACES = "NetworkInterfaces[].[NetworkInterfaceId, [Attachment][?DeleteOnTermination].InstanceId]"
-GROUPS = f"SecurityGroups[].[GroupId, {TAGS}]"
-SECRETS = "SecretList[].[Name, [ARN]]"
-TEMPLATES, SCALING = "LaunchTemplates[].LaunchTemplateId", "AutoScalingGroups[].AutoScalingGroupName"
-REPOSITORIES, LOGS = "repositories[].repositoryName", "logGroups[].logGroupName"
-SYSTEMS = "FileSystems[?Tags[?Key=='cluster' && Value=='{}'] && Tags[?Key=='project' && Value=='paddle-aws']].FileSystemId"
-SERVICES = {"efs": "elasticfilesystem"}
-"""What ARNs call a service that boto3 calls otherwise."""
+TAGS = "Tags[?starts_with(Key, 'aws:') || starts_with(Key, 'eks:')].Value"
 
 
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
@@ -120,7 +64,9 @@ class _Search:
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self._client = cache(partial(client, region=spec.region))
-        self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}, {"Name": "tag:project", "Values": ["paddle-aws"]}]
+        text = Template(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        names = {"name": spec.name, "cluster": spec.cluster_name, "bucket": spec.bucket.existing_name or ""}
+        self._data = yaml.safe_load(text.substitute(names))
         self._stacks: dict[str, str] = {}
         """Those that are there: their states."""
         self._owners: dict[str, str] = {}
@@ -137,73 +83,35 @@ class _Search:
 
     def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
         """What is asked for, by its name in "not asked"."""
-        spec, ours, ec2, each = self.spec, self._ours, self._of_ec2, self._each
-        kubernetes = (
-            [{"Name": f"tag:kubernetes.io/cluster/{spec.cluster_name}", "Values": ["owned"]}],
-            [{"Name": "tag:KubernetesCluster", "Values": [spec.name]}],
-        )
-        # The VPC CNI's own carry the cluster's name, and no stack knows them; a control plane's fixed one carries our tags.
-        cni = [{"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": [spec.cluster_name]}]
-        found = [
-            ("stacks", lambda: (self._left("cloudformation", "stack", name) for name in self._stacks)),
-            # Before the tags: only here it is known whether a key waits for its deletion, and what ends with which machine.
-            ("keys", self.keys),
-            ("instances", ec2("instance", "describe_instances", RUNNING, ours)),
-            # But for the root disk of a machine that still ends, which is gone with it.
-            ("volumes", ec2("volume", "describe_volumes", VOLUMES, *kubernetes, ours)),
-            ("network interfaces", ec2("network-interface", "describe_network_interfaces", INTERFACES, cni, ours)),
-            ("addresses", self.addresses),
-            ("tags", self.tagged),
-            # Kubernetes' own by its tags, and ours, which do not all carry those.
-            ("security groups", ec2("security-group", "describe_security_groups", GROUPS, *kubernetes, ours)),
-            ("networks", ec2("vpc", "describe_vpcs", "Vpcs[].VpcId", ours)),
-            ("key pairs", self.key_pairs),
-            ("launch templates", ec2("launch-template", "describe_launch_templates", TEMPLATES, ours)),
-            # The tagging service does not know them.
-            ("Auto Scaling groups", each("autoscaling", "group", "describe_auto_scaling_groups", SCALING, Filters=ours)),
-            ("load balancers", self.balancers),
-            ("log groups", self.logs),
-            (
-                "repositories",
-                each("ecr", "repository", "describe_repositories", REPOSITORIES, lambda id: id.startswith(f"{spec.name}/")),
-            ),
-            ("buckets", each("s3", "", "list_buckets", "Buckets[].Name", self._is_bucket)),
-            ("file systems", each("efs", "file-system", "describe_file_systems", SYSTEMS.format(spec.name))),
-        ]
-        if spec.cluster.self_managed:
-            # What `retain: true` leaves of a control plane's volume, where it carries our tags; secrets also without a tag.
-            snapshots = ec2("snapshot", "describe_snapshots", "Snapshots[].SnapshotId", ours, OwnerIds=["self"])
-            named = [{"Key": "name", "Values": [f"{spec.name}/"]}]
-            secrets = each("secretsmanager", "secret", "list_secrets", SECRETS, Filters=named)
-            found += [("snapshots", snapshots), ("secrets", secrets)]
-        elif spec.cluster.existing is None:
-            found.append(("clusters", each("eks", "cluster", "list_clusters", "clusters[]", {spec.name}.__contains__)))
-        return found
+        kind = "existing" if self.spec.cluster.existing else self.spec.cluster.kind
+        asked = [one for one in self._data["searches"] if one.get("only", kind) == kind]
+        return [(one["what"], partial(self._look, **one) if "call" in one else self._own[one["what"]]) for one in asked]
 
-    def _each(
-        self, service: str, kind: str, operation: str, path: str, match: Callable[[str], bool] = bool, **arguments: Any
-    ) -> Callable[[], Iterator[Left]]:
-        """Looks for the things of one kind whose names match; `path` finds ids, each with what may tell its owner, or alone."""
+    @property
+    def _own(self) -> dict[str, Callable[[], Iterator[Left]]]:
+        return {
+            "stacks": lambda: (self._left("cloudformation", "stack", name) for name in self._stacks),
+            "keys": self.keys,
+            "addresses": self.addresses,
+            "tags": self.tagged,
+            "key pairs": self.key_pairs,
+            "load balancers": self.balancers,
+            "log groups": self.logs,
+        }
 
-        def look() -> Iterator[Left]:
-            for found in every(self._client(service), operation, path, **arguments):
-                id, more = found if isinstance(found, list) else (found, None)
-                if match(id):
-                    yield self._left(SERVICES.get(service, service), kind, id, "", *more or ())
-
-        return look
-
-    def _of_ec2(
-        self, kind: str, operation: str, path: str, *filters: list[dict[str, Any]], **arguments: Any
-    ) -> Callable[[], Iterator[Left]]:
-        """Looks for the things of one kind that any of the filters leaves."""
-        looks = [self._each("ec2", kind, operation, path, Filters=one, **arguments) for one in filters]
-        return lambda: (left for look in looks for left in look())
+    def _look(self, *, service: str, kind: str, call: str, find: str, **more: Any) -> Iterator[Left]:
+        """Looks for the things of one kind, as account_search.yaml says it."""
+        arguments = more.get("with", {})
+        for one in [{**arguments, "Filters": filters} for filters in more.get("by", ())] or [arguments]:
+            for found in every(self._client(service), call, find, **one):
+                id, owners = found if isinstance(found, list) else (found, None)
+                yield self._left(more.get("arn", service), kind, id, "", *owners or ())
 
     def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
         """`more`: what else may tell the owner, as AWS's own tags, or the machine that it ends with."""
         owner = next((self._owners[one] for one in (id, arn, *more) if one in self._owners), None)
-        kept = self.spec.retain and (service, kind) in KEPT
+        type = f"{service} {kind}".strip()
+        kept = self.spec.retain and type in self._data["kept"]
         what = f"{kind} {id}".strip()
         if owner is not None:
             # What hangs on it, a machine's disk for one, has the same owner.
@@ -213,7 +121,8 @@ class _Search:
                 return Left(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
             why = state if state.endswith("_IN_PROGRESS") else "deployed"
             return Left(service, what, "" if kept else f"cdk destroy {owner}", f"{why}, retain is true" if kept else why)
-        template = COMMANDS.get((service, kind), "find it in the console, it is of a kind that is not known here: {arn}")
+        unknown = "find it in the console, it is of a kind that is not known here: {arn}"
+        template = self._data["commands"].get(type, unknown)
         region = f" --region {self.spec.region}" if template.startswith("aws ") and service not in ("iam", "route53") else ""
         command = template.format(id=id, arn=arn or id, part=id.split("/"))
         return Left(service, what, command + region, "retain is true" if kept else "")
@@ -247,12 +156,13 @@ class _Search:
             if (service, kind) == ("ssm", "parameter") and "/" in id:
                 id = f"/{id}"
             if (service, kind) == ("ec2", "instance"):
-                yield from self._of_ec2(kind, "describe_instances", RUNNING, [{"Name": "instance-id", "Values": [id]}])()
+                instances = next(one for one in self._data["searches"] if one["what"] == "instances")
+                yield from self._look(**{**instances, "by": [[{"Name": "instance-id", "Values": [id]}]]})
             else:
                 yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn, *more)
 
     def addresses(self) -> Iterator[Left]:
-        for address in self._client("ec2").describe_addresses(Filters=self._ours)["Addresses"]:
+        for address in self._client("ec2").describe_addresses(Filters=self._data["ours"])["Addresses"]:
             yield self._left("ec2", "elastic-ip", address["AllocationId"], "", address.get("PublicIp", ""))
 
     def key_pairs(self) -> Iterator[Left]:
@@ -278,7 +188,5 @@ class _Search:
         prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
         prefixes += [f"/aws/lambda/{stack}-" for stack in sorted(stack_names(self.spec))]
         for prefix in prefixes:
-            yield from self._each("logs", "log-group", "describe_log_groups", LOGS, logGroupNamePrefix=prefix)()
-
-    def _is_bucket(self, name: str) -> bool:
-        return name.startswith(f"{self.spec.name}-storage-") and name != self.spec.bucket.existing_name
+            for name in every(self._client("logs"), "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix):
+                yield self._left("logs", "log-group", name)

@@ -73,8 +73,7 @@ def _entry(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | N
 def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:
     from urllib.parse import urlsplit
 
-    from operations import kubeconfig_file
-    from operations.tunnel import Tunnel
+    from operations import kubeconfig_file, tunnel
 
     where = urlsplit(entry.server)
     host = str(where.hostname)
@@ -90,7 +89,7 @@ def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | No
         context = kubeconfig_file.merge(path, replace(entry, cluster=cluster), alias)
         say(f"{path} has the context {context}, which leads through this tunnel (127.0.0.1:{port}); Ctrl-C closes it")
 
-    Tunnel(spec.name, spec.region, host, where.port or 443, port).open(ready)
+    tunnel.hold(spec.name, spec.region, host, where.port or 443, port, ready)
     say("the tunnel is closed")
 
 

@@ -59,16 +59,11 @@ def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
 def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[str, str]:
     """Add-on: the version that EKS takes for clusters of `kubernetes_version` where none is named."""
     found: dict[str, str] = {}
+    is_default = f"compatibilities[?clusterVersion == '{kubernetes_version}' && defaultVersion]"
+    path = f"addons[].addonVersions[] | [?{is_default}].addonVersion"
     for name in names:
         asked = {"addonName": name, "kubernetesVersion": kubernetes_version}
-        versions = every(eks, "describe_addon_versions", "addons[].addonVersions[]", **asked)
-        default = {version["addonVersion"] for version in versions if _is_default(version, kubernetes_version)}
+        default = set(every(eks, "describe_addon_versions", path, **asked))
         if len(default) == 1:
             found[name] = default.pop()
     return found
-
-
-def _is_default(version: Any, kubernetes_version: str) -> bool:
-    return any(
-        match.get("clusterVersion") == kubernetes_version and match.get("defaultVersion") for match in version["compatibilities"]
-    )

@@ -13,8 +13,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from operations.aws import client, every
 from operations.errors import BadInput, Failed
@@ -26,63 +24,54 @@ RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
 FORWARD = "AWS-StartPortForwardingSessionToRemoteHost"
 
 
-@dataclass(frozen=True)
-class Tunnel:
-    """From `port` of this machine to `host`:`remote_port`, as a machine of the cluster sees it."""
+def hold(cluster: str, region: str, host: str, remote_port: int, port: int, ready: Callable[[], None]) -> None:
+    """Leads `port` of this machine to `host`:`remote_port`, as a machine of the cluster sees it, until it is closed.
 
-    cluster: str
-    region: str
-    host: str
-    remote_port: int
-    port: int
-
-    def open(self, ready: Callable[[], None]) -> None:
-        """Calls `ready` once the session is there, and returns when it is closed. Raises BadInput or Failed."""
-        plugin = _plugin()
-        target = self._machine()
-        ssm = client("ssm", self.region)
-        ports = {"portNumber": [str(self.remote_port)], "localPortNumber": [str(self.port)]}
-        request = {"Target": target, "DocumentName": FORWARD, "Parameters": {"host": [self.host], **ports}}
-        session = ssm.start_session(**request)
-        try:
-            ready()
-            self._run(plugin, session, request, ssm.meta.endpoint_url)
-        finally:
-            # The plugin does it too, and a session without one ends by itself: who may not do it need not.
-            with contextlib.suppress(Exception):
-                ssm.terminate_session(SessionId=session["SessionId"])
-
-    def _run(self, plugin: str, session: dict[str, Any], request: dict[str, Any], endpoint: str) -> None:
+    Calls `ready` once the session is there. Raises BadInput or Failed.
+    """
+    plugin = _plugin()
+    ssm = client("ssm", region)
+    ports = {"portNumber": [str(remote_port)], "localPortNumber": [str(port)]}
+    request = {"Target": _machine(cluster, region, host), "DocumentName": FORWARD, "Parameters": {"host": [host], **ports}}
+    session = ssm.start_session(**request)
+    try:
+        ready()
         response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
         profile = os.environ.get("AWS_PROFILE", "")
-        command = [plugin, RESPONSE, self.region, "StartSession", profile, json.dumps(request), endpoint]
-        # What it says is beside the results.
-        process = subprocess.Popen(command, env=os.environ | {RESPONSE: json.dumps(response)}, stdout=2)
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            # It got the same signal and closes by itself.
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            raise
-        if code:
-            raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
+        command = [plugin, RESPONSE, region, "StartSession", profile, json.dumps(request), ssm.meta.endpoint_url]
+        _run(command, {RESPONSE: json.dumps(response)})
+    finally:
+        # The plugin does it too, and a session without one ends by itself: who may not do it need not.
+        with contextlib.suppress(Exception):
+            ssm.terminate_session(SessionId=session["SessionId"])
 
-    def _machine(self) -> str:
-        """A running machine of the cluster: the one that is reached itself, where it is one of them."""
-        filters = [
-            {"Name": "tag:cluster", "Values": [self.cluster]},
-            {"Name": "instance-state-name", "Values": ["running"]},
-        ]
-        found = list(every(client("ec2", self.region), "describe_instances", "Reservations[].Instances[]", Filters=filters))
-        if not found:
-            raise BadInput(
-                f"no machine of cluster {self.cluster} runs in {self.region}: the tunnel goes through one, so raise "
-                "nodes.<group>.desired in cluster.yaml and deploy"
-            )
-        return str(min(found, key=lambda one: one.get("PrivateIpAddress") != self.host)["InstanceId"])
+
+def _run(command: list[str], secret: dict[str, str]) -> None:
+    # What it says is beside the results.
+    process = subprocess.Popen(command, env=os.environ | secret, stdout=2)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        # It got the same signal and closes by itself.
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+    if code:
+        raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
+
+
+def _machine(cluster: str, region: str, host: str) -> str:
+    """A running machine of the cluster: the one that is reached itself, where it is one of them."""
+    filters = [{"Name": "tag:cluster", "Values": [cluster]}, {"Name": "instance-state-name", "Values": ["running"]}]
+    found = list(every(client("ec2", region), "describe_instances", "Reservations[].Instances[]", Filters=filters))
+    if not found:
+        raise BadInput(
+            f"no machine of cluster {cluster} runs in {region}: the tunnel goes through one, so raise "
+            "nodes.<group>.desired in cluster.yaml and deploy"
+        )
+    return str(min(found, key=lambda one: one.get("PrivateIpAddress") != host)["InstanceId"])
 
 
 def _plugin() -> str:

@@ -13,17 +13,12 @@ from stacks.people import People
 
 
 class AccessStack(ClusterPart):
-    """The key, new or existing, and the people.
-
-    Attributes:
-        key: the key.
-        node_volume_key: the key where its policy lets Auto Scaling use it; None for an existing key, whose policy is not ours.
-        people: the teams.
-    """
+    """The key, new or existing, and the people."""
 
     def __init__(self, scope: Construct, spec: ClusterSpec) -> None:
         super().__init__(scope, spec, "access", "the key and the people")
         self.key: kms.IKey
+        # None for an existing key: its policy, which has to let Auto Scaling use it, is not ours.
         self.node_volume_key: kms.IKey | None = None
         if spec.key.existing_arn:
             self.key = kms.Key.from_key_arn(self, "Key", spec.key.existing_arn)

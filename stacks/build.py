@@ -7,11 +7,8 @@ that compute goes while data stays.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aws_cdk import Stack
 from constructs import Construct
 
 from settings.errors import SettingError
@@ -21,10 +18,6 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
 from stacks.nodes import NodesStack
 from stacks.storage import StorageStack
-
-if TYPE_CHECKING:
-    from stacks.own_cluster import OwnClusterStack
-    from stacks.own_nodes import OwnNodesStack
 
 NAME = "add-ons.json"
 """What `paddle-aws lock add-ons` writes: the versions that it read at EKS, for stacks that should deploy the same ones."""
@@ -42,25 +35,11 @@ def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
         raise SettingError(f"{file} is no lock of add-ons: `paddle-aws lock add-ons` writes one") from None
 
 
-@dataclass(frozen=True)
-class Stacks:
-    """The stacks of a cluster."""
-
-    access: AccessStack
-    network: NetworkStack
-    storage: StorageStack
-    cluster: ClusterStack | OwnClusterStack
-    nodes: NodesStack | OwnNodesStack
-    watch: Stack | None
-
-
-def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> Stacks:
-    """The stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
+def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> None:
+    """Makes the stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
     access = AccessStack(scope, spec)
     network = NetworkStack(scope, spec, key=access.key)
     storage = StorageStack(scope, spec, key=access.key, vpc=network.vpc)
-    cluster: ClusterStack | OwnClusterStack
-    nodes: NodesStack | OwnNodesStack
     if spec.cluster.self_managed:
         # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
         from stacks.own_cluster import OwnClusterStack, release
@@ -68,17 +47,15 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
-        cluster = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
-        nodes = OwnNodesStack(scope, spec, release=runs, home=cluster, access=access, network=network, storage=storage)
+        own = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
+        OwnNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}
         cluster = ClusterStack(scope, spec, access=access, network=network, bucket=storage.bucket, addon_versions=versions)
-        nodes = NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, addon_versions=versions)
-    watch: Stack | None = None
+        NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, addon_versions=versions)
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack
 
-        watch = WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
-    return Stacks(access, network, storage, cluster, nodes, watch)
+        WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)

@@ -25,11 +25,7 @@ from stacks.people_settings import DATA_ACCOUNT
 
 
 class ClusterStack(ClusterPart):
-    """The EKS cluster without nodes, new or existing.
-
-    Attributes:
-        cluster: the cluster.
-    """
+    """The EKS cluster without nodes, new or existing."""
 
     def __init__(
         self,

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
 from settings.model import SettingError, Settings, read
 
-LOCK = Path("locks/distribution.json")
-CACHE = Path(".cache/distribution")
 COMMAND = "paddle-aws lock distribution"
 
-BINARY = "k3s"
-IMAGE_ARCHIVE = "k3s-airgap-images-amd64.tar.zst"
-FILES = (BINARY, IMAGE_ARCHIVE)
+FILES = ("k3s", "k3s-airgap-images-amd64.tar.zst")
 IMAGES = ("efs-csi-driver", "node-driver-registrar", "liveness-probe")
 
 VERSION = r"^v1\.\d{1,3}\.\d{1,3}\+k3s\d{1,3}$"
@@ -36,14 +32,6 @@ class LockedFile(Settings):
     """Its SHA-256 in the publisher's list."""
     size: int = Field(gt=0)
     """Its size in bytes."""
-
-
-class File(NamedTuple):
-    """A file that lies in the cache, ready for the bucket."""
-
-    name: str
-    path: Path
-    sha256: str
 
 
 class DistributionLock(Settings):
@@ -63,7 +51,7 @@ class DistributionLock(Settings):
     """References of the images of the EFS driver's node part."""
 
     @classmethod
-    def load(cls, path: Path = LOCK) -> DistributionLock:
+    def load(cls, path: Path) -> DistributionLock:
         """The lock at `path`; SettingError, one sentence, if there is none or it cannot be used."""
         if not path.exists():
             raise SettingError(
@@ -81,7 +69,7 @@ class DistributionLock(Settings):
         """The Kubernetes version, such as "1.35"."""
         return ".".join(self.version.removeprefix("v").split(".")[:2])
 
-    def check_version(self, wanted: str, path: Path = LOCK) -> None:
+    def check_version(self, wanted: str, path: Path) -> None:
         """SettingError if the lock is for another Kubernetes version than `wanted`, such as "1.35"."""
         if self.kubernetes != wanted:
             raise SettingError(
@@ -89,12 +77,12 @@ class DistributionLock(Settings):
                 f'run `{COMMAND}`, or set the version to "{self.kubernetes}"'
             )
 
-    def folder(self, cache: Path = CACHE) -> Path:
+    def folder(self, cache: Path) -> Path:
         """Where this version's files lie in the cache."""
         return cache / self.version
 
-    def cached(self, cache: Path = CACHE) -> tuple[File, ...]:
-        """The files in the cache, absolute; SettingError if one is not there in full."""
+    def cached(self, cache: Path) -> list[tuple[str, Path, str]]:
+        """The files in the cache: name, absolute path and SHA-256; SettingError if one is not there in full."""
         found = []
         for name in FILES:
             locked, path = self.files[name], (self.folder(cache) / name).absolute()
@@ -102,5 +90,5 @@ class DistributionLock(Settings):
             if size != locked.size:
                 state = "is not on this machine" if size is None else f"has {size:,} bytes instead of {locked.size:,}"
                 raise SettingError(f"{self.folder(cache) / name} {state}: run `{COMMAND} --fetch-only`")
-            found.append(File(name, path, locked.sha256))
-        return tuple(found)
+            found.append((name, path, locked.sha256))
+        return found

@@ -15,12 +15,7 @@ from stacks.part import ClusterPart
 
 
 class NetworkStack(ClusterPart):
-    """The VPC and the private DNS zone, new or existing.
-
-    Attributes:
-        vpc: the VPC.
-        zone: the zone.
-    """
+    """The VPC and the private DNS zone, new or existing."""
 
     def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey) -> None:
         super().__init__(scope, spec, "network", "network")

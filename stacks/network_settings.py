@@ -158,7 +158,8 @@ class Network(Settings):
         if self.existing or (public and not self.nat_gateways):
             return None
         zones, vpc = self.availability_zones, self.range
-        wide = public_prefix(vpc.prefixlen)
+        # Of a public one: 1/256 of the VPC, /28 at the smallest.
+        wide = min(28, vpc.prefixlen + 8)
         begin = int(vpc.network_address)
         if not public:
             used = len(zones) * 2 ** (32 - wide) if self.nat_gateways else 0
@@ -171,13 +172,9 @@ class Network(Settings):
     @property
     def private_addresses_per_zone(self) -> int | None:
         """How many addresses each private subnet has to give; None where the subnets are not ours to know."""
-        if self.existing:
-            return None
-        public = 2 ** (32 - public_prefix(self.range.prefixlen)) if self.nat_gateways else 0
-        zones = len(self.availability_zones)
-        each = (self.range.num_addresses - zones * public) // zones
+        subnet = self.subnet(self.zones[0], public=False)
         # AWS keeps five addresses of every subnet to itself.
-        return int(2 ** (each.bit_length() - 1)) - 5
+        return subnet.num_addresses - 5 if subnet else None
 
 
 class ExistingZone(Settings):
@@ -204,8 +201,3 @@ class Zone(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         yield from instead_of_new(self, "existing", "a zone", "name")
-
-
-def public_prefix(prefix: int) -> int:
-    """Prefix of each public subnet of a VPC with `prefix`: 1/256 of it, /28 at the smallest."""
-    return min(28, prefix + 8)

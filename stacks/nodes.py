@@ -30,11 +30,7 @@ METRIC_DAYS = 7
 
 
 class NodesStack(ClusterPart):
-    """Node groups and their add-ons.
-
-    Attributes:
-        groups: the node groups, in the order of cluster.yaml.
-    """
+    """Node groups and their add-ons."""
 
     def __init__(
         self,

@@ -18,8 +18,6 @@ from stacks.network import NetworkStack
 from stacks.part import ClusterPart
 from stacks.people import BucketArns, grant_work
 
-SNAPSHOT_PREFIX = "cluster/snapshots"
-
 
 def release(spec: ClusterSpec) -> Release:
     """What the machines run, as the lock says; SettingError, one sentence, where there is no lock or no file."""
@@ -31,7 +29,7 @@ def release(spec: ClusterSpec) -> Release:
     return Release(
         version=lock.version,
         files=[
-            *(MachineFile(file.name, file.path, file.sha256) for file in lock.cached(place.files_path)),
+            *(MachineFile(*file) for file in lock.cached(place.files_path)),
             *(MachineFile.small(path) for path in ours),
         ],
         images=lock.images,
@@ -39,11 +37,7 @@ def release(spec: ClusterSpec) -> Release:
 
 
 class OwnClusterStack(ClusterPart):
-    """The self-managed cluster without nodes.
-
-    Attributes:
-        cluster: the cluster.
-    """
+    """The self-managed cluster without nodes."""
 
     def __init__(
         self,
@@ -72,7 +66,6 @@ class OwnClusterStack(ClusterPart):
                 bucket_name=bucket.bucket_name,
                 bucket_arn=granted.bucket,
                 encryption_key=key,
-                prefix=SNAPSHOT_PREFIX,
                 schedule=settings.snapshots.schedule,
                 keep=settings.snapshots.keep,
             ),

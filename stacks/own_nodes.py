@@ -21,11 +21,7 @@ from stacks.storage import StorageStack
 
 
 class OwnNodesStack(ClusterPart):
-    """Node groups.
-
-    Attributes:
-        groups: the node groups, in the order of cluster.yaml.
-    """
+    """Node groups."""
 
     def __init__(
         self,

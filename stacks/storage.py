@@ -18,13 +18,7 @@ from stacks.part import ClusterPart, removal
 
 
 class StorageStack(ClusterPart):
-    """File system, bucket, image repository.
-
-    Attributes:
-        file_system: the file system, new or existing.
-        bucket: the bucket, new or existing.
-        repository: the image repository, new or existing.
-    """
+    """File system, bucket, image repository."""
 
     def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey, vpc: ec2.IVpc) -> None:
         super().__init__(scope, spec, "storage", "data and images")

@@ -25,7 +25,7 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
 
-from stacks.build import Stacks, build
+from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 
 VARIANTS = Path(__file__).parent / "variants"
@@ -39,7 +39,7 @@ class Built:
     def __init__(self, spec: ClusterSpec, locks: Path | None = None) -> None:
         self.spec = spec
         self.app = App(context=CONTEXT, analytics_reporting=False)
-        self.stacks: Stacks = build(self.app, spec, locks=locks)
+        build(self.app, spec, locks=locks)
         self.assembly = self.app.synth()
         self.templates: dict[str, dict[str, Any]] = {
             stack.stack_name.removeprefix(f"{spec.name}-"): stack.template for stack in self.assembly.stacks

@@ -148,7 +148,7 @@ def test_newest_release_of_the_cluster_s_version(publisher: tuple[Publisher, lis
         "node-driver-registrar": "public.ecr.aws/csi/registrar:v2.2.0-eksbuild.3",
         "liveness-probe": "public.ecr.aws/csi/liveness:v2.1.0-eksbuild.3",
     }
-    assert [file.name for file in lock.cached(config.parent / "cache")] == list(FILES)
+    assert [name for name, _, _ in lock.cached(config.parent / "cache")] == list(FILES)
     assert "/channels/v1.35" in lock.source and "sha256sum-amd64.txt" in lock.source and "chart.tgz" in lock.source
     assert kept(config) == CONTENT
 
@@ -294,4 +294,4 @@ def test_lock_that_is_not_what_the_command_writes(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="has 5 bytes instead of 8"):
         lock.cached(tmp_path)
     with pytest.raises(SettingError, match=r'cluster.version is "1.34", but .* holds v1.35.2'):
-        lock.check_version("1.34")
+        lock.check_version("1.34", path)
