@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +113,17 @@ class Templates:
         document = {"Version": "2012-10-17", "Statement": statements}
         self.iam.put_role_policy(RoleName=self.ROLE, PolicyName="allowed", PolicyDocument=json.dumps(document))
 
+    def _settled(self, stack: str) -> dict[str, Any]:
+        """As it is when its operation has ended: a Lambda function's part goes on behind the call."""
+        for _ in range(1200):
+            found: dict[str, Any] = self.cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+            if not found["StackStatus"].endswith("_IN_PROGRESS"):
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{stack} is still {found['StackStatus']}")
+
     def _failures(self, stack: str, good: str) -> list[str]:
-        found = self.cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+        found = self._settled(stack)
         if found["StackStatus"] == good:
             return []
         events = self.cloudformation.describe_stack_events(StackName=found["StackId"])["StackEvents"]
@@ -139,10 +150,8 @@ class Templates:
     def clear(self) -> None:
         for name in reversed(self.stacks):
             self.cloudformation.delete_stack(StackName=name)
-            try:
-                self.cloudformation.describe_stacks(StackName=name)
-            except self.cloudformation.exceptions.ClientError:
-                continue
+            with suppress(self.cloudformation.exceptions.ClientError):
+                self._settled(name)
 
 
 def eks() -> dict[str, Any]:

@@ -238,7 +238,6 @@ class Training:
         """What this trainer has to say of a pass, or of a part of it."""
         return {
             "pass": number,
-            "passes": self._job.node.passes,
             "attempt": self._session.attempt,
             "trainer": self._session.trainer_id,
             "trainers": self._session.trainers,
@@ -248,6 +247,7 @@ class Training:
             "seconds": round(position.seconds, 3),
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
+            "passes": self._job.node.passes,
         }
 
     def _export(self) -> None:
