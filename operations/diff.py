@@ -53,11 +53,11 @@ def diff(
             if sentence is None:
                 raise
             raise BadInput(sentence) from None
-        if others:
-            listed = ", ".join(others)
-            say(f"{spec.region} has another cluster: {listed}. A new `name` is a new cluster; the old one stays, and is billed.")
         if not deployed:
             say(f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and replaces nothing")
+            if others:
+                listed = ", ".join(others)
+                say(f"{spec.region} has another cluster: {listed}. A new `name` is a new cluster; the old one stays, and is billed")
             return
         api = account.client("cloudformation")
         _prepare(config, deployed)
