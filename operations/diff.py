@@ -56,8 +56,10 @@ def diff(
         if not deployed:
             say(f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and replaces nothing")
             if others:
-                listed = ", ".join(others)
-                say(f"{spec.region} has another cluster: {listed}. A new `name` is a new cluster; the old one stays, and is billed")
+                named = f"{spec.region} has another cluster: {', '.join(others)}"
+                say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
+            if json:
+                as_json([])
             return
         api = account.client("cloudformation")
         _prepare(config, deployed)
