@@ -49,7 +49,7 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job.start()
     assert job.wait() == [0, 0], job.said()
     found = judged(job)
-    assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.6
+    assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.8
 
 
 def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_shapes_is_trained_anew(training_job):

@@ -100,7 +100,7 @@ def test_bash_itself_completes_an_option(tmp_path: Path) -> None:
 def test_help_starts_no_heavy_library() -> None:
     program = (
         "import sys; from operations.main import app\n"
-        "heavy = {'boto3', 'kubernetes', 'cdk8s', 'pydantic', 'matplotlib', 'yaml'}\n"
+        "heavy = {'boto3', 'kubernetes', 'cdk8s', 'aws_cdk', 'matplotlib'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+# Under `make test` a make of ours would be a part of that one, and say which folder it enters.
+for inherited in ("MAKELEVEL", "MAKEFLAGS"):
+    os.environ.pop(inherited, None)
 _MADE = (".venv", ".venv-image", ".venv-emulator", "node_modules")
 _NOT_CLONED = (*_MADE, ".git", ".rehearsal", "dist", "cdk.out", "tests", "__pycache__", ".*_cache", "*.egg-info")
 

@@ -166,7 +166,7 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
     (tmp_path / "job.yaml").write_text(
         "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: bad.tsv, hold_out: 0.1}\n"
     )
-    rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"))
+    rehearsal = second_clone.start("--no-try", "--job", str(tmp_path / "job.yaml"))
     said, _ = rehearsal.communicate(timeout=600)
     assert rehearsal.returncode == 1, said
     assert "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
