@@ -29,7 +29,7 @@ def assert_nothing_lost(job, passes: int) -> None:
     result = job.evaluate()
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["pass"] == passes - 1 and found["value"] > 0.7, found
+    assert found["pass"] == passes - 1 and found["value"] > 0.6, found
 
 
 @pytest.mark.parametrize("job", [3], indirect=True)
