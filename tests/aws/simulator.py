@@ -1,0 +1,69 @@
+"""What IAM would decide, by the npm package @cloud-copilot/iam-simulate (AGPL: it runs as a process of its own, in tests only).
+
+It knows conditions, permissions boundaries, resource policies and every action's resources and condition keys, and answers with
+an error where a request names an action, a resource or a key that AWS does not have.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ALLOWED, REFUSED, DENIED = "Allowed", "ImplicitlyDenied", "ExplicitlyDenied"
+ACCOUNT = "000000000000"
+
+Statements = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call: by whom, what, on what, and its context (condition keys)."""
+
+    action: str
+    resource: str
+    context: Mapping[str, str | list[str]] = field(default_factory=dict)
+    principal: str = f"arn:aws:iam::{ACCOUNT}:role/caller"
+
+
+def decisions(
+    statements: Statements,
+    requests: Iterable[Request],
+    boundary: Statements | None = None,
+    resource_policy: Statements | None = None,
+) -> list[str]:
+    """For each request: `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied`. Raises AssertionError for one that AWS would not know."""
+
+    def document(these: Statements) -> dict[str, Any]:
+        return {"Version": "2012-10-17", "Statement": these}
+
+    simulations = [
+        {
+            "request": {
+                "principal": request.principal,
+                "action": request.action,
+                "resource": {"accountId": ACCOUNT, "resource": request.resource},
+                "contextVariables": dict(request.context),
+            },
+            "identityPolicies": [{"name": "identity", "policy": document(statements)}],
+            "serviceControlPolicies": [],
+            "resourceControlPolicies": [],
+            **(
+                {"permissionBoundaryPolicies": [{"name": "boundary", "policy": document(boundary)}]}
+                if boundary is not None
+                else {}
+            ),
+            **({"resourcePolicy": document(resource_policy)} if resource_policy is not None else {}),
+        }
+        for request in requests
+    ]
+    program = Path(__file__).with_name("simulate.mjs")
+    run = subprocess.run(["node", program], input=json.dumps(simulations), capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    answers: list[str] = json.loads(run.stdout)
+    errors = [
+        f"{simulation['request']}: {answer}" for simulation, answer in zip(simulations, answers, strict=True) if "error" in answer
+    ]
+    assert not errors, "\n".join(errors)
+    return answers
