@@ -34,11 +34,11 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "tests/node"))
 
 from paddle_node import environment, runtimes  # noqa: E402
-from paddle_node.agent import messages  # noqa: E402
-from paddle_node.agent.rendezvous import Rendezvous  # noqa: E402
-from paddle_node.agent.server import Server, Volume  # noqa: E402
 from paddle_node.agent.tasks import Tasks  # noqa: E402
-from paddle_node.attempts import Record  # noqa: E402
+from paddle_node.rendezvous import messages  # noqa: E402
+from paddle_node.rendezvous.attempts import Record  # noqa: E402
+from paddle_node.rendezvous.server import Server, Volume  # noqa: E402
+from paddle_node.rendezvous.state import Rendezvous  # noqa: E402
 
 PORT = 7163
 HUB = "127.250.0.1"
@@ -272,7 +272,7 @@ def put(api, number: int, phase: str) -> None:
 
 
 def list_client(api, number: int, pods: int, place: str):
-    from paddle_node.pod_list import PodList
+    from paddle_node.agent.pod_list import PodList
 
     node = environment.parse(
         {

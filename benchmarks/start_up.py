@@ -27,7 +27,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "trainer_image")]
 
 from node_pods import Pods  # noqa: E402
-from paddle_node.timeline import LINE  # noqa: E402
+from paddle_node.training.timeline import LINE  # noqa: E402
 
 PYTHON = PROJECT / ".venv-image/bin/python"
 PROGRAM = PROJECT / "examples/quick_start"

@@ -110,7 +110,7 @@ class TrainingChart(Chart):
             resources=job.resources,
             gpus=job.gpus.count,
             ports=_container_ports(job),
-            # Five minutes to come up. A silent agent is killed by the probe itself (paddle_node.health) before the kubelet
+            # Five minutes to come up. A silent agent is killed by the probe itself (paddle_node.agent.health) before the kubelet
             # would end the pod for it, which takes all of the pod's grace period; a step that hangs is the kubelet's.
             startup_probe=_probe(period=5, failures=60),
             liveness_probe=_probe(period=15, failures=6),

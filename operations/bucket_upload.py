@@ -20,7 +20,7 @@ from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from paddle_node.passes import checksum
+from paddle_node.training.passes import checksum
 
 from operations.errors import BadInput
 from operations.screen import console, say

@@ -6,8 +6,9 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
-from paddle_node.data import doubts, unpack
-from paddle_node.data.local_source import LocalSource
+from paddle_node.data import doubts
+from paddle_node.data.sources import unpack
+from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.failure import Failure
 
 from k8s_charts.spec import TrainingJob

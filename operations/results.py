@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from paddle_node import passes
-from paddle_node.passes import INFERENCE, PASS, PREDICT
+from paddle_node.training import passes
+from paddle_node.training.passes import INFERENCE, PASS, PREDICT
 
 from operations import loss_plot
 from operations.aws import client

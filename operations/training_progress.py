@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from paddle_node import pass_metrics
+from paddle_node.training import pass_metrics
 
 from operations.cluster import ApiError, Cluster
 from operations.job_objects import pods

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paddle_node import pass_metrics
+from paddle_node.training import pass_metrics
 
 from operations.training_metrics import Passes
 from operations.training_progress import TrainingProgress

@@ -131,7 +131,13 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
         environment["PYTHONPATH"] = str(scratch / "path")
-        words: list[str | Path] = [python / "python", "-m", "paddle_node.trial", scratch / "program" / "train.py", *job.arguments]
+        words: list[str | Path] = [
+            python / "python",
+            "-m",
+            "paddle_node.training.trial",
+            scratch / "program" / "train.py",
+            *job.arguments,
+        ]
         out = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from paddle_node import passes as saved
+from paddle_node.training import passes as saved
 
 from operations.backend import Volume
 from operations.bucket_upload import side_by_side

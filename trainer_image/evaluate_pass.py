@@ -10,14 +10,16 @@ import os
 import runpy
 import shutil
 import sys
-import zlib  # noqa: F401  Before Paddle: see paddle_node.program.
+import zlib  # noqa: F401  Before Paddle: see paddle_node.training.program.
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from paddle_node import data_manifest, environment, passes
+from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
+from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
 from paddle_node.fleet import EVALUATED_PASS, Evaluated
+from paddle_node.training import passes
 
 
 def main() -> int:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paddle_node import contract, program_archive
+from paddle_node import contract
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
+from paddle_node.staging import program_archive
 
 from k8s_charts.documents import documents
 from k8s_charts.errors import JobError

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddle_node import data_manifest, environment
+from paddle_node import environment
 from paddle_node.contract import JobFolder
-from paddle_node.data import job
+from paddle_node.data import data_manifest, job
+from paddle_node.data.data_manifest import DataManifest, below
 from paddle_node.data.settings import SplitSettings
-from paddle_node.data_manifest import DataManifest, below
-from paddle_node.staging import verify_file
+from paddle_node.staging.shard_copy import verify_file
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
 

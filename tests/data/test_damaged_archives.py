@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from paddle_node.data import sources, unpack
+from paddle_node.data.sources import registry, unpack
 from paddle_node.failure import Failure
 
 Files = list[tuple[str, bytes]]
@@ -27,7 +27,7 @@ FILES: Files = [(f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).he
 
 def read(place: Path, format: str = "files") -> Files:
     """What the data job reads there; raises what it would end with."""
-    source = sources.open_source(str(place), {})
+    source = registry.open_source(str(place), {})
     return [(name, stream.read()) for thing in source.objects() for name, stream in unpack.members(source, thing, format)]
 
 
@@ -247,7 +247,7 @@ def test_damage_in_what_a_reader_left_unread_is_found(tmp_path: Path) -> None:
     content = bytearray(gzip.compress(os.urandom(1 << 20)))
     content[-5] ^= 1
     (tmp_path / "in.gz").write_bytes(content)
-    source = sources.open_source(str(tmp_path / "in.gz"), {})
+    source = registry.open_source(str(tmp_path / "in.gz"), {})
     found = unpack.members(source, source.objects()[0], "module:function")
     _, stream = next(found)
     stream.read(10)
@@ -257,7 +257,7 @@ def test_damage_in_what_a_reader_left_unread_is_found(tmp_path: Path) -> None:
 
 def test_damage_that_a_reader_swallows_is_told(tmp_path: Path) -> None:
     (tmp_path / "in.gz").write_bytes(gzip.compress(os.urandom(1 << 20))[:-10000])
-    source = sources.open_source(str(tmp_path / "in.gz"), {})
+    source = registry.open_source(str(tmp_path / "in.gz"), {})
     with pytest.raises(Failure, match=r"^in\.gz is damaged or cut short: "):
         for _, stream in unpack.members(source, source.objects()[0], "module:function"):
             with contextlib.suppress(Exception):

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paddle_node import data_manifest
 from paddle_node.contract import JobFolder
-from paddle_node.data_manifest import DataFile, DataManifest, ManifestError, Shard, Source
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import DataFile, DataManifest, ManifestError, Shard, Source
 
 LAYOUT = "splits/<split>/<index>.<pod>/<shard>/<file>"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import environment, patience, preparation
+from paddle_node import environment, patience
+from paddle_node.staging import preparation
 
 
 @pytest.fixture(autouse=True)

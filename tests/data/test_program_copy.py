@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import program_copy
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
-from paddle_node.program_copy import copy_program
+from paddle_node.staging import program_copy
+from paddle_node.staging.program_copy import copy_program
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from job_folder import IMAGE, Job
-from paddle_node import data_manifest, preparation, runtimes
+from paddle_node import runtimes
+from paddle_node.data import data_manifest
 from paddle_node.environment import Attempt, Peer
 from paddle_node.failure import Failure
+from paddle_node.staging import preparation
 
 SHARED = "shared/0123456789abcdef"
 CONTENT = {"plain.txt": b"a\nb\n", "deep/table.csv": b"1,2\n", "images/one.png": b"\x89PNG", "images/more/two.png": b"2" * 5000}

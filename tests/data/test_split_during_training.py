@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import contract, data_manifest, lease, program_copy
-from paddle_node.attempts import STOPPED, Loss, Outcome, Record
-from paddle_node.lease import Lease
-from paddle_node.passes import Identity
+from paddle_node import contract
+from paddle_node.data import data_manifest
+from paddle_node.rendezvous import lease
+from paddle_node.rendezvous.attempts import STOPPED, Loss, Outcome, Record
+from paddle_node.rendezvous.lease import Lease
 from paddle_node.runtimes import Resumption
-from paddle_node.staging import stage
+from paddle_node.staging import program_copy
+from paddle_node.staging.shard_copy import stage
+from paddle_node.training.passes import Identity
 
 
 @pytest.fixture

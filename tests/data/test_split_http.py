@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node.data import resumed, sources
+from paddle_node.data import resumed
+from paddle_node.data.sources import registry
 from paddle_node.failure import Failure
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ def whole(job: Job, content: bytes = CONTENT) -> bool:
 
 def read(server: Server, query: str = "") -> bytes:
     """As the data job reads it; raises what that would end with."""
-    source = sources.open_source(server.address + query, {})
+    source = registry.open_source(server.address + query, {})
     with source.open(source.objects()[0]) as stream:
         return stream.read()
 
@@ -417,7 +418,7 @@ def test_a_redirect_to_where_no_source_is_is_not_followed(server: Server, target
     assert "SECRET" not in caught.value.sentence
     if not target.startswith(("ftp", "file")):
         with pytest.raises(Failure, match=sentence):
-            sources.open_source(target, {}).objects()
+            registry.open_source(target, {}).objects()
 
 
 def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server) -> None:

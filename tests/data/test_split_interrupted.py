@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import IMAGE, Job
-from paddle_node import data_manifest
+from paddle_node.data import data_manifest
 
 KILLS = int(os.environ.get("SPLIT_KILLS", "5"))
 ROUNDS = int(os.environ.get("SPLIT_ROUNDS", "5"))
@@ -21,7 +21,7 @@ ROUNDS = int(os.environ.get("SPLIT_ROUNDS", "5"))
 # The data job with pieces so small that some kilobytes fill many files, by two processes; AT: where it stops itself.
 SMALL = """
 import os, signal, sys
-from paddle_node import data_manifest
+from paddle_node.data import data_manifest
 from paddle_node.data import commit, deal, job, lanes, parts, records
 records.BLOCK, deal.CHUNK, parts.PART, parts.AIM, parts.BUFFER, lanes.WORTH = 512, 64, 2048, 1024, 256, 4096
 at = os.environ.get("AT", "")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_folder import Job
-from paddle_node import data_manifest
+from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
 
 # Any bytes but the marks by which archives are known: a file that begins like one is taken for one.

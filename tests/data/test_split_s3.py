@@ -248,7 +248,7 @@ def test_nobody_answers(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_right_that_is_missing_is_named(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The emulator allows everything, so S3's answer itself is played."""
     from botocore.exceptions import ClientError
-    from paddle_node.data.s3_source import S3Source
+    from paddle_node.data.sources.s3_source import S3Source
 
     def refuse(self) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}}, "ListObjectsV2")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node.data_manifest import DataFile
+from paddle_node.data.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from job_folder import IMAGE, Job
-from paddle_node import local_disk
 from paddle_node.failure import Failure
-from paddle_node.local_disk import LocalDisk
-from paddle_node.staging import stage
+from paddle_node.staging import local_disk
+from paddle_node.staging.local_disk import LocalDisk
+from paddle_node.staging.shard_copy import stage
 
 
 @pytest.fixture
@@ -286,9 +286,10 @@ class TestWhenFaster:
         job.split(source)
         part = part_of(job)
         program = (
-            "import sys; from pathlib import Path; from paddle_node import contract, local_disk, staging; "
+            "import sys; from pathlib import Path; from paddle_node import contract; "
+            "from paddle_node.staging import local_disk, shard_copy; "
             "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
-            "print(staging.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
+            "print(shard_copy.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
         )
         slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part), "-e", "inject=read:delay_enter=200000"]
         command = [*slowed, "-o", "/dev/null", sys.executable, "-c", program, str(job.folder.root), str(tmp_path / "local")]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import data_manifest, preparation
+from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
+from paddle_node.staging import preparation
 
 
 @pytest.fixture

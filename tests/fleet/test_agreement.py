@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from paddle_node.agreement import Agreement
 from paddle_node.contract import JobFolder
-from paddle_node.passes import Identity
+from paddle_node.training.agreement import Agreement
+from paddle_node.training.passes import Identity
 
 
 class Sessions:

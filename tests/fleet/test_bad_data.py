@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from paddle_node import passes
+from paddle_node.training import passes
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 import pytest
-from paddle_node import passes, shard
+from paddle_node.training import passes, shard
 from training_job import EXAMPLES
 
 pytestmark = pytest.mark.slow

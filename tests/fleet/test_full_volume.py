@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from paddle_node import passes
+from paddle_node.training import passes
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,7 @@
 """A metric stands beside what the best constant answer gets on the same held-out rows."""
 
 import numpy as np
-from paddle_node.judgement import judge
+from paddle_node.training.judgement import judge
 
 
 def test_a_model_is_better_only_above_the_best_constant_answer():

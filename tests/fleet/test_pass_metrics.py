@@ -1,6 +1,6 @@
 import json
 
-from paddle_node import pass_metrics
+from paddle_node.training import pass_metrics
 
 
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path):

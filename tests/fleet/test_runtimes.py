@@ -69,7 +69,7 @@ def test_fleet_ps_tells_paddle_the_cluster_by_addresses():
         assert process.environ["PYTHONPATH"].endswith("trainer_image:/theirs")
         assert process.argv[1:] == (
             "-m",
-            "paddle_node.program",
+            "paddle_node.training.program",
             "/home/jobpath/paddle-cluster-job/recommendation/train.py",
             "--mine",
         )

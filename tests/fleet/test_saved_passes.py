@@ -6,11 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from paddle_node import environment, passes, runtimes
+from paddle_node import environment, runtimes
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
-from paddle_node.passes import Identity, Position
 from paddle_node.runtimes import History, Resumption
+from paddle_node.training import passes
+from paddle_node.training.passes import Identity, Position
 
 OURS = Identity("data", "program")
 OTHER = Identity("other data", "program")

@@ -2,12 +2,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from paddle_node import data_manifest, shard
 from paddle_node.contract import JobFolder
-from paddle_node.data_manifest import DataFile, DataManifest, Source
-from paddle_node.data_manifest import Shard as ManifestShard
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import DataFile, DataManifest, Source
+from paddle_node.data.data_manifest import Shard as ManifestShard
 from paddle_node.failure import Failure
-from paddle_node.shard import Parser, Shard
+from paddle_node.training import shard
+from paddle_node.training.shard import Parser, Shard
 
 
 def shard_of(place: Path, *files: str) -> Shard:

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 import pytest
-from paddle_node import tables
-from paddle_node.passes import DamagedPass
-from paddle_node.tables import DenseTable, Layout, SparseTable
+from paddle_node.training.engines import tables
+from paddle_node.training.engines.tables import DenseTable, Layout, SparseTable
+from paddle_node.training.passes import DamagedPass
 
 
 def part(path, *rows: str) -> None:

@@ -178,7 +178,7 @@ class TrainingJob:
     def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
         """What Kubernetes runs in a pod of the first start."""
         environ = self.environment(pod) | {"PADDLE_NODE_ROOT": str(self.place / f"pod-0-{pod}"), "PADDLE_NODE_STALL": stall}
-        command = [PADDLE, "-m", "paddle_node.health"]
+        command = [PADDLE, "-m", "paddle_node.agent.health"]
         return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
 
     def metrics(self, trainer: int) -> list[dict]:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import paddle_node
 from nfs_machine import Volume, cut_off, server_down, slow_answers, until
-from paddle_node import data_manifest, environment, preparation, program_copy, staging
+from paddle_node import environment
 from paddle_node.contract import JobFolder
+from paddle_node.data import data_manifest
+from paddle_node.staging import preparation, program_copy, shard_copy
 
 IMAGE = Path(paddle_node.__file__).parents[1]
 SLOW = 0.2
@@ -63,7 +65,7 @@ def read(place: Path) -> list[bytes]:
     """All records that two trainers find in their shards, once every file was checked against the manifest."""
     records: list[bytes] = []
     for trainer in range(2):
-        shard = staging.stage(JobFolder(place / "job"), trainer, 2)
+        shard = shard_copy.stage(JobFolder(place / "job"), trainer, 2)
         for path in sorted(shard.rglob("*")):
             records += path.read_bytes().splitlines(True) if path.is_file() else ()
     return records

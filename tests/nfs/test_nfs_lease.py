@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from nfs_machine import GRACE, Volume, cut_off, server_down, until
-from paddle_node import lease
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.lease import Lease
+from paddle_node.rendezvous import lease
+from paddle_node.rendezvous.lease import Lease
 
 EXPIRY = 4.5
 """Half a second between two heartbeats."""

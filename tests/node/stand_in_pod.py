@@ -38,7 +38,7 @@ def processes(node, peers, attempt):
 
 def blind(flag):
     """As soon as there is this file, the holder's own looks at its lease fail: the one line at which the fault is forced."""
-    from paddle_node import lease
+    from paddle_node.rendezvous import lease
 
     look = lease._newest
 
@@ -52,7 +52,7 @@ def blind(flag):
 
 def late(seconds):
     """What the API server has to say reaches this pod late, but for its first answer."""
-    from paddle_node import pod_list
+    from paddle_node.agent import pod_list
 
     def slowly(events):
         for event in events:

@@ -14,8 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from paddle_node import coordination, passes
+from paddle_node import coordination
 from paddle_node.contract import JobFolder
+from paddle_node.training import passes
 
 
 def serve(address: str, port: int) -> None:

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from paddle_node import attempts
-from paddle_node.attempts import CLUSTER, CLUSTER_FAULTS, POD, PROGRAM, STOPPED, Loss, Outcome, Record
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
-from paddle_node.passes import Identity
+from paddle_node.rendezvous import attempts
+from paddle_node.rendezvous.attempts import CLUSTER, CLUSTER_FAULTS, POD, PROGRAM, STOPPED, Loss, Outcome, Record
 from paddle_node.runtimes import Resumption
+from paddle_node.training.passes import Identity
 
 IDENTITY = Identity("data", "program")
 BEGINNING = Resumption()

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from paddle_node.agent import messages as m
+from paddle_node.rendezvous import messages as m
 
 pytestmark = pytest.mark.slow
 PORT = 7163

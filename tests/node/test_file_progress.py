@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from paddle_node import contract, data_manifest, environment
-from paddle_node.data_manifest import DataManifest, Shard, Source
+from paddle_node import contract, environment
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import DataManifest, Shard, Source
 from paddle_node.failure import Failure
-from paddle_node.file_progress import FileProgress
-from paddle_node.passes import Identity
 from paddle_node.runtimes import History
+from paddle_node.runtimes.file_progress import FileProgress
+from paddle_node.training.passes import Identity
 
 MINE = Identity("data", "program")
 

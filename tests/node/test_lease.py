@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from paddle_node import lease
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import lease
 
 EXPIRY = 9.0
 

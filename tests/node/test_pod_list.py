@@ -7,8 +7,8 @@ import time
 import pytest
 from api_server import ApiServer
 from paddle_node import environment
+from paddle_node.agent.pod_list import PodList
 from paddle_node.failure import Failure
-from paddle_node.pod_list import PodList
 
 pytestmark = pytest.mark.slow
 

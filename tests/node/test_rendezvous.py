@@ -4,9 +4,9 @@ import sys
 
 import pytest
 from paddle_node import environment
-from paddle_node.agent import messages as m
-from paddle_node.agent import rendezvous as r
-from paddle_node.attempts import CLUSTER, POD, PROGRAM, STOPPED, Loss, Outcome
+from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous import state as r
+from paddle_node.rendezvous.attempts import CLUSTER, POD, PROGRAM, STOPPED, Loss, Outcome
 from paddle_node.runtimes import Resumption
 
 

@@ -4,7 +4,8 @@ import json
 import time
 
 from paddle_node import __main__ as door
-from paddle_node import contract, restarts
+from paddle_node import contract
+from paddle_node.agent import restarts
 from paddle_node.contract import ExitCode
 
 

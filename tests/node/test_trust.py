@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from node_pods import Pods, runs
-from paddle_node import data_manifest, passes, program_copy
+from paddle_node.data import data_manifest
+from paddle_node.staging import program_copy
+from paddle_node.training import passes
 
 pytestmark = pytest.mark.slow
 

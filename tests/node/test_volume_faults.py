@@ -5,10 +5,10 @@ import os
 
 import pytest
 from paddle_node import environment, patience
-from paddle_node.agent import messages as m
-from paddle_node.agent.rendezvous import Rendezvous, State
-from paddle_node.agent.server import Volume
-from paddle_node.attempts import Record
+from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.server import Volume
+from paddle_node.rendezvous.state import Rendezvous, State
 from paddle_node.runtimes import Resumption
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from paddle_node import passes
 from paddle_node.contract import JobFolder
+from paddle_node.training import passes
 
 
 def save_pass(job: JobFolder, number: int, files: Mapping[str, bytes], attempt: int = 1) -> Path:

@@ -14,8 +14,8 @@ import pytest
 from conftest import PROJECT
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
-from paddle_node import passes
 from paddle_node.contract import JobFolder
+from paddle_node.training import passes
 
 import paddle_aws
 

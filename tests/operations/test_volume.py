@@ -18,8 +18,8 @@ import pytest
 from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
-from paddle_node import passes
 from paddle_node.contract import JobFolder
+from paddle_node.training import passes
 from saved_pass import save_model, save_pass
 
 from k8s_charts.documents import documents

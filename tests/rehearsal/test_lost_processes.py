@@ -88,7 +88,11 @@ def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
 
 def process_of(folder: Path, role: str) -> int | None:
     """Trainer 1's process of that role, by what its command line names."""
-    wanted = {"trainer": b"paddle_node.training", "pserver": b"paddle_node.parameter_servers", "agent": b"start_paddle.py"}[role]
+    wanted = {
+        "trainer": b"paddle_node.training.loop",
+        "pserver": b"paddle_node.training.engines.parameter_servers",
+        "agent": b"start_paddle.py",
+    }[role]
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue

@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from paddle_node import pass_metrics
 from paddle_node.contract import JobFolder
+from paddle_node.training import pass_metrics
 from rich.console import Console
 
 from k8s_charts.spec import TrainingJob

@@ -11,14 +11,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from paddle_node import contract, discovery, environment, restarts, runtimes
-from paddle_node.agent import output
+from paddle_node import contract, environment, runtimes
+from paddle_node.agent import discovery, output, restarts
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.preparation import prepare
 from paddle_node.runtimes import Runtime
+from paddle_node.staging.preparation import prepare
 
 
 def main(

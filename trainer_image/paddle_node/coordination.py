@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from paddle_node.agent import messages as m
 from paddle_node.contract import Variable
+from paddle_node.rendezvous import messages as m
 
 SILENCE = 30.0
 """Seconds without a word from the coordinator, who speaks every second to whoever waits, after which it counts as dead."""

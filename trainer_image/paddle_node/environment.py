@@ -16,8 +16,8 @@ from typing import Any
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
-from paddle_node.local_disk import CHOICES, NEVER, LocalDisk
-from paddle_node.passes import Identity
+from paddle_node.staging.local_disk import CHOICES, NEVER, LocalDisk
+from paddle_node.training.passes import Identity
 
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"

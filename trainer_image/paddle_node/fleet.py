@@ -23,16 +23,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import contract, coordination, data_manifest, environment, full_disk, own_code, passes, shard
-from paddle_node.agreement import Agreement
+from paddle_node import contract, coordination, environment, full_disk, own_code
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
-from paddle_node.engine import Engine, Sample
+from paddle_node.data import data_manifest
 from paddle_node.failure import Failure, leave
-from paddle_node.network import BadSample, Model, embedding, ids, label, number, pooled
-from paddle_node.program_copy import copy_files
-from paddle_node.shard import Parser, Reader, Record, lines
-from paddle_node.timeline import Timeline
+from paddle_node.staging.program_copy import copy_files
+from paddle_node.training import passes, shard
+from paddle_node.training.agreement import Agreement
+from paddle_node.training.engines.engine import Engine, Sample
+from paddle_node.training.engines.network import BadSample, Model, embedding, ids, label, number, pooled
+from paddle_node.training.shard import Parser, Reader, Record, lines
+from paddle_node.training.timeline import Timeline
 
 __all__ = ["Evaluated", "Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
@@ -45,7 +47,7 @@ Sampler = Callable[[Any], Sample]
 EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
 """Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
 TRIAL = "TRIAL"
-"""TRAINING_ROLE in `paddle_node.trial`."""
+"""TRAINING_ROLE in `paddle_node.training.trial`."""
 
 
 class Evaluated(BaseException):
@@ -60,7 +62,7 @@ def start(parse: Parse = str, reader: Reader = lines) -> Job:
     """`reader` makes records of a file, `parse` makes sense of a record. From here on a `Failure` ends the process."""
     sys.excepthook = _report
     if os.environ.get("TRAINING_ROLE") == TRIAL:
-        from paddle_node.trial import Trial
+        from paddle_node.training.trial import Trial
 
         return Trial(parse, reader)  # type: ignore[return-value]  # A Job but for all that takes a pod.
     return Job(os.environ, parse, reader)
@@ -136,11 +138,11 @@ class Job:
 
         static_mode(self.node.runtime, self.node.seed)
         if self.role == "EVALUATOR":
-            from paddle_node.local_model import LocalModel
+            from paddle_node.training.local_model import LocalModel
 
             directory = self._evaluated
             self._evaluate(lambda samples: LocalModel(directory, network).evaluate(samples), sample)
-        from paddle_node.parameter_servers import ParameterServers
+        from paddle_node.training.engines.parameter_servers import ParameterServers
 
         with paddle.base.unique_name.guard():
             model = checked(network(), network)
@@ -150,7 +152,7 @@ class Job:
         if self.role == "PSERVER":
             servers.serve()
             leave(ExitCode.DONE)
-        from paddle_node.parameter_server_engine import ParameterServerEngine
+        from paddle_node.training.engines.parameter_server_engine import ParameterServerEngine
 
         self._train(ParameterServerEngine(servers, model, network, sync), sample, batch)
 
@@ -172,7 +174,7 @@ class Job:
         import paddle
 
         expect(self.node.runtime, "collective", "run")
-        from paddle_node import collective_engine
+        from paddle_node.training.engines import collective_engine
 
         paddle.seed(self.node.seed)
         made = layer()
@@ -230,7 +232,7 @@ class Job:
         own.check(read, used)
 
     def _train(self, engine: Engine, sample: Sampler, batch: int) -> NoReturn:
-        from paddle_node.training import Training
+        from paddle_node.training.loop import Training
 
         self.timeline.mark("the network was built")
         if data_manifest.digest(self.folder.data_manifest) != self.node.identity.data:

@@ -1,1 +1,1 @@
-"""One agent a pod, a rendezvous server in the pod of trainer 0, and the workers of an attempt. It knows no program."""
+"""One agent a pod: it finds rank 0, starts and supervises the worker group, and knows no program. `__main__` starts it."""

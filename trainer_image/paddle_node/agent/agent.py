@@ -14,21 +14,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from paddle_node import attempts, background, health
-from paddle_node.agent import messages as m
-from paddle_node.agent import output
+from paddle_node import background
+from paddle_node.agent import health, output
 from paddle_node.agent.client import Client
+from paddle_node.agent.discovery import Discovery
 from paddle_node.agent.host import Host
 from paddle_node.agent.tasks import Tasks
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.discovery import Discovery
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import Failure
-from paddle_node.passes import Identity
 from paddle_node.patience import REMIND
-from paddle_node.preparation import POLL, Reading
+from paddle_node.rendezvous import attempts
+from paddle_node.rendezvous import messages as m
 from paddle_node.runtimes import Process, Runtime
+from paddle_node.staging.preparation import POLL, Reading
+from paddle_node.training.passes import Identity
 
 RETRY = (0.05, 0.5)
 """Seconds between two tries to reach the rendezvous server: first and longest. The longest is part of the start-up time."""

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from paddle_node.agent import messages as m
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import messages as m
 
 CONNECT = 5.0
 """Seconds for one try; the caller tries again."""

@@ -8,13 +8,14 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from paddle_node import background, lease
-from paddle_node.agent.rendezvous import Rendezvous
-from paddle_node.agent.server import Server, Volume
+from paddle_node import background
+from paddle_node.agent.discovery import Discovery
 from paddle_node.agent.tasks import Tasks
-from paddle_node.attempts import Record
-from paddle_node.discovery import Discovery
 from paddle_node.environment import NodeEnvironment
+from paddle_node.rendezvous import lease
+from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.server import Server, Volume
+from paddle_node.rendezvous.state import Rendezvous
 from paddle_node.runtimes import Runtime
 
 RELEASE = 5.0

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddle_node.agent.actions import Action, Send
-from paddle_node.agent.messages import Answer, Ask, Gather, Meeting, Message, Step
+from paddle_node.rendezvous.actions import Action, Send
+from paddle_node.rendezvous.messages import Answer, Ask, Gather, Meeting, Message, Step
 
 SHOWN = 20
 """Ranks that a message names at most."""

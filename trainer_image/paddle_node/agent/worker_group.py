@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from paddle_node import background
-from paddle_node.agent import messages as m
 from paddle_node.agent.output import say
 from paddle_node.agent.tasks import Tasks
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import messages as m
 from paddle_node.runtimes import Process, Runtime
 
 SERVER_PROBE = 0.05

@@ -1,1 +1,1 @@
-"""The data job's rooms: `sources` lists and opens what is to be split, `unpack` hands out the files in it."""
+"""The data job: one pass over the sources deals records into part files; the manifest comes last. `split_data.py` starts it."""

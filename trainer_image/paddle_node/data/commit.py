@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from paddle_node import attempts, contract, data_manifest, durable, lease
+from paddle_node import contract, durable
 from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import DataManifest, ManifestError, Shard, below
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
-from paddle_node.data_manifest import DataManifest, ManifestError, Shard, below
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import attempts, lease
 
 MANIFEST = "manifest.json"
 GONE = ".removed-"

@@ -18,17 +18,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, data_manifest, durable, full_disk, program_archive, program_copy, staging
+from paddle_node import contract, durable, full_disk
 from paddle_node.contract import ExitCode, JobFolder
-from paddle_node.data import commit, doubts, lanes, parts, records, slices, sources, unpack, user_reader, whole_files
+from paddle_node.data import commit, data_manifest, doubts, lanes, parts, records, user_reader, whole_files
+from paddle_node.data.data_manifest import DataManifest, Shard
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
-from paddle_node.data.slices import Piece
-from paddle_node.data.sources import Object, Source
-from paddle_node.data_manifest import DataManifest, Shard
+from paddle_node.data.sources import registry, slices, unpack
+from paddle_node.data.sources.registry import Object, Source
+from paddle_node.data.sources.slices import Piece
 from paddle_node.failure import Failure, SettingError
 from paddle_node.patience import patiently
+from paddle_node.staging import program_archive, program_copy, shard_copy
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
@@ -55,7 +57,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest | None:
     """Splits this index's slice, unless that very split is complete; None while other indexes work. Raises `Failure`, OSError."""
     folder = settings.folder
-    source = sources.open_source(settings.source, environ)
+    source = registry.open_source(settings.source, environ)
     commit.refuse_foreign(folder)
     folder.root.mkdir(parents=True, exist_ok=True)
     if settings.program_from:
@@ -131,7 +133,7 @@ def _verify(folder: JobFolder, manifest: DataManifest) -> None:
     files = manifest.files()
     started = time.monotonic()
     with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
-        list(pool.map(lambda file: staging.verify_file(folder.root / file.name, file), files))
+        list(pool.map(lambda file: shard_copy.verify_file(folder.root / file.name, file), files))
     _say(
         f"{folder.data_manifest.name} is complete already: nothing to do ({len(files)} files, "
         f"{sum(file.bytes for file in files):,} bytes, verified in {time.monotonic() - started:.1f} s)"
@@ -153,7 +155,7 @@ def _anew(settings: SplitSettings) -> SplitSettings:
 def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
     """What the manifest will say, but for the files."""
     return DataManifest(
-        source=sources.summary(source, objects),
+        source=registry.summary(source, objects),
         format=_format(settings),
         seed=settings.seed,
         hold_out=settings.hold_out,

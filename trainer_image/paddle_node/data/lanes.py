@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
-from paddle_node.data_manifest import DataFile
+from paddle_node.data.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 LANES = 2

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import xxhash
 
-from paddle_node import data_manifest, durable
-from paddle_node.data_manifest import DataFile
+from paddle_node import durable
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import DataFile
 from paddle_node.patience import naming
 
 PART = 64 << 20

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from paddle_node.contract import ExitCode
-from paddle_node.data import unpack, user_reader
-from paddle_node.data.slices import Piece
-from paddle_node.data.sources import Source
+from paddle_node.data import user_reader
+from paddle_node.data.sources import unpack
+from paddle_node.data.sources.registry import Source
+from paddle_node.data.sources.slices import Piece
 from paddle_node.data.user_reader import LONGEST, RecordReader
 from paddle_node.failure import Failure
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import xxhash
 
 from paddle_node.contract import ExitCode
-from paddle_node.data.sources import changed
+from paddle_node.data.sources.registry import changed
 from paddle_node.failure import Failure
 
 TRIES = 6

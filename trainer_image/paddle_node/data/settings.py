@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
-from paddle_node import contract, data_manifest
+from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
-from paddle_node.data import sources
+from paddle_node.data import data_manifest
+from paddle_node.data.sources import registry
 from paddle_node.environment import Reader, setting, told
 from paddle_node.failure import SettingError
 
@@ -120,7 +121,7 @@ def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
 
 def _source(environ: Mapping[str, str], folder: JobFolder) -> str:
     value = environ.get(Variable.DATA_SOURCE, "")
-    sources.check(value)
+    registry.check(value)
     if "://" not in value:
         path = contract.path(value, dict(environ))
         if folder.root.is_relative_to(path):

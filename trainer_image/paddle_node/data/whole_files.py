@@ -14,14 +14,14 @@ from pathlib import Path, PurePosixPath
 import xxhash
 
 from paddle_node.contract import ExitCode
-from paddle_node.data import unpack
+from paddle_node.data.data_manifest import DataFile
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
 from paddle_node.data.settings import SplitSettings
-from paddle_node.data.slices import Piece
-from paddle_node.data.sources import Source, inside
-from paddle_node.data_manifest import DataFile
+from paddle_node.data.sources import unpack
+from paddle_node.data.sources.registry import Source, inside
+from paddle_node.data.sources.slices import Piece
 from paddle_node.failure import Failure
 
 BLOCK = 1 << 20

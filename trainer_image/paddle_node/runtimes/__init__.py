@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from paddle_node.contract import Variable
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
-from paddle_node.passes import Identity
+from paddle_node.training.passes import Identity
 
 Role = Literal["server", "trainer"]
 LONGEST_STRING = 131_071

@@ -12,7 +12,9 @@ from paddle_node.runtimes import Process, Runtime, backend, python_program
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     """Has Paddle imported when the last pod comes."""
-    return (python_program.standby(node, "trainer", ("paddle_node.collective_engine", "paddle_node.training")),)
+    return (
+        python_program.standby(node, "trainer", ("paddle_node.training.engines.collective_engine", "paddle_node.training.loop")),
+    )
 
 
 def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:

@@ -20,9 +20,11 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     if node.own.words:
         return ()
     return (
-        python_program.standby(node, "server", ("paddle_node.fleet", "paddle_node.parameter_servers")),
+        python_program.standby(node, "server", ("paddle_node.fleet", "paddle_node.training.engines.parameter_servers")),
         python_program.standby(
-            node, "trainer", ("paddle_node.fleet", "paddle_node.training", "paddle_node.parameter_server_engine")
+            node,
+            "trainer",
+            ("paddle_node.fleet", "paddle_node.training.loop", "paddle_node.training.engines.parameter_server_engine"),
         ),
     )
 

@@ -68,7 +68,7 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """The files that the job's settings name."""
-    from paddle_node.file_progress import FileProgress  # Not where only processes are described.
+    from paddle_node.runtimes.file_progress import FileProgress  # Not where only processes are described.
 
     return FileProgress(node, say)
 

@@ -56,7 +56,7 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """The passes that 0.x writes."""
-    from paddle_node.resumption import OldPasses
+    from paddle_node.training.resumption import OldPasses
 
     return OldPasses(node, say)
 

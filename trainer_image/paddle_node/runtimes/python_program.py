@@ -17,7 +17,7 @@ PROGRAM = "train.py"
 
 def argv(node: NodeEnvironment) -> tuple[str, ...]:
     """The user's program."""
-    return (sys.executable, "-m", "paddle_node.program", str(node.program / PROGRAM), *node.arguments)
+    return (sys.executable, "-m", "paddle_node.training.program", str(node.program / PROGRAM), *node.arguments)
 
 
 def environ(node: NodeEnvironment) -> dict[str, str]:
@@ -37,7 +37,7 @@ def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Proc
     """A process that becomes `argv(node)` when its line comes, and takes that one's log over then."""
     return Process(
         role=role,
-        argv=(sys.executable, "-m", "paddle_node.standby", *modules),
+        argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),
         environ=environ(node),
         log=Path(os.devnull),
         working_directory=node.home,
@@ -46,6 +46,6 @@ def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Proc
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """The passes that `paddle_node.fleet` records."""
-    from paddle_node.resumption import RecordedPasses  # Not where only processes are described.
+    from paddle_node.training.resumption import RecordedPasses  # Not where only processes are described.
 
     return RecordedPasses(node, say)

@@ -1,0 +1,80 @@
+"""Who am I and where is trainer 0: by index, from the Job's completion index and the headless Service's names.
+
+Promises: no call to the API server; a name is asked for again at every try, as a replaced pod keeps its name, not its address.
+"""
+
+import json
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from paddle_node import background
+from paddle_node.contract import Variable
+from paddle_node.environment import NodeEnvironment
+
+
+class Discovery:
+    """How a pod learns its trainer id, here its completion index, and the address of trainer 0."""
+
+    def __init__(self, node: NodeEnvironment) -> None:
+        self._node = node
+
+    async def identify(self) -> NodeEnvironment:
+        """The node with its trainer id. Raises `Failure` when a deadline passes or permission is missing."""
+        return self._node
+
+    @property
+    def run_id(self) -> str:
+        """Which run this pod belongs to; empty as long as nobody knows."""
+        return self._node.run_id
+
+    async def coordinator(self) -> str:
+        """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
+        if self._node.trainer_id == 0:
+            return self._node.pod_ip
+        name = self.name_of(0)
+        return await background.call(lambda: resolve(name, self._node.environ))
+
+    def name_of(self, trainer_id: int) -> str:
+        """How messages call a peer, one that is missing included."""
+        name = f"{self._node.job_object}-{trainer_id}"
+        return f"{name}.{self._node.service}" if self._node.service else name
+
+    @property
+    def view(self) -> str:
+        """Equal on all pods that agree on who is who."""
+        return "index"
+
+    def moved(self) -> bool:
+        """Whether the pods are others than at the last `identify`, so that ids must be given anew: an index stays."""
+        return False
+
+    def rest(self) -> None:
+        """Nobody is waited for: no requests until the next question."""
+
+
+def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+    """The discovery that the environment asks for. Raises `Failure` where it cannot work."""
+    if node.discovery == "pod-list":
+        # TLS and HTTP take time to import: only who asks for it pays.
+        from paddle_node.agent.pod_list import PodList
+
+        return PodList(node, say)
+    return Discovery(node)
+
+
+def resolve(name: str, environ: Mapping[str, str]) -> str:
+    """The address of a host name: PADDLE_NODE_HOSTS first, read anew, then the system's resolver. Raises OSError."""
+    hosts = environ.get(Variable.HOSTS, "")
+    if hosts:
+        try:
+            known = json.loads(Path(hosts).read_text())
+        except (OSError, ValueError):
+            known = {}  # It is written while pods come and go; the next try reads it again.
+        if name in known:
+            return str(known[name])
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(f"{name} has no address yet ({error.strerror or error})") from None
+    return str(found[0][4][0])

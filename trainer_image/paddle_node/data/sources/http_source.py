@@ -1,0 +1,214 @@
+"""One https:// address, resumed by range where the server knows ranges, from the start where it does not.
+
+Promises: connections go to addresses that were checked, after a redirect as well; an answer whose end cannot be seen is refused.
+"""
+
+import contextlib
+import http.client
+import io
+import ipaddress
+import re
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, told
+from paddle_node.data.sources.registry import BUFFER, Object, changed, identity, public
+from paddle_node.failure import Failure, SettingError
+
+TIMEOUT = 60.0
+"""Seconds without a byte after which a connection counts as cut."""
+METADATA = ipaddress.ip_network("fd00:ec2::/32")
+"""Where EC2 and EKS hand out credentials beside 169.254.0.0/16."""
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class HttpSource:
+    """A single object. Certificates are verified, proxies are taken from the environment."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = public(uri)
+        self.identity = identity(uri)
+        self.ranges = False
+        self._address = uri
+        self._opener = urllib.request.OpenerDirector()
+        for handler in (
+            urllib.request.ProxyHandler(),
+            _Connections(self.uri),
+            _Redirects(),
+            urllib.request.HTTPErrorProcessor(),
+            urllib.request.HTTPDefaultErrorHandler(),
+            urllib.request.UnknownHandler(),
+        ):
+            self._opener.add_handler(handler)
+
+    def objects(self) -> list[Object]:
+        """Asks for the first byte: addresses that are signed for GET refuse HEAD."""
+        with Tries(self.uri).run(lambda: self._ask("bytes=0-0")) as response:
+            size = _total(response)
+            mark = _mark(response)
+            if response.status == 200:
+                self._answer(response)  # Is its end to be seen?
+            self.ranges = response.status == 206 and size is not None and bool(mark)
+        name = unquote(urlsplit(self._address).path.rpartition("/")[2]).rpartition("/")[2]
+        return [Object("source" if name in ("", ".", "..") else name, size, mark, self._address)]
+
+    def open(self, thing: Object, begin: int = 0) -> BinaryIO:
+        def ask(offset: int) -> Answer:
+            # Without a mark nothing tells whether the rest would be of the same file.
+            response = self._ask(f"bytes={offset}-" if offset and thing.mark else "")
+            try:
+                total = _total(response)
+                if _mark(response) != thing.mark or (thing.size is not None and total not in (thing.size, None)):
+                    changed(self.uri)
+                return self._answer(response)
+            except BaseException:
+                response.close()
+                raise
+
+        breaks = (OSError, ValueError, http.client.HTTPException)
+        stream = Resumed(self.uri, thing.size, ask, breaks=breaks, marked=bool(thing.mark), ranges=self.ranges, begin=begin)
+        return io.BufferedReader(stream, BUFFER)
+
+    def _answer(self, response: http.client.HTTPResponse) -> Answer:
+        if response.status == 206:
+            place = re.match(r"bytes (\d+)-(\d+)/", response.headers.get("Content-Range", ""))
+            if not place:
+                raise Interrupted("it answered 206 and does not say with which bytes")
+            return Answer(int(place[1]), int(place[2]) + 1, response)
+        if response.chunked:
+            return Answer(0, None, response)
+        if response.length is None:
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self.uri}, whose server tells no Content-Length and sends no chunks: nobody could "
+                "see whether it was cut; put it into a bucket or onto the volume"
+            )
+        return Answer(0, response.length, response)
+
+    def _ask(self, wanted: str) -> http.client.HTTPResponse:
+        headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | ({"Range": wanted} if wanted else {})
+        setting = f"{Variable.DATA_SOURCE} is {self.uri}"
+        try:
+            response: http.client.HTTPResponse = self._opener.open(
+                urllib.request.Request(self._address, headers=headers), timeout=TIMEOUT
+            )
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416 and wanted == "bytes=0-0":
+                return self._ask("")  # An empty file has no first byte.
+            if error.code == 416:
+                changed(self.uri)
+            # What the server itself says of its code may be anything.
+            answered = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
+            if error.code in (401, 403):
+                raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {answered}: it must be readable without logging in") from None
+            if error.code < 500 and error.code not in (408, 429):
+                raise SettingError(f"{setting}, which {answered}") from None
+            raise Interrupted(f"it {answered}") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise SettingError(f"{setting}, whose certificate is not to be trusted: {reason.verify_message}") from None
+            raise Interrupted(told(reason)) from None
+        if response.status not in (200, 206):
+            response.close()
+            raise SettingError(f"{setting}, which answered {response.status}")
+        return response
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to http and https alone, and never from https to http."""
+
+    def redirect_request(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        source, target = public(req.full_url), public(newurl)
+        schemes = ("https",) if source.startswith("https:") else ("https", "http")
+        if target.partition(":")[0] not in schemes:
+            raise SettingError(
+                f"{Variable.DATA_SOURCE}: {source} leads to {target}, which is not followed: {' or '.join(schemes)} is allowed"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Connects to what was checked: a name may resolve to another address the next time."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._uri = uri
+        self._source = urlsplit(uri).netloc
+        self._loopback = False
+
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(self._connection(http.client.HTTPConnection, req), req)
+
+    def https_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(self._connection(http.client.HTTPSConnection, req), req)
+
+    def _connection(self, kind: type[http.client.HTTPConnection], request: urllib.request.Request) -> Callable[..., Any]:
+        wanted = urlsplit(request.full_url)
+        proxied = request.host != unquote(wanted.netloc)
+
+        def connect(address: tuple[str, int], timeout: float, source_address: None = None) -> socket.socket:
+            if proxied:
+                with contextlib.suppress(OSError):  # A name that only the proxy can resolve.
+                    self._checked(wanted.netloc, wanted.hostname or "", wanted.port or 80)
+                return socket.create_connection(address, timeout)
+            failed: OSError = OSError("the name has no address")
+            for place in self._checked(wanted.netloc, *address):
+                try:
+                    return socket.create_connection((place, address[1]), timeout)
+                except OSError as error:
+                    failed = error
+            raise failed
+
+        def make(host: str, **options: Any) -> http.client.HTTPConnection:
+            connection = kind(host, **options)
+            connection._create_connection = connect  # type: ignore[attr-defined]
+            return connection
+
+        return make
+
+    def _checked(self, netloc: str, host: str, port: int) -> list[str]:
+        """The host's addresses. Raises `SettingError` where one of them is none of a source."""
+        places = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        addresses = [_plain(place) for place in places]
+        if netloc == self._source:
+            self._loopback = any(address.is_loopback for address in addresses)
+        for address in addresses:
+            if address.is_link_local or address in METADATA:
+                kind = "link-local"
+            elif (address.is_loopback or address.is_unspecified) and netloc != self._source and not self._loopback:
+                kind = "loopback"
+            else:
+                continue
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self._uri}, which leads to the {kind} address {address}: that is no source"
+            )
+        return places
+
+
+def _plain(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address itself, or the IPv4 one that it stands for."""
+    address = ipaddress.ip_address(place.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address.sixtofour or address
+    return address
+
+
+def _total(response: http.client.HTTPResponse) -> int | None:
+    match = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range", ""))
+    if response.status == 206:
+        return int(match[1]) if match else None
+    return response.length
+
+
+def _mark(response: http.client.HTTPResponse) -> str:
+    """ETag, else the time of change, else nothing."""
+    return str(response.headers.get("ETag") or response.headers.get("Last-Modified") or "")

@@ -1,0 +1,122 @@
+"""Sources in the container's own file tree: a file, a folder with all below it, or a glob pattern."""
+
+import io
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from paddle_node import contract
+from paddle_node.contract import Variable
+from paddle_node.data.sources.registry import BUFFER, Object, changed, identity
+from paddle_node.failure import SettingError
+
+
+class LocalSource:
+    """Read in place."""
+
+    ranges = True
+
+    def __init__(self, uri: str, environ: Mapping[str, str]) -> None:
+        self.uri = uri
+        self.identity = identity(uri)
+        self._root = contract.path("/", dict(environ))
+        self._base = self._path = contract.path(uri, dict(environ))
+
+    def objects(self) -> list[Object]:
+        """Raises `SettingError` when nothing is there, or some of it cannot be read."""
+        try:
+            found = self._found()
+        except PermissionError as error:
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look into {error.filename}"
+            ) from None
+        if not found:
+            what = "is an empty folder" if self._path.is_dir() else "is no file, no folder, and no pattern that matches one"
+            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container")
+        return sorted(map(self._object, found), key=lambda thing: thing.name)
+
+    def open(self, thing: Object, begin: int = 0) -> BinaryIO:
+        raw = _File(self.path(thing), thing)
+        raw.seek(begin)
+        return io.BufferedReader(raw, BUFFER)
+
+    def path(self, thing: Object) -> Path:
+        return self._base / thing.address
+
+    def _found(self) -> list[str]:
+        if self._path.is_file():
+            self._base = self._path.parent
+            return [str(self._path)]
+        if self._path.is_dir():
+            return list(_below(self._path))
+        try:
+            paths = [path for path in self._root.glob(self.uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
+        except ValueError as error:
+            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which is no pattern: {error}") from None
+        if paths:
+            self._base = Path(os.path.commonpath([path.parent for path in paths]))
+        return [str(path) for path in paths]
+
+    def _object(self, path: str) -> Object:
+        if not os.access(path, os.R_OK):
+            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}")
+        name = Path(path).relative_to(self._base).as_posix()
+        return Object(name, *_mark(Path(path).stat()), name)
+
+
+class _File(io.FileIO):
+    """Compares what it reads with what was listed: as it opens, at the end, and as it closes."""
+
+    def __init__(self, path: Path, thing: Object) -> None:
+        self._thing = thing
+        try:
+            super().__init__(path)
+        except FileNotFoundError:
+            changed(thing.name)
+        self._compare()
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        count = super().readinto(buffer)
+        if not count:
+            self._compare()
+        return count
+
+    def close(self) -> None:
+        try:
+            if not self.closed:
+                self._compare()
+        finally:
+            super().close()
+
+    def _compare(self) -> None:
+        if _mark(os.fstat(self.fileno())) != (self._thing.size, self._thing.mark):
+            changed(self._thing.name)
+
+
+def _below(folder: Path) -> Iterator[str]:
+    """All files, links followed, hidden ones left out. Raises `SettingError` for links that lead nowhere, PermissionError."""
+    for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        here = Path(root)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            path = here / name
+            if path.is_symlink() and any(path.samefile(above) for above in (here, *here.parents)):
+                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, a link to a folder in which it lies")
+        for name in names:
+            path = here / name
+            if name.startswith("."):
+                continue
+            if not path.is_file():
+                what = "a link that leads nowhere" if path.is_symlink() else "which is no file (any more)"
+                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
+            yield str(path)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _mark(status: os.stat_result) -> tuple[int, str]:
+    """Its size, and what changes with its content."""
+    return status.st_size, f"mtime-{status.st_mtime_ns}"

@@ -1,0 +1,148 @@
+"""What a source of data is: a list of objects, each of which can be read as a stream of bytes.
+
+Promises: every pod that asks gets the same list; a stream ends after exactly the stated bytes of the content that was listed, or
+raises a `Failure`; no user, password or query of an address is ever printed.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.data import data_manifest
+from paddle_node.failure import Failure, SettingError
+
+BUFFER = 1 << 16
+"""Bytes of a stream's buffer: what is asked for in larger blocks passes it by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One file of the source. All of them are in memory, at about 350 bytes each."""
+
+    name: str
+    """Relative to the source; for a single file its file name."""
+    size: int | None
+    """Bytes; None where an HTTP server does not say."""
+    mark: str
+    """Changes with the content; empty where nothing is known of it."""
+    address: str
+    """How its own kind of source finds it again: a path, a key, a URL."""
+
+
+class Source(Protocol):
+    """One kind of source."""
+
+    uri: str
+    """The address as it may be printed."""
+    identity: str
+    """A digest of the address as it was written, query included."""
+    ranges: bool
+    """Whether a stream may begin anywhere, and can seek. Known after `objects()`."""
+
+    def objects(self) -> list[Object]:
+        """All of them, sorted by name; raises `Failure` where there is none, or one that cannot be read."""
+
+    def open(self, thing: Object, begin: int = 0) -> BinaryIO:
+        """Its bytes from `begin` on. Reading raises `Failure` (BAD_DATA) when it is no longer what was listed."""
+
+
+def open_source(uri: str, environ: Mapping[str, str]) -> Source:
+    """The source of an address, told apart by how it begins. Asks nobody yet; raises `SettingError`."""
+    check(uri)
+    # Imported late: boto3 costs half a second and 40 MB that a local file need not pay.
+    if uri.startswith("s3://"):
+        from paddle_node.data.sources.s3_source import S3Source
+
+        return S3Source(uri)
+    if "://" in uri:
+        from paddle_node.data.sources.http_source import HttpSource
+
+        return HttpSource(uri)
+    from paddle_node.data.sources.local_source import LocalSource
+
+    return LocalSource(uri, environ)
+
+
+def check(uri: str) -> None:
+    """Raises `SettingError` for an address that nobody can read."""
+    shown = f"{Variable.DATA_SOURCE} is {public(uri)!r}"
+    if not uri:
+        raise SettingError(f"{Variable.DATA_SOURCE} is missing: a path in the container, s3://bucket/key or an https:// address")
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        if not uri.startswith("/"):
+            raise SettingError(f"{shown}: an absolute path in the container, s3://bucket/key or an https:// address is needed")
+        return
+    if scheme not in ("s3", "https", "http"):
+        raise SettingError(f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot")
+    if not rest.partition("/")[0]:
+        raise SettingError(f"{shown}: the {'bucket' if scheme == 's3' else 'host'} is missing")
+    if scheme == "s3":
+        if "@" in rest.partition("/")[0]:
+            raise SettingError(f"{shown}, with a user or password: a bucket is read with the pod's own identity")
+        return
+    if not re.fullmatch("[!-~]+", uri):
+        raise SettingError(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
+    try:
+        parts = urlsplit(uri)
+        found = parts.hostname and (parts.port is None or parts.port)
+    except ValueError:
+        found = None
+    if not found:
+        raise SettingError(f"{shown}: its host or port cannot be read")
+    if parts.username is not None:
+        raise SettingError(f"{shown}, with a user or password, which would not be sent: use a signed address")
+
+
+def public(uri: str) -> str:
+    """The address without user, password and query, for logs and files that others read."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri if uri.startswith("/") else re.sub(r"[:?#@].*", "...", uri, flags=re.DOTALL)
+    if scheme == "s3":
+        bucket, slash, key = rest.partition("/")  # A key holds any sign.
+        return f"s3://{bucket.rpartition('@')[2]}{slash}{key}"
+    authority, slash, path = re.split("[?#]", rest)[0].partition("/")
+    host = authority.rpartition("@")[2]
+    if not re.fullmatch(r"([\w.-]*|\[[\da-fA-F:.%]+\])(:\d+)?", host):
+        return f"{scheme}://..."  # Perhaps the half of a password that holds a slash or a question mark.
+    return f"{scheme}://{host}{slash}{path}"
+
+
+def identity(uri: str) -> str:
+    """A digest of the whole address: another query may be another set of data."""
+    return hashlib.sha256(uri.encode(errors="surrogateescape")).hexdigest()
+
+
+def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
+    """What the manifest says of the source. Its etag is empty where nothing tells whether the content is the same."""
+    size = sum(thing.size or 0 for thing in objects)
+    if not all(thing.mark for thing in objects):
+        return data_manifest.Source(source.uri, size, "")
+    listing = hashlib.sha256(f"{source.identity}\n".encode())
+    for thing in objects:
+        # Names on Linux are bytes, and need not be UTF-8.
+        listing.update(f"{thing.name}\0{thing.size}\0{thing.mark}\n".encode(errors="surrogateescape"))
+    return data_manifest.Source(source.uri, size, f"sha256:{listing.hexdigest()}")
+
+
+def hidden(name: str) -> bool:
+    """Whether it, or a folder that it lies in, begins with a dot: .DS_Store, __MACOSX/._a.txt and the like are no data."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def inside(name: str, where: str) -> str:
+    """The name as a relative path that leads nowhere else. Raises `Failure` (BAD_DATA) where there is none."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or "\0" in name:
+        raise Failure(ExitCode.BAD_DATA, f"{where} has a member named {name!r}, which leads out of it")
+    return "/".join(parts)
+
+
+def changed(name: str) -> NoReturn:
+    """Raises the `Failure` for an object that is no longer what was listed."""
+    raise Failure(ExitCode.BAD_DATA, f"{name} changed while it was being read: run the split again")

@@ -1,0 +1,265 @@
+"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold, told by content, one layer.
+
+Promises: what is damaged, cut, or cannot be read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can
+show a flipped bit in a plain file, or in the body of a tar's member: a tar has checksums of its headers alone.
+"""
+
+import contextlib
+import gzip
+import io
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn, Self, cast
+
+from paddle_node.contract import ExitCode
+from paddle_node.data.sources.registry import BUFFER, Object, Source, hidden, inside
+from paddle_node.failure import Failure
+
+BLOCK = 1 << 20
+LONGEST_EXTENSION = 1 << 20
+"""Bytes of a tar member's extended header: a longer one is damage."""
+_ZIP_END, _ZIP64_END = 22, 76
+"""Bytes of the records behind a zip's directory; the second one is there in large ones only."""
+_PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL)
+"""How bzip2, xz, zstd, gzip, zip and tar begin."""
+
+
+def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
+    """Name and content of each file in the object; a content is good until the next one is asked for.
+
+    With `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared` unpacks as `lines` does, and
+    refuses nothing. Raises `Failure` for any damage, here or while a content is read, and in what is left unread.
+    """
+    with source.open(thing) as raw:
+        kind = _kind(raw, thing.name, format)
+        found = {"plain": _plain, "gz": _gz, "zip": _zip, "tar": _tar, "tar.gz": _tar_gz}[kind](raw, thing.name)
+        while True:
+            with _damage_of(thing.name):
+                member = next(found, None)
+            if member is None:
+                return
+            content = _Content(member[1], thing.name)
+            stream = io.BufferedReader(content, BUFFER)
+            if format == "lines":
+                _refuse_packed(stream, member[0])
+            yield member[0], stream
+            content.check(unread=kind != "plain")
+
+
+def cuttable(source: Source, thing: Object) -> bool:
+    """Whether the object's lines can be read from anywhere. Raises `Failure` where it is packed in a way not known here."""
+    if not source.ranges or not thing.mark or thing.size is None:
+        return False
+    with source.open(thing) as raw:
+        if _kind(raw, thing.name, "lines") != "plain":
+            return False
+        _refuse_packed(raw, thing.name)
+    return True
+
+
+def _kind(raw: BinaryIO, name: str, format: str) -> str:
+    """plain, gz, zip, tar or tar.gz."""
+    head = _beginning(raw)
+    called = re.search(r"\.(tar|tgz|tar\.gz|zip|gz)$", name.lower())
+    tarred = called and called[1] in ("tar", "tgz", "tar.gz")
+    kind = "plain"
+    if head.startswith(b"\x1f\x8b"):
+        kind = "gz"
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, tarfile.BLOCKSIZE)
+        except zlib.error:
+            head = b""  # Reading it will say so.
+    if _begins_tar(head) or (tarred and head and not head.strip(b"\0")):
+        kind = "tar.gz" if kind == "gz" else "tar"
+    elif kind == "plain" and head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        kind = "zip"
+    if (called and kind == "plain" and (called[1] != "gz" or format != "files")) or (tarred and kind == "gz"):
+        raise Failure(ExitCode.BAD_DATA, f"{name} does not begin as its name says: it is damaged, or named wrongly")
+    return "plain" if kind == "gz" and format == "files" else kind
+
+
+def _beginning(stream: BinaryIO) -> bytes:
+    """What comes next, without taking it."""
+    return cast(io.BufferedReader, stream).peek()
+
+
+def _begins_tar(head: bytes) -> bool:
+    """By the mark of POSIX and GNU, or, as Unix v7 had none, by the first header's checksum."""
+    if head[257:262] == b"ustar":
+        return True
+    try:
+        return bool(tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape").name)
+    except tarfile.HeaderError:
+        return False
+
+
+def _refuse_packed(stream: BinaryIO, name: str) -> None:
+    if _PACKED.match(_beginning(stream)):
+        raise Failure(
+            ExitCode.BAD_DATA, f"{name} is compressed: of .gz, .zip, .tar and .tar.gz one layer is unpacked, of others none"
+        )
+
+
+class _Content(io.RawIOBase):
+    """A member's bytes. The first failure is raised again by `check`, whatever the reader made of it."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner = inner
+        self._name = name
+        self._failure: BaseException | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if self.closed:
+            raise ValueError(f"a member of {self._name} can be read until the next one is asked for")
+        block = self._read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def check(self, unread: bool) -> None:
+        if self._failure:
+            raise self._failure
+        while unread and self._read(BLOCK):
+            pass
+        self.close()
+
+    def _read(self, amount: int) -> bytes:
+        try:
+            with _damage_of(self._name):
+                return bytes(self._inner.read(amount))
+        except BaseException as error:
+            self._failure = error
+            raise
+
+
+@contextlib.contextmanager
+def _damage_of(name: str) -> Iterator[None]:
+    """Around what unpacks alone: these libraries tell damage in a dozen ways."""
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # The disk's, not the archive's: bz2 and gzip raise OSError without a number.
+        told = "".join(letter if letter.isprintable() else "?" for letter in str(error)) or type(error).__name__
+        raise Failure(ExitCode.BAD_DATA, f"{name} is damaged or cut short: {told}") from None
+
+
+_Members = Iterator[tuple[str, Any]]
+"""Name, and what has `read`."""
+
+
+def _plain(raw: BinaryIO, name: str) -> _Members:
+    yield name, raw
+
+
+def _gz(raw: BinaryIO, name: str) -> _Members:
+    yield name.removesuffix(".gz"), gzip.GzipFile(fileobj=raw)
+
+
+def _zip(raw: BinaryIO, name: str) -> _Members:
+    """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
+    with contextlib.nullcontext(raw) if raw.seekable() else tempfile.TemporaryFile() as file:
+        if file is not raw:
+            shutil.copyfileobj(raw, file, BLOCK)
+            file.seek(0)
+        yield from _zip_members(file, name)
+
+
+def _zip_members(raw: BinaryIO, name: str) -> _Members:
+    with zipfile.ZipFile(raw) as archive:
+        entries = archive.infolist()
+        # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
+        if len(entries) != _entries(raw, len(archive.comment)) or min((entry.header_offset for entry in entries), default=0):
+            raise zipfile.BadZipFile("its directory does not list what it holds")
+        for entry in entries:
+            member = inside(entry.filename.replace("\\", "/"), name)
+            if entry.flag_bits & 1:
+                _refuse(name, member, "which is encrypted")
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                _refuse(name, member, "a link: pack what it leads to instead")
+            try:
+                stream = archive.open(entry)  # Compares the directory with the member's own header, also of those left out.
+            except NotImplementedError as error:
+                _refuse(name, member, f"which cannot be unpacked: {error}")
+            with stream:
+                if entry.is_dir() and entry.file_size:
+                    raise zipfile.BadZipFile("a folder has content")
+                if not entry.is_dir() and not hidden(member):
+                    yield member, stream
+
+
+def _entries(raw: BinaryIO, comment: int) -> int:
+    """How many the directory says that it has; -1 where that is not at the archive's very end."""
+    end = raw.seek(0, io.SEEK_END) - comment
+    raw.seek(max(0, end - _ZIP64_END - _ZIP_END))
+    record = raw.read(min(end, _ZIP64_END + _ZIP_END))
+    if record[-_ZIP_END : -_ZIP_END + 4] != b"PK\x05\x06":
+        return -1
+    if record.startswith(b"PK\x06\x06"):
+        return int.from_bytes(record[32:40], "little")
+    return int.from_bytes(record[-12:-10], "little")
+
+
+def _tar_gz(raw: BinaryIO, name: str) -> _Members:
+    yield from _tar(cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER)), name)
+
+
+def _tar(raw: BinaryIO, name: str) -> _Members:
+    with tarfile.open(fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8") as archive:
+        while header := archive.next():
+            archive.members.clear()  # type: ignore[attr-defined]  # It would remember all of them.
+            if header.isdir() or header.type == b"V":  # V: the archive's label.
+                continue
+            member = inside(header.name, name)
+            if header.issym() or header.islnk():
+                if not hidden(member):
+                    _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
+            elif not header.isreg() or header.issparse():
+                _refuse(name, member, f"a device, a sparse file or another one that is no plain file (type {header.type!r})")
+            elif not hidden(member):
+                yield member, archive.extractfile(header)
+
+
+class _Header(tarfile.TarInfo):
+    """tarfile takes a damaged header for the end. Behind two blocks of zeros another tar may follow."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        zeros = 0
+        while True:
+            try:
+                header = super().fromtarfile(archive)
+            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+                zeros += 1
+            except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
+                if zeros < 2:
+                    raise tarfile.ReadError("the two blocks of zeros at its end are missing") from None
+                raise tarfile.EOFHeaderError("end of file") from None  # type: ignore[attr-defined]
+            except tarfile.HeaderError as error:
+                raise tarfile.ReadError(str(error)) from None
+            else:
+                if zeros == 1:
+                    raise tarfile.ReadError("a block of zeros is among its members")
+                return header
+
+    @classmethod
+    def frombuf(cls, block: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(block, encoding, errors)
+        extension = header.type in (*b"xgXLK",)
+        if header.size < 0 or (extension and header.size > LONGEST_EXTENSION):
+            raise tarfile.ReadError(f"a header has {header.size} bytes")
+        return header
+
+
+def _refuse(name: str, member: str, what: str) -> NoReturn:
+    raise Failure(ExitCode.BAD_DATA, f"{name} holds {member if member.isprintable() else ascii(member)}, {what}")

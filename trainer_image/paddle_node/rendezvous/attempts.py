@@ -1,0 +1,216 @@
+"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 goes on counting.
+
+Promises: an attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is
+written before any pod learns of it, so that whoever comes later ends the same way.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from paddle_node import durable, typed
+from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.failure import Failure
+from paddle_node.runtimes import History, Resumption
+from paddle_node.training import passes
+from paddle_node.training.passes import Identity
+
+PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")
+"""Why an attempt ended: the program failed; something of the cluster did; a pod was lost; it was told to stop. Failures of the
+program count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUSTER_FAULTS`, the others against nothing."""
+CLUSTER_FAULTS = 10
+ALIKE = 10
+"""Attempts in a row that resume from the same and fail with the same exception, until nobody believes what they say they made:
+a program may write its checkpoint anew, and then fail as before."""
+CANNOT_START = (126, 127)
+CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundError", "ImportError", "python: ")
+"""How an exception begins that no other attempt can change, whether or not the program tells its steps."""
+KEPT = 200
+"""Attempts that the record keeps; older ones are dropped."""
+UNLOADABLE = 2
+"""Attempts that end before their first step, until what they began with is passed over."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One attempt of the record. `cause` is None while it runs."""
+
+    number: int
+    run: str
+    started: float
+    resume: Mapping[str, str] = field(default_factory=dict)
+    """What it resumed from, in the runtime's own names; empty: it began anew."""
+    cause: str | None = None
+    code: int = 0
+    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    made: str = ""
+    """Its progress, in the runtime's own words; empty: none."""
+    kind: str = PROGRAM
+    """One of `KINDS`: what it is counted as."""
+    passed_over: tuple[str, ...] = ()
+    """Newer ones that were damaged, or that earlier attempts could not load."""
+    data: str = ""
+    program: str = ""
+    stepped: bool = False
+    error: str = ""
+    """The exception that ended it; empty: none was seen."""
+    early: bool = False
+    """The program failed by itself before its first step."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Why an attempt ends."""
+
+    cause: str
+    kind: str
+    code: int = 0
+    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    failed: bool = False
+    """A process of the program ended it by itself: neither killed nor for want of room."""
+    error: str = ""
+    stepped: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, for all of its pods."""
+
+    code: int
+    sentence: str
+
+
+class Record:
+    """The file of attempts. Every method that changes it has it on disk when it returns. Blocking."""
+
+    def __init__(self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises where the lease is no longer held: asked before each write."""
+        self._folder = folder
+        self._path = folder.run_state / "attempts.json"
+        self._run_id = run_id
+        self._check = check
+        self._attempts, self._outcomes = _read(self._path)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended; None while it goes on."""
+        return self._outcomes.get(self._run_id)
+
+    @property
+    def identity(self) -> Identity | None:
+        """The data and the program of this run; None before its first attempt."""
+        return next((Identity(one.data, one.program) for one in self._attempts if one.run == self._run_id), None)
+
+    @property
+    def history(self) -> History:
+        """Of this run alone: what it could not load another run tries again, as it may have been the image, or the network."""
+        own = [one for one in self._attempts if one.run == self._run_id]
+        failed = [one.resume for one in own if one.early]
+        stepped = [one.resume for one in own if one.stepped]
+        unloadable = [one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE]
+        return History(not own, [one.resume for one in self.fruitless()], unloadable)
+
+    def begin(self, resumption: Resumption, identity: Identity) -> int:
+        """The number of the attempt that starts now."""
+        # Numbers order the passes: where this record was removed, those of the folders count.
+        number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
+        self._attempts.append(
+            Ended(
+                number,
+                self._run_id,
+                time.time(),
+                resumption.resume,
+                passed_over=resumption.passed_over,
+                data=identity.data,
+                program=identity.program,
+            )
+        )
+        self._write()
+        return number
+
+    def unfinished(self) -> bool:
+        """Whether this run's last attempt never ended: its recorder died with it."""
+        return bool(self._attempts) and self._attempts[-1].run == self._run_id and self._attempts[-1].cause is None
+
+    @property
+    def last(self) -> Ended:
+        return self._attempts[-1]
+
+    def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:
+        """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none."""
+        last, before = self._attempts[-1], ""
+        if len(earlier := self.fruitless()) and earlier[-1].number == last.number - 1:
+            before = earlier[-1].error if earlier[-1].resume == last.resume else ""
+        hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
+        stepped = loss.stepped if trainers_join else not hopeless
+        early = loss.kind == PROGRAM and loss.failed and not made and not stepped
+        self._attempts[-1] = replace(
+            last, cause=loss.cause, kind=loss.kind, code=loss.code, error=loss.error, made=made, stepped=loss.stepped, early=early
+        )
+        self._write()
+
+    def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
+        """The failure that too many attempts without progress are; None while another one is allowed."""
+        failed, faults = self.fruitless(PROGRAM), self.fruitless(CLUSTER)
+        if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
+            sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
+            return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+        own = [one for one in self._attempts if one.run == self._run_id][-ALIKE:]
+        if self.last.error and len(own) == ALIKE and len({(one.error, str(one.resume)) for one in own}) == 1:
+            sentence = f"{ALIKE} attempts resumed from the same files and failed alike: {self.last.cause}"
+            return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+        over = failed if len(failed) >= attempts else faults if len(faults) >= CLUSTER_FAULTS else ()
+        causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in over)
+        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{len(over)} attempts ended without progress: {causes}") if over else None
+
+    def hopeless(self, resumption: Resumption) -> Outcome | None:
+        """The failure that it would be to resume once more from what was tried before, and never came to a step."""
+        if not resumption.resume or resumption.resume not in self.history.unloadable:
+            return None
+        sentence = f"two attempts that resumed as the next one would failed before their first step: {self.last.cause}"
+        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+
+    def fruitless(self, kind: str = PROGRAM) -> list[Ended]:
+        """This run's attempts of that kind since the last one that made progress."""
+        found: list[Ended] = []
+        for attempt in reversed(self._attempts):
+            if attempt.run != self._run_id or attempt.made:
+                break
+            if attempt.cause is not None and attempt.kind == kind:
+                found.append(attempt)
+        return found[::-1]
+
+    def finish(self, outcome: Outcome) -> None:
+        """The run is over, for every pod of it, those included that start later."""
+        self._outcomes[self._run_id] = outcome
+        self._write()
+
+    def _write(self) -> None:
+        self._check()
+        document = {
+            "attempts": [asdict(attempt) for attempt in self._attempts[-KEPT:]],
+            "outcomes": {run: asdict(outcome) for run, outcome in list(self._outcomes.items())[-KEPT:]},
+        }
+        durable.write(self._path, json.dumps(document, indent=1))
+
+
+def begun(folder: JobFolder, run_id: str) -> bool:
+    """Whether the run has begun an attempt, and has not ended. Blocking."""
+    record = Record(folder, run_id)
+    return record.outcome is None and record.identity is not None
+
+
+def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
+    durable.look(path.parent)
+    try:
+        document = json.loads(path.read_text())
+        return (
+            [typed.read(Ended, attempt, "an attempt") for attempt in document["attempts"]],
+            {run: typed.read(Outcome, found, run) for run, found in document["outcomes"].items()},
+        )
+    except FileNotFoundError:
+        return [], {}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise Failure(ExitCode.BAD_DATA, f"{path} is corrupt: remove it to start a new attempt history") from None

@@ -1,0 +1,78 @@
+"""The deadlines of a rendezvous: every wait has one, and its sentence names who was missing. Pure; asked once a `BEAT`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paddle_node.agent.trainers import SHOWN, numbers
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.patience import REMIND
+from paddle_node.rendezvous.attempts import CLUSTER, PROGRAM, STOPPED, Loss, Outcome
+
+if TYPE_CHECKING:
+    from paddle_node.rendezvous.state import Rendezvous
+
+SILENT_SERVER = 240.0
+"""Seconds after which a pserver that answers nothing is lost (`PADDLE_NODE_STALL` where that is less). While one of 2.6.2 saved
+and loaded a table of 1.5 million rows for two minutes, each question was answered within half a second."""
+
+Verdict = Outcome | Loss | str | None
+"""The job ends; the attempt does; a line says for whom all wait; nothing is overdue."""
+
+
+def of_volume(run: Rendezvous, now: float, since: float) -> Verdict:
+    """It has owed an answer since then."""
+    sentence = f"{run.node.folder.run_state} has not answered for {now - since:.0f} s"
+    if now - since > run.node.peer_deadline:
+        return Outcome(ExitCode.CANNOT_END, f"{sentence}: nothing can be recorded there")
+    return sentence if now - since > REMIND else None
+
+
+def of_peers(run: Rendezvous, now: float) -> Verdict:
+    """Not all are here and ready."""
+    node, waited = run.node, now - run.since
+    if run.differ is not None and now - run.differ[1] > node.peer_deadline:
+        sentence = f"{run.differ[0]}, for {now - run.differ[1]:.0f} s: all pods of a run must read the same"
+        return Outcome(ExitCode.BAD_DATA, sentence)
+    if not (missing := run.members.missing()):
+        return None
+    sentence = f"{missing} after {waited:.0f} s"
+    # Who is here and waits for its data has a deadline of its own, as long, and says more.
+    if waited > node.peer_deadline + (REMIND if run.members.all(run.members) else 0):
+        return Outcome(ExitCode.PEERS_MISSING, f"{sentence} ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})")
+    return sentence
+
+
+def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
+    """`starting`: its pservers do not listen yet."""
+    node, members, sessions = run.node, run.members, run.trainers.sessions.values()
+    stepped = max([run.since, *(each.moved for each in sessions)])
+    rank, since = min(members.silent.items(), key=lambda each: each[1], default=(0, now))
+    allowed = min(SILENT_SERVER, node.stall)
+    if now - since > allowed:
+        sentence = f"answered nothing for {now - since:.0f} s ({allowed:g} are allowed)"
+        return Loss(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
+    if starting and now - stepped > node.peer_deadline:
+        # Pservers may wait for what the trainers still count: a trainer that reports progress puts the deadline off.
+        slow = numbers(members.keys() - members.serving)
+        sentence = f"the pservers of trainers {slow} did not listen, and no trainer moved for {now - stepped:.0f} s"
+        return Loss(sentence, PROGRAM)
+    if (quiet := now - max(stepped, run.moved)) > node.stall and not members.silent:
+        ended = f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
+        sentence = f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is {node.stall:g}){ended}"
+        return Loss(sentence, PROGRAM)
+    if starting or not sessions or now - stepped <= REMIND:
+        return None
+    waiting = run.trainers.waiting(members.serving)
+    parts = [f"in {place} trainers {numbers(who)} are waited for" for place, who in waiting.items() if who]
+    if members.silent:
+        parts.append(f"the pservers of trainers {numbers(sorted(members.silent)[:SHOWN])} answer nothing")
+    return f"no trainer has moved for {now - stepped:.0f} s: {'; '.join(parts) or 'nobody waits for another one'}"
+
+
+def of_stop(run: Rendezvous, now: float) -> Verdict:
+    """The trainers save before they stop."""
+    if (waited := now - run.since) <= run.node.grace:
+        return None
+    slow = numbers(run.members.keys() - run.members.stopped)
+    return Loss(f"{run.stop_cause}; trainers {slow} did not leave within {waited:.0f} s", STOPPED)

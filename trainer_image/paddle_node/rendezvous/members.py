@@ -1,0 +1,128 @@
+"""The agents of a run as the rendezvous knows them: who is here, and what each of them last said of its workers. Pure."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from paddle_node.agent.trainers import SHOWN, numbers
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.rendezvous.messages import Hello, Refused, Report
+from paddle_node.training.passes import Identity
+
+
+@dataclass(eq=False)
+class Member:
+    """One agent that is here."""
+
+    hello: Hello
+    connection: object
+    heard: float
+    read: Identity | None = None
+
+    def __str__(self) -> str:
+        return f"{self.hello.name}{f' on {self.hello.node}' if self.hello.node else ''}"
+
+    @property
+    def pod(self) -> str:
+        return f"the pod of trainer {self.hello.rank} ({self})"
+
+
+class Members(dict[int, Member]):
+    """By rank. What they said is kept as the ranks that said it: ten thousand agents are too many to ask them all each time."""
+
+    def __init__(self, count: int, membership: str, name_of: Callable[[int], str]) -> None:
+        super().__init__()
+        self.count = count
+        self.membership = membership
+        self.name_of = name_of
+        self.ready: set[int] = set()
+        """They have their data, and no process of an earlier attempt."""
+        self.runs: set[int] = set()
+        """They were in the attempt, and have not yet said that no process of it is left."""
+        self.serving: set[int] = set()
+        self.trained: set[int] = set()
+        self.stopped: set[int] = set()
+        self.silent: dict[int, float] = {}
+        """Whose pserver answers nothing, and since when."""
+        self._replaced: set[tuple[int, str]] = set()
+        """(rank, boot) of agents in whose place another one came."""
+
+    def refusal(self, hello: Hello) -> Refused | None:
+        """Why an agent is not let in; 0: for now."""
+        if hello.membership != self.membership:
+            return Refused(0, "this pod sees other pods than the pod of trainer 0")
+        if hello.world_size != self.count:
+            found = f"{Variable.TRAINERS} is {hello.world_size} here and {self.count} in the pod of trainer 0"
+            return Refused(ExitCode.BAD_SETTING, f"{found}: all pods need the same")
+        if not 0 <= hello.rank < self.count:
+            return Refused(ExitCode.BAD_SETTING, f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's")
+        if (hello.rank, hello.boot) in self._replaced:
+            return Refused(ExitCode.REPLACED, f"a newer pod of trainer {hello.rank} has taken this one's place")
+        return None
+
+    def succeed(self, hello: Hello) -> str | None:
+        """What became of the agent that has this rank, now that another one comes; None: there is none."""
+        earlier = self.get(hello.rank)
+        if earlier is None:
+            return None
+        again = earlier.hello.boot == hello.boot
+        if not again:
+            self._replaced.add((hello.rank, earlier.hello.boot))
+        return f"{earlier.pod} {'reconnected' if again else 'restarted'}"
+
+    def forget(self, rank: int) -> None:
+        """It is gone, and all that it said with it."""
+        del self[rank]
+        for ranks in (self.ready, self.runs, self.serving, self.trained, self.stopped):
+            ranks.discard(rank)
+        self.silent.pop(rank, None)
+
+    def begin(self) -> None:
+        for ranks in (self.ready, self.serving, self.trained, self.stopped, self.silent):
+            ranks.clear()
+        self.runs |= self.keys()
+
+    def hear(self, rank: int, report: Report, current: bool, running: bool, now: float) -> None:
+        """`current`: it speaks of the present attempt; `running`: that one has begun, and not ended."""
+        if running and current:
+            marks = (
+                (self.serving, report.serving),
+                (self.trained, report.ended == "trained"),
+                (self.stopped, report.ended != ""),
+            )
+            for ranks, holds in marks:
+                if holds:
+                    ranks.add(rank)
+            if report.silent:
+                self.silent.setdefault(rank, now)
+            else:
+                self.silent.pop(rank, None)
+        elif not running and (current or rank not in self.runs):
+            if report.ready:
+                self[rank].read = Identity(report.data, report.program)
+                self.runs.discard(rank)
+                self.ready.add(rank)
+            else:
+                self.ready.discard(rank)
+
+    def all(self, ranks: Collection[int]) -> bool:
+        return len(ranks) == self.count
+
+    def readings(self) -> dict[Identity, list[int]]:
+        found: dict[Identity, list[int]] = {}
+        for rank, member in self.items():
+            if member.read is not None:
+                found.setdefault(member.read, []).append(rank)
+        return found
+
+    def missing(self) -> str:
+        """Who is not here, or not ready, as one half sentence; empty when nobody is missing."""
+        absent = [rank for rank in range(self.count) if rank not in self]
+        unready = sorted(self.keys() - self.ready)
+        parts = []
+        if absent:
+            names = ", ".join(self.name_of(rank) for rank in absent[:SHOWN])
+            more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+            parts.append(f"{len(absent)} of {self.count} pods are missing: {names}{more}")
+        if unready:
+            parts.append(f"not ready yet: trainers {numbers(unready[:SHOWN])}")
+        return "; ".join(parts)

@@ -1,0 +1,277 @@
+"""The rendezvous server, in the agent of trainer 0: sockets, clock and volume around the pure `Rendezvous`.
+
+Promises: a connection that does not prove in time that it knows the run's secret, or says anything malformed, is closed, having
+cost a few kilobytes and changed nothing. The volume is asked beside the event loop, one question at a time.
+"""
+
+import asyncio
+import contextlib
+import errno
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from paddle_node import background
+from paddle_node.agent.tasks import Tasks
+from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.patience import passing, patiently
+from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.actions import Action, Ask, Close, Say, Send
+from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
+from paddle_node.rendezvous.state import Rendezvous, State
+from paddle_node.runtimes import Progress, Resumption
+from paddle_node.training.passes import Identity
+
+UNPROVEN = 256
+"""Connections in their handshake at a time, beside the run's own: beyond them, the oldest makes room."""
+FAREWELL = 5.0
+"""Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
+LOOKS = 4
+"""Looks at the program's progress in the time that an attempt may go without any."""
+
+
+Answer = Callable[[Rendezvous, float], list[Action]]
+"""Tells the rendezvous what the volume answered."""
+
+
+def lasting(outcome: Outcome) -> bool:
+    """Whether it is the run's end also for pods that the Job starts anew."""
+    return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
+
+
+class Volume:
+    """Answers the rendezvous's questions, by the attempts' record and the runtime's `Progress`. Every method blocks."""
+
+    def __init__(self, node: NodeEnvironment, record: Record, progress: Progress, say: Callable[[str], None]) -> None:
+        self._node = node
+        self._record = record
+        self._progress = progress
+        self._say = say
+        self._resumption = Resumption()
+        if record.unfinished():
+            # Of this server's predecessor, who died without a word.
+            last = record.last
+            self._resumption = Resumption(last.resume, passed_over=tuple(last.passed_over))
+            self._end(Loss("the pod of trainer 0 was lost", POD))
+        self.identity = record.identity
+        self.exhausted = record.exhausted(node.attempts, progress.trainers_join) if self.identity else None
+
+    def begin(self, identity: Identity) -> Answer:
+        """The next attempt's number and what it resumes from."""
+        try:
+            self._resumption = patiently(lambda: self._progress.begin(identity, self._record.history), self._say)
+            if (hopeless := self._record.hopeless(self._resumption)) is not None:
+                return lambda rendezvous, now: rendezvous.finish(hopeless)
+            number = self._record.begin(self._resumption, identity)
+            return lambda rendezvous, now: rendezvous.begun(number, self._resumption, now)
+        except Failure as failure:
+            outcome = Outcome(failure.code, failure.sentence)
+        except OSError as error:
+            sentence = f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
+            if passing(error):
+                return lambda rendezvous, now: rendezvous.not_begun(sentence, now)
+            outcome = Outcome(ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1, sentence)
+        return lambda rendezvous, now: rendezvous.finish(outcome)
+
+    def record_end(self, loss: Loss) -> Answer:
+        """How the attempt ended. Where that cannot be recorded, the next one's number is another all the same."""
+        self._end(loss)
+        exhausted = self._record.exhausted(self._node.attempts, self._progress.trainers_join)
+        return lambda rendezvous, now: rendezvous.end_recorded(exhausted, now)
+
+    def conclude(self, attempt: int, stopped: bool) -> Answer:
+        """Whether anything is missing for the job to be done."""
+        identity = Identity(self._record.last.data, self._record.last.program)
+        missing = patiently(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
+        made = patiently(lambda: self._progress.made(attempt, self._resumption), self._say)
+        return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
+
+    def record_outcome(self, outcome: Outcome, loss: Loss | None) -> Answer:
+        """The run's end. What another try may change is none: the pods that the Job starts anew get their chance."""
+        if loss is not None:
+            self._end(loss)
+        if lasting(outcome):
+            try:
+                self._record.finish(outcome)
+            except OSError as error:
+                self._say(f"the outcome cannot be recorded: {error.strerror or error}")
+        return lambda rendezvous, now: rendezvous.outcome_recorded(outcome)
+
+    def changed(self) -> bool:
+        try:
+            return self._progress.changed()
+        except OSError:
+            return False
+
+    def _end(self, loss: Loss) -> None:
+        try:
+            if self._record.unfinished():
+                made = patiently(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
+                self._record.end(loss, made, self._progress.trainers_join)
+        except OSError as error:
+            self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
+
+
+class Server:
+    """Lives in one event loop, as some of its `tasks`."""
+
+    def __init__(
+        self,
+        node: NodeEnvironment,
+        rendezvous: Rendezvous,
+        volume: Volume,
+        secret: str,
+        say: Callable[[str], None],
+        tasks: Tasks,
+    ) -> None:
+        self._node = node
+        self._rendezvous = rendezvous
+        self._volume = volume
+        self._secret = secret
+        self._say = say
+        self._tasks = tasks
+        self._unproven: dict[asyncio.StreamWriter, None] = {}
+        self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
+        self._asked: float | None = None
+        self._progressed = False
+        self._server: asyncio.Server | None = None
+        self._own: list[asyncio.Task[None]] = []
+
+    async def serve(self) -> None:
+        """Listens on the pod's own address. Raises `Failure` when the port is taken."""
+        node = self._node
+        try:
+            self._server = await asyncio.start_server(self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096)
+        except OSError as error:
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"port {node.control_port} of {node.pod_ip} cannot be served ({error.strerror}): "
+                "choose another CONTROL_PORT, or POD_IP is not this pod's address",
+            ) from None
+        self._own = [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
+        if self._volume.exhausted is not None:
+            self._do(self._rendezvous.finish(self._volume.exhausted))
+
+    async def close(self) -> None:
+        """Stops to serve. What is to be recorded is, and after the job's end the others get a moment to hear of it."""
+        if self._server is None:
+            return
+        self._do(self._rendezvous.closing())
+        deadline = time.monotonic() + FAREWELL
+        finished = self._rendezvous.state is State.FINISHED
+        while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
+            await asyncio.sleep(0.02)
+        for task in self._own:
+            task.cancel()
+        self._server.close()
+        for member in self._rendezvous.members.values():
+            _close(member.connection)
+
+    # Connections.
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            hello = await self._proven(reader, writer)
+            if isinstance(hello, m.Hello):
+                await self._serve_agent(hello, reader, writer)
+            elif isinstance(hello, m.Join):
+                await self._serve_trainer(hello, reader, writer)
+        finally:
+            writer.close()
+
+    async def _proven(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> m.Hello | m.Join | None:
+        """Who it is; None where it does not show in time that it knows the secret."""
+        if len(self._unproven) >= UNPROVEN + 2 * self._node.trainers:
+            next(iter(self._unproven)).transport.abort()
+        self._unproven[writer] = None
+        nonce = secrets.token_hex(16)
+        try:
+            async with asyncio.timeout(m.HANDSHAKE):
+                writer.write(m.encode(m.Challenge(nonce)))
+                said = await m.read_line(reader, m.FIRST)
+                hello: m.Hello | m.Join = m.parse(said, m.Hello, m.Join)
+                proof = m.parse(await m.read_line(reader, m.FIRST), m.Proof)
+        except (OSError, EOFError, ValueError, TimeoutError):
+            return None
+        finally:
+            self._unproven.pop(writer, None)
+        key = m.attempt_key(self._secret, hello.attempt) if isinstance(hello, m.Join) else self._secret
+        if not m.proven(key, nonce, proof.nonce, proof.mac, said):
+            return None
+        writer.write(m.encode(m.Proof("", m.proof(key, nonce, proof.nonce))))
+        return hello
+
+    async def _serve_agent(self, hello: m.Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._do(self._rendezvous.hello(hello, writer, time.monotonic()))
+        try:
+            while (message := await m.receive(reader, *m.FROM_AGENT)) is not None:
+                self._do(self._rendezvous.agent_said(hello.rank, writer, message, time.monotonic()))
+        finally:
+            self._do(self._rendezvous.closed(hello.rank, writer, time.monotonic()))
+
+    async def _serve_trainer(self, join: m.Join, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._do(self._rendezvous.join(join, writer, time.monotonic()))
+        while (message := await m.receive(reader, *m.FROM_TRAINER)) is not None:
+            self._do(self._rendezvous.trainer_said(join.rank, writer, message, time.monotonic()))
+
+    def _do(self, actions: list[Action]) -> None:
+        lines: dict[int, bytes] = {}  # What is sent to many is encoded once.
+        for action in actions:
+            match action:
+                case Send(connection, message):
+                    if id(message) not in lines:
+                        lines[id(message)] = m.encode(message)
+                    with contextlib.suppress(OSError, RuntimeError):
+                        connection.write(lines[id(message)])  # type: ignore[attr-defined]
+                case Close(connection):
+                    _close(connection)
+                case Say(text):
+                    self._say(text)
+                case Ask(what, about):
+                    self._asked = self._asked if self._asked is not None else time.monotonic()
+                    self._questions.put_nowait(partial(getattr(self._volume, what), *about))
+                    if what == "record_outcome":
+                        self._own.append(self._tasks.spawn(self._tell_anyway(about[0])))
+
+    # Time and the volume.
+
+    async def _ask_volume(self) -> None:
+        while True:
+            question = await self._questions.get()
+            self._asked = time.monotonic()
+            answer = await background.call(question)
+            self._asked = None if self._questions.empty() else time.monotonic()
+            self._do(answer(self._rendezvous, time.monotonic()))
+
+    async def _tell_anyway(self, outcome: Outcome) -> None:
+        """Unrecorded, it would not hold for a pod that comes later: nobody may leave with it."""
+        if lasting(outcome):
+            await asyncio.sleep(self._node.peer_deadline)
+            sentence = f"{self._node.folder.run_state} takes no outcome ({outcome.sentence})"
+            outcome = Outcome(ExitCode.CANNOT_END, sentence)
+        self._do(self._rendezvous.outcome_recorded(outcome))
+
+    async def _look(self) -> None:
+        """For progress that no trainer tells of."""
+        while True:
+            await asyncio.sleep(self._node.stall / LOOKS)
+            if self._rendezvous.state is State.TRAINING and await background.call(self._volume.changed):
+                self._progressed = True
+
+    async def _tick(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(m.BEAT)
+            now = time.monotonic()
+            progressed, self._progressed = self._progressed, False
+            self._do(self._rendezvous.tick(now, now - last > 3 * m.BEAT, self._asked, progressed))
+            last = now
+
+
+def _close(connection: Any) -> None:
+    with contextlib.suppress(OSError, RuntimeError):
+        connection.close()

@@ -1,0 +1,150 @@
+"""The progress of a program that knows nothing of us: the files that it leaves in the job's output folder.
+
+Promises: an attempt resumes from the newest match that no failed attempt has resumed from without progress. Times are the
+volume's own: a file is compared with a mark that was made on the same volume. Everything blocks.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from paddle_node import command_line, durable
+from paddle_node.contract import ExitCode
+from paddle_node.data import data_manifest
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.runtimes import History, Resumption
+from paddle_node.training.passes import Identity
+
+SAMPLERS = re.compile(rb"\bDistributed(Batch)?Sampler\b")
+"""What divides the data among the ranks once more."""
+OURS = re.compile(r"output/(run|node_\d+)(/|$)")
+"""The agent's own files beside the program's."""
+SOURCES = 2000
+"""Files of a program that are looked through."""
+
+
+class FileProgress:
+    """An attempt resumes from {newest: the match below the job's folder, seen: the state of its progress as it began}."""
+
+    trainers_join = False
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        self._node = node
+        self._folder = node.folder
+        self._say = say
+        values = {"output": "output", "rank": "0", "trainers": str(node.trainers), "shard": "0", "data": "data"}
+        self._success = command_line.fill(node.own.success, values)
+        self._resume = "".join(command_line.globs(node.own.resume))
+        self._progress = command_line.fill(node.own.progress, values) or self._resume
+        self._known = ""
+
+    def begin(self, identity: Identity, history: History) -> Resumption:
+        """Marks the run's beginning, and chooses what to resume from."""
+        self._mark("began", self._node.run_id)
+        same = self._mark("program", f"{identity.data} {identity.program}")
+        if history.first:
+            if self._success and self.finished(identity, Resumption(), stopped=False) is None:
+                raise Failure(ExitCode.BAD_DATA, f"{self._success} is dated later than this run, which has not begun: remove it")
+            self._tell_flags()
+            self._warn_of_samplers()
+        tried = {one.get("newest", "") for one in history.fruitless}
+        passed_over: list[str] = []
+        newest, older = "", 0
+        for path, changed in self._matches(self._resume):
+            name = str(path.relative_to(self._folder.root))
+            if changed <= same and self._node.resume_from == "same":
+                older += 1
+            elif name in tried:
+                self._say(f"{name} is passed over: an attempt that resumed from it failed without progress")
+                passed_over.append(name)
+            else:
+                newest = name
+                break
+        if older and not newest:
+            self._say(f"{older} files of another program or other data are not resumed from; resume_from: any would")
+        self._known = self._state()
+        resume = {"seen": self._known} | ({"newest": newest} if newest else {})
+        return Resumption(resume, f"from {newest}" if newest else "from the beginning", tuple(passed_over))
+
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        """The newest file of progress, where it was not there as the attempt began."""
+        state = self._state()
+        return state.partition(" ")[2] if state != resumption.resume.get("seen", "") else ""
+
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        """Every process ended with 0; and the file that says so, where one is asked for, is of this run."""
+        if not self._success:
+            return "the command was told to stop, and nothing else says that it is done" if stopped else None
+        try:
+            written = (self._folder.root / self._success).stat().st_mtime_ns
+        except OSError:
+            return f"{self._success}, by which the command says that it is done, is not there"
+        if written <= (self._folder.run_state / "began").stat().st_mtime_ns:
+            return f"{self._success}, by which the command says that it is done, is older than this run"
+        return None
+
+    def changed(self) -> bool:
+        """Whether a file of progress is newer than any at the last call."""
+        before, self._known = self._known, self._state()
+        return before != self._known
+
+    def _state(self) -> str:
+        """When progress was made last, and which file it was."""
+        path, changed = next(self._matches(self._progress), (None, 0))
+        return "" if path is None else f"{changed} {path.relative_to(self._folder.root)}"
+
+    def _matches(self, glob: str) -> Iterator[tuple[Path, int]]:
+        """What lies below output/ and is not empty, newest first, with the time of its last change."""
+        if not glob:
+            return
+        durable.look(self._folder.output)
+        root = self._folder.output.resolve()
+        found = []
+        for path in self._folder.root.glob(glob):
+            if OURS.match(str(path.relative_to(self._folder.root))):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # Removed in this moment.
+                states = [file.stat() for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+                # A link to itself is no file, and cannot be resolved.
+                if any(state.st_size for state in states) and root in path.resolve().parents:
+                    found.append((max(state.st_mtime_ns for state in states), _natural(path.name), path))
+        for changed, _, path in sorted(found, reverse=True):
+            yield path, changed
+
+    def _mark(self, name: str, whose: str) -> int:
+        """When the mark was made that bears these words; it is made anew where it bears others."""
+        path = self._folder.run_state / name
+        try:
+            bears = path.read_text()
+        except FileNotFoundError:
+            bears = None
+        if bears != whose:
+            durable.write(path, whose)
+        return path.stat().st_mtime_ns
+
+    def _tell_flags(self) -> None:
+        servers = self._node.runtime == "fleet-ps"
+        flags = command_line.read(self._node.own.words, servers).flags
+        ours = (*command_line.CLUSTER_FLAGS, *(command_line.SERVER_FLAGS if servers else ()))
+        if given := [f"--{flag} {flags[flag]}" for flag in ours if flag in flags]:
+            self._say(f"{', '.join(given)} in the command: the job's own settings win")
+
+    def _warn_of_samplers(self) -> None:
+        manifest = data_manifest.read(self._folder.data_manifest)
+        if manifest is None or manifest.shared or len(manifest.shards) < 2:
+            return
+        # Where this pod works, whatever brought the program; a link in it may lead nowhere.
+        for number, file in enumerate(sorted(filter(Path.is_file, (self._node.home / "program").rglob("*.py")))):
+            if number < SOURCES and (found := SAMPLERS.search(file.read_bytes())):
+                self._say(
+                    f"warning: {file.name} uses {found[0].decode()}, which divides among the ranks what the "
+                    f"{self._node.trainers} pods have divided already: set data.shared: true, or leave the sampler out"
+                )
+                return
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Numbers in a name compared as numbers."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,131 @@
+"""What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
+
+Promises: a pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead
+by then; a data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paddle_node import contract, durable
+from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import ManifestError
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure, SettingError
+from paddle_node.patience import patiently
+from paddle_node.rendezvous import attempts
+from paddle_node.staging import program_archive, program_copy
+from paddle_node.training.passes import Identity
+
+POLL = 1.0
+"""Seconds between two looks for the data; the data job takes minutes."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What this pod's processes work on."""
+
+    folder: JobFolder
+    """The job's folder, with the manifest that was read and the folder of this pod's data."""
+    program: Path
+    identity: Identity
+
+
+def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
+    """Returns when the shard is verified, and copied where that is asked for or faster. Blocking. Raises `Failure`, OSError."""
+    from paddle_node.staging import shard_copy  # Pulls in the checksums' library: not before the pod has said hello.
+
+    run = patiently(lambda: attempts.Record(node.folder, node.run_id).identity, report)
+    if run is None:
+        _wait_for_data(node, report)
+    data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)
+    folder = patiently(lambda: _of_digest(node.folder, data), report)
+    # What a try has copied is kept by the next.
+    place = patiently(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
+    program, digest = patiently(lambda: _program(node, None if run is None else run.program), report)
+    if node.own.words:
+        program = patiently(lambda: _work_in(program, node), report)
+    return Reading(replace(folder, data=place.resolve()), program, Identity(data, digest))
+
+
+def _work_in(program: Path, node: NodeEnvironment) -> Path:
+    """A folder of this pod alone, as programs write where they are started; what they write to ./output is the job's."""
+    folder = program
+    if not program.is_relative_to(node.home):
+        folder = node.home / "program"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(program, folder, symlinks=True)
+    node.folder.output.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(folder / "output"):
+        (folder / "output").symlink_to(node.folder.output, target_is_directory=True)
+    return folder
+
+
+def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
+    """The job's folder with the manifest of that digest."""
+    manifest = data_manifest.find(folder, digest)
+    if manifest is None and digest:
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{folder.root} has no data manifest of digest {digest[:12]} any more, which this run reads: "
+            "the data was split anew meanwhile; start another run",
+        )
+    return folder if manifest in (None, folder.data_manifest) else replace(folder, manifest=manifest)
+
+
+def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
+    """The program's folder, behind its link, and its digest: the run's, where it has one."""
+    if node.archive:
+        place = contract.path(contract.UNPACKED, dict(node.environ))
+        return program_archive.unpack(node.folder, node.archive, place), node.archive
+    if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
+        return copied, wanted
+    durable.look(node.folder.root)
+    folder = node.program.resolve() if node.program.is_symlink() else node.program
+    if not folder.is_dir():
+        raise SettingError(f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no {node.program} on the volume")
+    # Paddle 0.x works in its program's folder, and may write there.
+    return folder, "" if node.runtime == "paddle-0.x" else program_copy.digest(folder)
+
+
+def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:
+    deadline = time.monotonic() + node.peer_deadline
+    said = False
+    while not patiently(lambda: _there(node), report) and time.monotonic() < deadline:
+        if not said:
+            said = True
+            report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
+        time.sleep(POLL)
+    if node.data_job and not patiently(lambda: _there(node), report):
+        other = patiently(lambda: _whose(node), report)
+        there = "no whole one is there" if other is None else f"the one there is of data job {other or 'unknown'}"
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{node.folder.data_manifest} of data job {node.data_job} did not come within {node.peer_deadline:.0f} s, {there}: "
+            "let this job's own data job run to its end; where it has ended already, delete it and apply it again",
+        )
+
+
+def _whose(node: NodeEnvironment) -> str | None:
+    """The data job that wrote the manifest; empty: an unknown one; None: there is none, or a damaged one, which a split mends."""
+    try:
+        manifest = data_manifest.read(node.folder.data_manifest)
+    except ManifestError:
+        return None
+    return None if manifest is None else manifest.job
+
+
+def _there(node: NodeEnvironment) -> bool:
+    """The manifest of the data job that is named; where none is, any, or a shard put there by hand."""
+    folder = node.folder
+    if node.data_job:
+        return _whose(node) == node.data_job
+    if data_manifest.read(folder.data_manifest) is not None:
+        return True
+    by_hand = folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()
+    return by_hand and not folder.splits.exists()

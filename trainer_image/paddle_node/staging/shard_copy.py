@@ -1,0 +1,247 @@
+"""A trainer's shard, made sure of before a single record is trained on.
+
+Promises: every file that the manifest names has the bytes and the checksum that it states; else a `Failure` says what is wrong.
+A copy to local disk is checked while it passes. A volume without a manifest, filled by hand in one of the tutorials' two
+layouts, works with a warning: nothing can be checked there.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.data import data_manifest
+from paddle_node.data.data_manifest import DataFile, DataManifest
+from paddle_node.failure import Failure
+from paddle_node.patience import naming
+from paddle_node.staging import local_disk
+from paddle_node.staging.local_disk import LocalDisk
+from paddle_node.training import passes
+
+BLOCK = 1 << 20
+WORKERS = 4
+"""Files at a time: a network volume answers several requests faster than one after the other."""
+
+
+def stage(
+    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
+) -> Path:
+    """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
+
+    Raises `Failure` when the shard is not what the manifest says, or a copy that was asked for does not fit; OSError.
+    """
+    stated = data_manifest.read(folder.data_manifest)
+    if stated is not None and stated.shared:
+        return _shared(folder, stated)
+    path = folder.shard(trainer_id)
+    if stated is None:
+        path = _by_hand(folder, trainer_id, report)
+        files = [_File(path / name, name, None) for name in sorted(_names(path))]
+    else:
+        files = [
+            _File(folder.root / file.name, data_manifest.below(file.name), file)
+            for file in _own_files(folder.data_manifest, stated, trainer_id, trainers)
+        ]
+        _refuse_extra(files)
+    if local is not None:
+        copy = JobFolder(local.folder).shard(trainer_id)
+        if _wanted(local, path, copy, files, report) and _copied(local, path, copy, files, report):
+            return copy
+        # A trainer reads a copy wherever one is.
+        shutil.rmtree(copy, ignore_errors=True)
+    with _workers() as pool:
+        list(pool.map(lambda file: verify_file(file.path, file.stated) if file.stated else None, files))
+    return path
+
+
+def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
+    """The copy that all jobs of the source share: the data job has read every byte of it, so names and sizes do here."""
+    place = folder.root.parent / manifest.shared
+    for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
+        if not path.is_file() or path.stat().st_size != size:
+            again = f"once no job reads {place}, remove it and run the data job again"
+            raise Failure(ExitCode.BAD_DATA, f"{path} is not there with the {size} bytes that the manifest says: {again}")
+    return place.joinpath(*manifest.files()[0].name.split("/")[:4])
+
+
+class _File(NamedTuple):
+    path: Path
+    name: str
+    """In the shard, and in a copy of it."""
+    stated: DataFile | None
+    """What the manifest says; None where there is none."""
+
+
+def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
+    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, is what the manifest says of it."""
+    shown = origin or path
+    algorithm = file.checksum.partition(":")[0]
+    if algorithm != data_manifest.CHECKSUM:
+        raise Failure(ExitCode.BAD_DATA, f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
+    with _reading(path):
+        size = path.stat().st_size
+        if size != file.bytes:
+            raise Failure(ExitCode.BAD_DATA, f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
+        if passes.checksum(path) != file.checksum:
+            raise Failure(ExitCode.BAD_DATA, f"{shown} is damaged: its checksum is not the manifest's; split the data again")
+
+
+def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
+    """Whether to copy, and why not."""
+    if local.when == local_disk.NEVER:
+        return False
+    size = sum(file.stated.bytes if file.stated else file.path.stat().st_size for file in files)
+    if local.when == local_disk.ALWAYS:
+        if local.room is not None and size > local.room:
+            raise Failure(
+                ExitCode.VOLUME_FULL,
+                f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: give the pod more "
+                f"local storage, or set {Variable.STAGE}={local_disk.NEVER}",
+            )
+        return True
+    if size < local_disk.SAMPLE:
+        return False  # The kernel keeps it in memory.
+    try:
+        if any((copy / file.name).exists() for file in files):
+            return True  # This pod has begun to copy before.
+        if size > local.free() * local_disk.LEFT_FREE:
+            report(f"{path} is read where it lies: its {size} bytes are more than half of the {local.free()} of local disk")
+            return False
+        saved, measured = local.saves([file.path for file in files], size)
+    except OSError as error:
+        report(f"{path} is read where it lies: trying both disks failed, {error.strerror}")
+        return False
+    if saved < local_disk.WORTH:
+        report(f"{path} is read where it lies: a copy would save nothing ({measured})")
+        return False
+    report(f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})")
+    return True
+
+
+def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
+    """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
+    try:
+        _make_room(copy, [file.name for file in files])
+        with _workers() as pool:
+            copied = sum(pool.map(lambda file: _copy(file.path, copy / file.name, file.stated), files))
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
+            raise  # It is the volume that failed.
+        if full and local.when == local_disk.AUTO:
+            report(f"{path} is read where it lies: the local disk is full")
+            return False
+        raise Failure(
+            ExitCode.VOLUME_FULL if full else 1,
+            f"the shard cannot be copied to {local.folder}: {error.strerror}; "
+            f"{'give the pod more local storage, or ' if full else ''}set {Variable.STAGE}={local_disk.NEVER}",
+        ) from None
+    report(
+        f"copied {copied} of {len(files)} files of {path} to {copy}" + (", the others were there" if copied < len(files) else "")
+    )
+    return True
+
+
+def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
+    if (link := folder.shard(trainer_id)).is_symlink() and "splits" in link.readlink().parts:
+        # A data job's: its manifest is what was there last, and is gone.
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{folder.data_manifest} is missing, though a data job has split here: run the data job again",
+        )
+    for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
+        if path.is_dir() and any(path.iterdir()):
+            report(f"warning: {folder.data_manifest} is missing, so {path} is read unchecked")
+            return path
+    raise Failure(
+        ExitCode.BAD_DATA,
+        f"trainer {trainer_id} has no data: {folder.data_manifest} is missing, and neither {folder.shard(trainer_id)} "
+        f"nor {folder.older_shard(trainer_id)} holds a file; run the data job first",
+    )
+
+
+def _own_files(path: Path, manifest: DataManifest, trainer_id: int, trainers: int) -> tuple[DataFile, ...]:
+    if len(manifest.shards) != trainers:
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{path} lists {len(manifest.shards)} shards, but this job has {trainers} trainers: "
+            "split the data again with as many shards as trainers",
+        )
+    return manifest.shards[trainer_id].files
+
+
+def _names(path: Path) -> set[str]:
+    try:
+        return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    except PermissionError as error:
+        raise Failure(ExitCode.BAD_DATA, f"{path} cannot be read: {error.strerror}") from None
+
+
+def _refuse_extra(files: Sequence[_File]) -> None:
+    listed = {file.path for file in files}
+    for folder in sorted({Path(str(file.path).removesuffix(f"/{file.name}")) for file in files}):
+        extra = sorted(name for name in _names(folder) if folder / name not in listed)
+        if extra:
+            raise Failure(
+                ExitCode.BAD_DATA, f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or split again"
+            )
+
+
+def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
+    """Copies one file, and checks it on the way; False when it was there already."""
+    if target.exists() and _same(source, target, file):
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: the file's may be as long as the file system takes.
+    temporary = target.with_name(f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp")
+    try:
+        with temporary.open("wb") as copy, _reading(source), source.open("rb") as stream:
+            shutil.copyfileobj(stream, copy, BLOCK)
+        if file is not None:
+            verify_file(temporary, file, source)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _same(source: Path, target: Path, file: DataFile | None) -> bool:
+    if file is None:
+        there, here = source.stat(), target.stat()
+        return there.st_size == here.st_size and there.st_mtime_ns <= here.st_mtime_ns
+    try:
+        verify_file(target, file)
+    except Failure:
+        return False
+    return True
+
+
+def _make_room(local: Path, wanted: Sequence[str]) -> None:
+    """Removes what an earlier job or try left, so that the trainer finds nothing but its shard."""
+    local.mkdir(parents=True, exist_ok=True)
+    for name in _names(local) - set(wanted):
+        (local / name).unlink()
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        with naming(path):
+            yield
+    except FileNotFoundError:
+        raise Failure(ExitCode.BAD_DATA, f"{path} is missing, though the manifest lists it: split the data again") from None
+    except PermissionError:
+        raise Failure(
+            ExitCode.BAD_DATA, f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else"
+        ) from None
+
+
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(WORKERS, thread_name_prefix="stage")

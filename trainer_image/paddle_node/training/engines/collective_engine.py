@@ -1,0 +1,166 @@
+"""A trainer that holds the whole model; gradients are averaged over all trainers in each step.
+
+Promises: Paddle 2.6.2 and 3.x; all trainers hold the same parameters behind each step, weighted as if the step's
+records had been one batch; trainer 0's parameters are the ones that are saved.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import distributed
+
+from paddle_node.coordination import Session
+from paddle_node.training.engines.engine import Sample
+from paddle_node.training.engines.network import Model
+from paddle_node.training.judgement import judge
+from paddle_node.training.passes import PREDICT
+
+Forward = Callable[[Any, Sequence[Sample]], Model]
+"""From the layer and a batch to what the layer makes of it."""
+
+PARAMETERS, OPTIMIZER = "model.pdparams", "optimizer.pdopt"
+_BATCH = 500
+_PREDICT = """\
+import paddle
+model = paddle.jit.load("model")
+model.eval()
+record = [{}]
+print(model(*record))
+"""
+
+
+class CollectiveEngine:
+    """See `Engine`."""
+
+    lockstep = True
+    answers: Sequence[str] = ()
+
+    def __init__(self, layer: Any, forward: Forward, optimizer: Any) -> None:
+        self._layer = layer
+        self._forward = forward
+        self._optimizer = optimizer
+        self._inputs: list[Any] = []
+        """What the layer was called with in its first step; empty: other things than tensors."""
+        layer.register_forward_pre_hook(self._look)
+
+    def connect(self, session: Session) -> None:
+        self._session = session
+        with session.meeting("start"):
+            if session.trainer_id:
+                _await_rendezvous()
+            distributed.init_parallel_env()
+            for parameter in self._layer.state_dict().values():
+                distributed.broadcast(parameter, src=0)
+
+    def load(self, directory: Path) -> None:
+        self._layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
+        self._optimizer.set_state_dict(paddle.load(str(directory / OPTIMIZER)))
+
+    def step(self, samples: Sequence[Sample]) -> float:
+        loss = 0.0
+        if samples:
+            found = self._forward(self._layer, samples)
+            self.answers = found.answers
+            found.loss.backward()
+            loss = found.loss.numpy().item()
+        self._average_gradients(len(samples))
+        self._optimizer.step()
+        self._optimizer.clear_grad()
+        return loss
+
+    def any_stops(self, stop: bool) -> bool:
+        return bool(self._sum(paddle.to_tensor([float(stop)]))[0] > 0)
+
+    def settle(self) -> None:
+        pass
+
+    def settled(self, steps: int) -> None:
+        pass
+
+    def save(self, directory: Path) -> None:
+        paddle.save(self._layer.state_dict(), str(directory / PARAMETERS))
+        paddle.save(self._optimizer.state_dict(), str(directory / OPTIMIZER))
+
+    def export(self, directory: Path, target: Path) -> None:
+        """The parameters, and where the layer can be traced what `paddle.jit.load` takes, with the lines that predict with it."""
+        shutil.copyfile(directory / PARAMETERS, target / PARAMETERS)
+        if not self._inputs:
+            return
+        self._layer.eval()
+        try:
+            paddle.jit.save(self._layer, str(target / "model"), input_spec=self._inputs)
+        except Exception as error:  # Of a user's layer: control flow that Paddle cannot trace.
+            first = str(error).strip().partition("\n")[0]
+            print(f"no model for paddle.jit.load, the parameters alone: the layer cannot be traced ({first})", flush=True)
+            return
+        shapes = [[1 if size in (None, -1) else size for size in each.shape] for each in self._inputs]
+        kinds = [str(each.dtype).rpartition(".")[2].lower() for each in self._inputs]
+        example = ", ".join(f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True))
+        (target / PREDICT).write_text(_PREDICT.format(example))
+
+    def close(self) -> None:
+        pass
+
+    def _look(self, layer: Any, inputs: Sequence[Any]) -> None:
+        """Its shapes but for the batch, and lengths of integers, which differ from batch to batch."""
+        if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
+            free = [2 if "int" in str(each.dtype) else 1 for each in inputs]
+            self._inputs = [
+                paddle.static.InputSpec([*[None] * many, *each.shape[many:]][: each.ndim], each.dtype)
+                for each, many in zip(inputs, free, strict=True)
+            ]
+
+    def _sum(self, tensor: Any) -> Any:
+        """Over all trainers, as an array."""
+        with self._session.meeting("step"):
+            distributed.all_reduce(tensor)
+            return tensor.numpy()
+
+    def _average_gradients(self, records: int) -> None:
+        """One message a step: all gradients in a row, and behind them how many records they are of."""
+        parameters = [parameter for parameter in self._layer.parameters() if not parameter.stop_gradient]
+        pieces = [
+            (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape([-1]) * float(records)
+            for parameter in parameters
+        ]
+        values = self._sum(paddle.concat([*pieces, paddle.to_tensor([float(records)])]))
+        average, begin = values[:-1] / max(values[-1], 1.0), 0
+        for parameter in parameters:
+            size = int(np.prod(parameter.shape))
+            parameter.grad = paddle.to_tensor(average[begin : begin + size].reshape(parameter.shape))
+            begin += size
+
+
+def _await_rendezvous() -> None:
+    """Returns when trainer 0 listens: Paddle itself, once too early, sleeps for 3 s before it tries again."""
+    host, _, port = os.environ["PADDLE_MASTER"].rpartition(":")
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=1):
+            return
+        time.sleep(0.02)
+
+
+def evaluate(directory: Path, layer: Any, forward: Forward, samples: Iterable[Sample]) -> dict[str, Any]:
+    """How good the pass in `directory` is on `samples`; empty where there are none."""
+    layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
+    layer.eval()
+    names: Sequence[str] = ()
+    answers: list[Any] = []
+    predictions = []
+    iterator = iter(samples)
+    while batch := list(islice(iterator, _BATCH)):
+        with paddle.no_grad():
+            model = forward(layer, batch)
+        names = model.answers
+        predictions.append(model.prediction.numpy())
+        answers += list(np.asarray(model.answer).reshape(-1))
+    return judge(names, answers, predictions) if answers else {}

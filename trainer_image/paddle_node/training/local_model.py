@@ -1,0 +1,94 @@
+"""A complete pass as an ordinary local Paddle program: evaluated, or exported for inference, without pservers.
+
+Promises: every parameter comes from the pass's parts on the volume, and from nowhere else; a program that needs
+a parameter which the pass lacks is refused by name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import static
+from paddle.base import unique_name
+
+from paddle_node.training.engines import network, tables
+from paddle_node.training.judgement import judge
+from paddle_node.training.passes import PREDICT, DamagedPass
+
+BATCH = 500
+_PREDICT = """\
+import numpy, paddle
+paddle.enable_static()
+program, _, outputs = paddle.static.load_inference_model("model", paddle.static.Executor())
+record = {{{}}}
+print(paddle.static.Executor().run(program, feed=record, fetch_list=outputs)[0])
+"""
+LARGEST_EXPORT = 2**30
+"""Bytes of embeddings above which no inference model is exported: trainer 0 would need them in memory."""
+
+
+class LocalModel:
+    """The network that `build` describes, with the parameters of the pass in `directory`."""
+
+    def __init__(self, directory: Path, build: Callable[[], network.Model]) -> None:
+        self._program, startup = static.Program(), static.Program()
+        self._scope = static.Scope()
+        # Names as in the training process, which built this network first of all, too.
+        with unique_name.guard(), static.program_guard(self._program, startup), network.local():
+            self._model = build()
+        self._executor = static.Executor(paddle.CPUPlace())
+        arrays = tables.read(directory)
+        with static.scope_guard(self._scope):
+            self._executor.run(startup)
+            for parameter in self._program.all_parameters():
+                if parameter.name not in arrays or tuple(parameter.shape) != arrays[parameter.name].shape:
+                    raise DamagedPass(f"{directory} has no parameter {parameter.name} of shape {tuple(parameter.shape)}")
+                self._scope.find_var(parameter.name).get_tensor().set(arrays[parameter.name], paddle.CPUPlace())
+        self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
+
+    def evaluate(self, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """The metric over all samples, and what the best constant answer would get."""
+        feeder = network.Feeder(self._pruned, _inputs(self._pruned))
+        answers, predictions = [], []
+        iterator = iter(samples)
+        while batch := list(islice(iterator, BATCH)):
+            with static.scope_guard(self._scope):
+                (scores,) = self._executor.run(
+                    self._pruned, feed=feeder.feed(batch), fetch_list=[self._model.prediction.name], return_numpy=False
+                )
+            predictions.append(np.array(scores))
+            answers += [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
+        if not answers:
+            return {}
+        return judge(self._model.answers, answers, predictions)
+
+    def export(self, target: Path) -> None:
+        """`model.pdmodel` and `.pdiparams`, which any Paddle loads, and the few lines of Python that predict with them."""
+        variables = self._pruned.global_block().vars
+        feed = [variables[name] for name in sorted(_inputs(self._pruned))]
+        with static.scope_guard(self._scope):
+            static.save_inference_model(
+                str(target / "model"), feed, [variables[self._model.prediction.name]], self._executor, program=self._pruned
+            )
+        (target / PREDICT).write_text(_PREDICT.format(", ".join(f'"{each.name}": {_example(each)}' for each in feed)))
+
+
+def export_size(directory: Path) -> int:
+    """Bytes of all parameters of a pass, as an inference model holds them."""
+    return sum(4 * int(np.prod(shape)) for shape in tables.Layout.load(directory).shapes().values())
+
+
+def _example(variable: Any) -> str:
+    """Python for a smallest value of an input: one record."""
+    if variable.lod_level:
+        return "paddle.base.create_lod_tensor([[0, 0]], [[2]], paddle.CPUPlace())"
+    shape = [1, *variable.shape[1:]]
+    return f'numpy.zeros({shape}, "{"float32" if variable.dtype == paddle.float32 else "int64"}")'
+
+
+def _inputs(program: Any) -> set[str]:
+    used = {name for op in program.global_block().ops for name in op.input_arg_names}
+    return {variable.name for variable in program.list_vars() if variable.is_data and variable.name in used}

@@ -1,0 +1,22 @@
+"""Runs a user's training program: `python -m paddle_node.training.program <train.py> <arguments>`.
+
+Promises: the program sees itself as `python <train.py> <arguments>` would show it (`__main__`, sys.argv, its own
+folder first on sys.path), in a process that is safe to load Paddle into.
+"""
+
+import runpy
+import sys
+import zlib  # noqa: F401  Paddle 2.6.2 brings its own zlib: Python's crashes (inflateReset2) unless it was loaded first.
+from pathlib import Path
+
+
+def main() -> None:
+    """`sys.argv[1]` is the program."""
+    program = Path(sys.argv[1])
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, str(program.parent))
+    runpy.run_path(str(program), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""What an attempt begins with: the pass that all its processes load, and what SIGTERM left of the next one.
+
+Promises: a pass is chosen only after every byte of it was read against its record; passes of other data or another program are
+looked at only where PADDLE_NODE_RESUME_FROM says so. Everything here blocks.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import takewhile
+from pathlib import Path
+
+from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.runtimes import History, Resumption
+from paddle_node.training import passes
+from paddle_node.training.passes import Identity, Saved
+
+
+class RecordedPasses:
+    """Passes that lie in their attempts' folders (paddle_node.training.passes).
+
+    An attempt resumes from {pass: its number, folder: where it lies below output/, interrupted: where the newest checkpoint
+    inside the next one lies}; each is left out where there is none.
+    """
+
+    trainers_join = True
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        self._node = node
+        self._folder = node.folder
+        self._say = say
+
+    def begin(self, identity: Identity, history: History) -> Resumption:
+        """Sweeps up what ended attempts left half saved, and chooses. A run's first attempt is told what was found."""
+        unloadable = {one.get("interrupted") or one["folder"] for one in history.unloadable}
+        for half in passes.discard_incomplete(self._folder):
+            what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
+            self._say(f"{what} was not complete and is removed ({half.parent.name})")
+        passes.remove_broken_links(self._folder)
+        passed_over: list[str] = []
+        # Only the first attempt counts what there is: a recovery reads no more than it needs.
+        saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
+        saved = list(saved) if history.first else saved
+        foreign = self._node.resume_from == "any"
+        chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
+        if chosen is None and unloadable.intersection(passed_over):
+            # To begin anew would let keep_passes remove what may be loaded when the fault, of whatever it is, was mended.
+            self._say("no other pass is there: the newest one is tried again")
+            return self.begin(identity, History(history.first))
+        if isinstance(saved, list):
+            self._tell(saved, identity, chosen)
+        begin = 0 if chosen is None else chosen.number + 1
+        if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{chosen.name} is of other data or another program, and with {Variable.PASSES}={self._node.passes} no pass is "
+                f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same",
+            )
+        behind = chosen.name if chosen else ""
+        order = passes.order(identity.data, self._node.seed, self._node.trainers)
+        halves = (
+            one
+            for one in passes.newest_first(self._folder, passes.INTERRUPTED)
+            if (one.identity, one.number, one.record.get("behind"), one.record.get("order")) == (identity, begin, behind, order)
+        )
+        interrupted = self._newest_good(halves, unloadable, passed_over)
+        resume = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
+        if interrupted:
+            resume["interrupted"] = interrupted.name
+        return _resumption(resume, passed_over)
+
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        """The newest pass that this attempt saved, or its newest checkpoint: there is none without a step of its own."""
+        own = self._folder.attempt(self._node.run_id, attempt)
+        for kind, made in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
+            # The newest attempt's come first.
+            saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder, kind))
+            if (number := next((one.number for one in saved if passes.fault(one.folder) is None), None)) is not None:
+                return f"{made} {number}"
+        return ""
+
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        """Done is the last pass of this very data and program, complete on the volume."""
+        good = (
+            one.number
+            for one in passes.newest_first(self._folder)
+            if one.identity == identity and one.name not in resumption.passed_over and passes.fault(one.folder) is None
+        )
+        return _missing(next(good, None), self._node.passes - 1)
+
+    def changed(self) -> bool:
+        """The trainers tell their steps themselves."""
+        return False
+
+    def _newest_good(self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
+        for one in saved:
+            if one.name in unloadable:
+                self._say(f"{one.name} is passed over: two attempts that began with it ended before their first step")
+            else:
+                try:
+                    passes.verify(one.folder)
+                except passes.DamagedPass as damaged:
+                    self._say(f"{damaged.sentence}: it is passed over")
+                else:
+                    return one
+            passed_over.append(one.name)
+        return None
+
+    def _tell(self, saved: list[Saved], identity: Identity, chosen: Saved | None) -> None:
+        own = [one for one in saved if one.identity == identity]
+        others = [one for one in saved if one not in own]
+        found = [f"{len(own)} of this data and program"] if own else []
+        found += [f"{len(others)} of other data or another program"] if others else []
+        if chosen is not None:
+            self._say(f"passes found: {', '.join(found)}; training goes on behind {chosen.name}")
+        elif own:
+            self._say(f"passes found: {', '.join(found)}; none of this data and program can be loaded")
+        elif others:
+            number = others[0].number
+            self._say(f"passes found: {found[0]}, not used; set resume_from: any to continue from pass {number}")
+        if old := _plain_folders(self._folder):
+            names = ", ".join(folder.name for folder in old[:3]) + (" and more" if len(old) > 3 else "")
+            self._say(f"{names} in {self._folder.output}: folders without a record of this version, they are left alone")
+
+
+class OldPasses:
+    """Passes that Paddle 0.x writes itself: a folder output/pass-00003 with an empty `done` is all there is to check."""
+
+    trainers_join = False
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        self._folder = node.folder
+        self._passes = node.passes
+        self._say = say
+        self._known: int | None = None
+
+    def begin(self, identity: Identity, history: History) -> Resumption:
+        for folder in _plain_folders(self._folder):
+            if not (folder / passes.DONE).is_file():
+                shutil.rmtree(folder)
+                self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
+        number = self._newest()
+        return _resumption({} if number is None else {"pass": str(number), "folder": self._folder.pass_dir(number).name}, ())
+
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        newest = self._newest()
+        return "" if newest is None or newest <= int(resumption.resume.get("pass", -1)) else f"pass {newest}"
+
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        return _missing(self._newest(), self._passes - 1)
+
+    def changed(self) -> bool:
+        newest, self._known = self._known, self._newest()
+        return newest != self._known
+
+    def _newest(self) -> int | None:
+        complete = (folder for folder in _plain_folders(self._folder) if (folder / passes.DONE).is_file())
+        return max((int(folder.name[-5:]) for folder in complete), default=None)
+
+
+def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
+    said = f"behind pass {resume['pass']}" if "pass" in resume else "from the beginning"
+    if "interrupted" in resume:
+        said = f"inside pass {int(resume.get('pass', -1)) + 1}, behind its checkpoint {resume['interrupted']}"
+    return Resumption(resume, said, tuple(passed_over))
+
+
+def _missing(newest: int | None, last: int) -> str | None:
+    if newest is not None and newest >= last:
+        return None
+    found = "no pass is complete" if newest is None else f"pass {newest} is the newest complete one"
+    return f"pass {last} should be complete and {found}"
+
+
+def _plain_folders(folder: JobFolder) -> list[Path]:
+    """What lies at the passes' names and is no link."""
+    found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
+    return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]

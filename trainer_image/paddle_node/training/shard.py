@@ -1,0 +1,226 @@
+"""The records of one trainer's shard, in an order that seed, pass and trainer alone decide.
+
+Promises: every record of the shard comes once a pass; short stretches of the files in random order, shuffled `WINDOW` records
+at a time, which is all that memory holds. A shard without records, of another count than the data manifest tells, or with more
+than `ODD` of its records unreadable, raises a `Failure` before a pass can count as trained.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from paddle_node import own_code
+from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.data import data_manifest
+from paddle_node.failure import Failure
+
+WINDOW = 65_536
+"""Records that are shuffled together: a smaller shard is shuffled as a whole."""
+STRETCH = 1 << 12
+"""Bytes of a file of lines, at least, that are read one after the other: a window has records from very many places."""
+
+ODD = 0.01
+"""Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
+
+FEW_ANSWERS = 10
+"""So many classes are never too many for the records."""
+
+Reader = Callable[[Path], Iterable[str]]
+"""From a file of the shard to its records."""
+
+
+class Record(NamedTuple):
+    """One record and where it lies."""
+
+    text: str
+    file: Path
+    number: int
+    """From 1, within the file, or within the stretch of it that begins behind byte `begin`."""
+    begin: int = 0
+
+    def said(self, why: str = "") -> str:
+        """Where it lies and what it says, cut to one short piece."""
+        behind = f" behind byte {self.begin}" if self.begin else ""
+        shown = self.text if len(self.text) <= 80 else f"{self.text[:80]}..."
+        return f"record {self.number}{behind} of {self.file.name}{why}: {shown!r}"
+
+
+class NotUtf8(str):
+    """A record with U+FFFD where its bytes are no text: `Parser` counts it among those that cannot be read."""
+
+
+def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
+    """One record a line, without its end; of a stretch those that begin in it. One that is not UTF-8 is `NotUtf8`."""
+    with file.open("rb") as stream:
+        if begin:
+            stream.seek(begin - 1)
+            stream.readline()
+        # Only at a newline: a lone carriage return inside of a record is no line end for the splitter either.
+        while (end is None or stream.tell() < end) and (line := stream.readline()):
+            try:
+                yield line.decode().rstrip("\r\n")
+            except UnicodeDecodeError:
+                yield NotUtf8(line.decode(errors="replace").rstrip("\r\n"))
+
+
+class Shard:
+    """The files of one shard, and how many records they must have (None: no manifest tells)."""
+
+    def __init__(self, name: str, files: list[Path], expected: int | None, reader: Reader = lines) -> None:
+        self.name = name
+        self.files = files
+        self.expected = expected
+        self._reader = reader
+        self._kept: list[Record] | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        for file in self.files:
+            for number, text in enumerate(self._reader(file), start=1):
+                yield Record(text, file, number)
+
+    def count(self) -> int:
+        """How many records there are: the manifest's word, or a look through the files."""
+        return sum(1 for _ in self) if self.expected is None else self.expected
+
+    def shuffled(self, *order: int) -> Iterator[Record]:
+        """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
+        randomness = random.Random("/".join(map(str, order)))
+        for window in self._windows(randomness):
+            shuffled = list(window)
+            randomness.shuffle(shuffled)
+            yield from shuffled
+
+    def _windows(self, randomness: random.Random) -> Iterator[list[Record]]:
+        """A shard that fits into one window is read once, and kept."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        records = iter(self) if self.expected is not None and self.expected < WINDOW else self._scattered(randomness)
+        window = list(islice(records, WINDOW))
+        if len(window) < WINDOW:
+            self._kept = window
+        while window:
+            yield window
+            window = list(islice(records, WINDOW))
+
+    def _scattered(self, randomness: random.Random) -> Iterator[Record]:
+        """Stretch by stretch, in random order; a reader of the program's own reads whole files."""
+        sizes = [file.stat().st_size for file in self.files]
+        # Some dozens of records of any length; a file that was put there by hand may have long ones.
+        length = max(STRETCH, 64 * sum(sizes) // self.expected) if self.expected else 256 * STRETCH
+        stretches = [
+            (file, begin)
+            for file, size in zip(self.files, sizes, strict=True)
+            for begin in (range(0, max(size, 1), length) if self._reader is lines else (0,))
+        ]
+        randomness.shuffle(stretches)
+        for file, begin in stretches:
+            texts = lines(file, begin, begin + length) if self._reader is lines else self._reader(file)
+            for number, text in enumerate(texts, start=1):
+                yield Record(text, file, number, begin)
+
+    def check(self, read: int, used: int) -> None:
+        """Raises `Failure` where a pass has not read what the shard must have, or could use none of it."""
+        if read == 0:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{self.name} has no records: a trainer never trains on nothing; split at least one record for each trainer",
+            )
+        if self.expected is not None and read != self.expected:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{self.name} has {read} records, and the data manifest says {self.expected}: split the data again",
+            )
+        if used == 0:
+            raise Failure(ExitCode.BAD_DATA, f"{self.name}: the program left out all {read} records: nothing is left to train on")
+
+    def check_answers(self, answers: Sequence[str], trainers: int) -> None:
+        """Raises `Failure` where the program's classes are such that no model can learn them from the trainers' shards."""
+        records = (self.expected or 0) * trainers
+        if len(answers) == 1:
+            what = f"every record has the answer {answers[0]!r}, so there is nothing to learn"
+        elif records and len(answers) > max(FEW_ANSWERS, records / 2):
+            what = f"about {records} records have {len(answers)} different answers: is the answer in another column?"
+        else:
+            return
+        raise Failure(ExitCode.BAD_DATA, f"{self.name}: {what} {next(iter(self)).said()}")
+
+
+class Parser:
+    """Turns records into what the program's `parse` makes of them, and counts those it cannot read."""
+
+    def __init__(self, parse: Callable[[str], Any], odd: int = 0) -> None:
+        """`odd` were found by an earlier attempt."""
+        self._parse = parse
+        self._first: str | None = "in an earlier attempt's log" if odd else None
+        self.odd = odd
+
+    def values(self, records: Iterable[Record]) -> list[Any]:
+        """Without the records that are odd, or that `parse` answers with None: those are meant to be left out."""
+        return [value for value in map(self._value, records) if value is not None]
+
+    def stream(self, records: Iterable[Record], name: str) -> Iterator[Any]:
+        """As `values`, for any number of records; checks behind the last."""
+        read = 0
+        for record in records:
+            read += 1
+            value = self._value(record)
+            if value is not None:
+                yield value
+        self.check(read, name)
+
+    def check(self, read: int, name: str) -> None:
+        """Raises `Failure` where more of the `read` records were odd than a good file has."""
+        if self.odd > read * ODD:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{name}: {self.odd} of {read} records cannot be read, at most {ODD:.0%} may be so; the first is {self._first}",
+            )
+        if self.odd:
+            print(f"{name}: {self.odd} of {read} records cannot be read and are left out; the first is {self._first}", flush=True)
+
+    def _value(self, record: Record) -> Any:
+        try:
+            if isinstance(record.text, NotUtf8):
+                raise ValueError("it is not UTF-8")
+            return self._parse(record.text)
+        except (ValueError, KeyError, IndexError) as error:
+            if self._first is None:
+                self._first = record.said(f" ({own_code.told(error)})")
+            self.odd += 1
+            return None
+
+
+def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
+    """The shard as the manifest lists it, or as it was put there by hand; the copy below `staged` where one is."""
+    place = folder.shard(trainer)
+    if not place.is_dir():
+        place = folder.older_shard(trainer)
+    expected = None
+    files = None
+    stated = data_manifest.read(folder.data_manifest)
+    if stated is not None:
+        listed = stated.shards[trainer].files if trainer < len(stated.shards) else ()
+        expected = sum(file.records for file in listed)
+        files = [folder.root / file.name for file in listed]
+    if staged is not None and (copy := staged.shard(trainer)).is_dir():
+        return _of_folder(copy, expected, reader)
+    return _of_folder(place, expected, reader) if files is None else Shard(str(place), files, expected, reader)
+
+
+def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
+    """What the split kept from training."""
+    stated = data_manifest.read(folder.data_manifest)
+    if stated is None:
+        return _of_folder(folder.held_out, None, reader)
+    return Shard(str(folder.held_out), [folder.root / file.name for file in stated.held_out], None, reader)
+
+
+def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
+    if not place.is_dir():
+        raise Failure(ExitCode.BAD_DATA, f"{place} is missing: run the data-split job of this job first")
+    # Names with a dot in front are half-written or the file system's own.
+    files = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return Shard(str(place), files, expected, reader)

@@ -1,0 +1,236 @@
+"""A training program on the first records of its source, in one process.
+
+    python -m paddle_node.training.trial <train.py> <arguments>
+
+Promises: the program is told what it is told in a pod, but alone, embeddings being local. Whatever is wrong with it or its
+data ends with 2 and one sentence, with the program's own line; a source that cannot be reached from here with 68. A command is
+compiled and its imports are looked for; it is not run. Nothing but the working directory, the caller's scratch, is written to.
+"""
+
+import ast
+import faulthandler
+import importlib.util
+import json
+import math
+import os
+import runpy
+import sys
+import zlib  # noqa: F401  Before Paddle: see paddle_node.training.program.
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+from paddle_node import command_line, own_code
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.data import records, user_reader
+from paddle_node.data.settings import FORMATS
+from paddle_node.data.sources import registry, unpack
+from paddle_node.data.sources.slices import Piece
+from paddle_node.failure import Failure, leave
+from paddle_node.training.engines.engine import Sample
+from paddle_node.training.shard import Parser, Reader, Record
+
+RECORDS = 100
+FILES = 20
+"""Of a source of whole files."""
+STEPS = 40
+
+
+class Tried(BaseException):
+    """The end of a program that can be trained, past everything that it may catch."""
+
+
+class Trial:
+    """What `fleet.start` gives the program here; see `fleet.Job`."""
+
+    def __init__(self, parse: Callable[[str], Any], reader: Reader) -> None:
+        self._parse = parse
+        self._runtime = os.environ[Variable.RUNTIME]
+        self._seed = int(os.environ[Variable.SEED])
+        files = _first(os.environ)
+        read = (Record(text, file, number) for file in files for number, text in enumerate(reader(file), start=1))
+        self._records = list(islice(read, RECORDS))
+        self._source = registry.public(os.environ[Variable.DATA_SOURCE]).rpartition("/")[2]
+
+    def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
+        counted = json.loads(json.dumps(count(iter(self._values()))))
+        return json.loads(json.dumps(merge([counted])))
+
+    def run(self, network: Any, sample: Any, *, learning_rate: float = 0.01, batch: int = 64, **more: Any) -> NoReturn:
+        import paddle
+
+        from paddle_node import fleet
+        from paddle_node.training.engines.network import Feeder, local
+
+        fleet.static_mode(self._runtime, self._seed)
+        with paddle.base.unique_name.guard(), local():
+            model = fleet.checked(network(), network)
+            (more.get("optimizer") or paddle.optimizer.Adam(learning_rate)).minimize(model.loss)
+        program = paddle.static.default_main_program()
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(paddle.static.default_startup_program())
+        feeder = Feeder(program)
+        samples = self._samples(sample)
+        with fleet.naming(sample):
+            feeder.check(samples)
+        _show({each.name: each.wants for each in feeder.inputs}, samples)
+
+        def step(some: Sequence[Sample]) -> float:
+            return float(executor.run(program, feed=feeder.feed(some), fetch_list=[model.loss])[0])
+
+        _train(step, samples, batch)
+
+    def run_collective(
+        self, layer: Any, forward: Any, sample: Any, *, learning_rate: float = 0.01, batch: int = 64, optimizer: Any = None
+    ) -> NoReturn:
+        import paddle
+
+        from paddle_node import fleet
+
+        fleet.expect(self._runtime, "collective", "run")
+        paddle.seed(self._seed)
+        made = layer()
+        parameters = made.parameters()
+        chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
+        samples = self._samples(sample)
+        if isinstance(samples[0], Mapping):
+            _show({name: type(value).__name__ for name, value in samples[0].items()}, samples)
+
+        def step(some: Sequence[Sample]) -> float:
+            loss = fleet.checked(forward(made, some), forward).loss
+            loss.backward()
+            chosen.step()
+            chosen.clear_grad()
+            return float(loss)
+
+        _train(step, samples, batch)
+
+    def _values(self) -> list[Any]:
+        parser = Parser(self._parse)
+        found = []
+        for record in self._records:
+            try:
+                found += parser.values([record])
+            except Exception as error:
+                text = f"{own_code.told(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
+                raise Failure(ExitCode.BAD_DATA, text) from None
+        parser.check(len(self._records), self._source)
+        if not found:
+            raise Failure(ExitCode.BAD_DATA, f"{self._source}: parse left out all of the first {len(self._records)} records")
+        return found
+
+    def _samples(self, sample: Callable[[Any], Sample]) -> list[Sample]:
+        values = self._values()
+        print(
+            f"{self._source}: {len(values)} of the first {len(self._records)} records are used, the first as {_shown(values[0])}"
+        )
+        return [sample(value) for value in values]
+
+
+def _first(environ: Mapping[str, str]) -> list[Path]:
+    """The source's first records in a file as the data job would write it; of whole files the first ones."""
+    source = registry.open_source(environ[Variable.DATA_SOURCE], environ)
+    form = environ[Variable.DATA_FORMAT]
+    reader = None if form in FORMATS else user_reader.load(form, Path(sys.argv[0]).parent)
+    try:
+        objects = source.objects()
+        if form == "files":
+            members = (member for thing in objects for member in unpack.members(source, thing, form))
+            return [_written(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)]
+        pieces = map(Piece, objects)
+        batches = records.batches(source, pieces, form, reader)
+        return [_written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))]
+    except Failure as failure:
+        if "://" not in source.uri or reader is not None:
+            raise
+        raise Failure(ExitCode.SOURCE_UNREACHABLE, failure.sentence) from None
+
+
+def _written(name: str, content: Iterable[bytes]) -> Path:
+    file = Path("records", Path(name).name)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"".join(content))
+    return file
+
+
+def _show(inputs: Mapping[str, str], samples: Sequence[Sample]) -> None:
+    for name, wants in inputs.items():
+        print(f"{name} ({wants}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ...")
+
+
+def _shown(value: Any) -> str:
+    shape, kind = getattr(value, "shape", ()), getattr(value, "dtype", "")
+    text = f"{kind}{list(shape)}" if shape else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _train(step: Callable[[Sequence[Sample]], float], samples: Sequence[Sample], batch: int) -> NoReturn:
+    import paddle
+
+    paddle.disable_signal_handler()
+    faulthandler.enable()  # An id beyond an embedding's rows may crash Paddle: the caller reads in which line.
+    batches = [samples[begin : begin + batch] for begin in range(0, len(samples), batch)]
+    passes = []
+    for number in range(-(-STEPS // len(batches))):
+        losses = [step(some) for some in batches]
+        if not all(map(math.isfinite, losses)):
+            raise Failure(
+                ExitCode.BAD_SETTING, f"the loss is no number in pass {number} over these records: lower the learning rate"
+            )
+        passes.append(sum(losses) / len(losses))
+    falls = "" if passes[-1] < passes[0] else "; it does not fall: lower the learning rate, or look at the inputs"
+    print(f"loss {passes[0]:.4f} -> {passes[-1]:.4f} in {len(passes)} passes over these records{falls}")
+    raise Tried
+
+
+def _command(words: Sequence[str], folder: Path) -> None:
+    """Raises `Failure` for a script that does not compile, or imports what is not there."""
+    script = command_line.script(words)
+    if not script:
+        print(f"{words[0]} names no Python file, so nothing was tried: a rehearsal runs it")
+        return
+    tree = ast.parse((folder / script).read_bytes(), str(folder / script))
+    sys.path.insert(0, str((folder / script).parent))
+    wanted = [(alias.name, one.lineno) for one in tree.body if isinstance(one, ast.Import) for alias in one.names]
+    wanted += [(one.module or "", one.lineno) for one in tree.body if isinstance(one, ast.ImportFrom) and not one.level]
+    for name, line in wanted:
+        module = name.partition(".")[0]
+        if importlib.util.find_spec(module) is None:
+            raise Failure(
+                ExitCode.BAD_SETTING,
+                f"{script}:{line}: there is no module {module}: name its package in program.requirements",
+            )
+    print(f"{script} compiles, and all that it imports is there; a command is not run here: a rehearsal runs it")
+
+
+def main() -> int:
+    """`sys.argv[1]` is the program."""
+    program = Path(sys.argv[1])
+    sys.argv = sys.argv[1:]
+    sys.dont_write_bytecode = True
+    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle says which executor it chose.
+    try:
+        if command := os.environ.get(Variable.COMMAND):
+            _command(json.loads(command), program.parent)
+            return ExitCode.DONE
+        sys.path.insert(0, str(program.parent))
+        runpy.run_path(str(program), run_name="__main__")
+        sentence = f"{program.name} ended without a call of job.run or job.run_collective"
+    except Tried:
+        return ExitCode.DONE
+    except Failure as failure:
+        sentence = failure.sentence
+        if failure.code == ExitCode.SOURCE_UNREACHABLE:
+            print(sentence, file=sys.stderr)
+            return failure.code
+    except (Exception, SystemExit) as error:
+        sentence = own_code.told(error)
+    print(sentence, file=sys.stderr)
+    return ExitCode.BAD_SETTING
+
+
+if __name__ == "__main__":
+    from paddle_node.training import trial  # Which `fleet` finds: this is a second copy of it.
+
+    leave(trial.main())
