@@ -108,10 +108,6 @@ class ExistingVpc(Settings):
         ids = [*self.private_subnets.values(), *self.public_subnets.values()]
         if len(set(ids)) < len(ids):
             yield Refused("private_subnets", ", ".join(ids), "each subnet stands once, in one zone, private or public")
-        for zone in self.public_subnets:
-            if zone not in self.private_subnets:
-                allowed = f"allowed are the zones of {{here}}private_subnets ({', '.join(self.private_subnets)})"
-                yield Refused("public_subnets", zone, allowed)
 
 
 class Network(Settings):

@@ -31,10 +31,6 @@ def most_vcpus(instance_type: str) -> int | None:
     return None if size is None else 2 if size[1] else 4 * int(size[2] or 1)
 
 
-GPU_TAINT = "nvidia.com/gpu:NoSchedule"
-MOST_TAINTS = 50
-"""Of one node group, by EKS's quota."""
-
 LabelName = Annotated[
     str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$", examples=["example.com/team"])
 ]
@@ -84,9 +80,7 @@ class NodeGroup(Settings):
     """Zones of the nodes, among network.availability_zones; empty: all. Traffic of pservers across zones costs money."""
     labels: dict[LabelName, LabelValue] = Field(default={})
     """Kubernetes labels."""
-    taints: Annotated[list[Taint], once("taint", lambda taint: f"{taint.key}:{taint.effect}")] = Field(
-        default=[], max_length=MOST_TAINTS
-    )
+    taints: Annotated[list[Taint], once("taint", lambda taint: f"{taint.key}:{taint.effect}")] = Field(default=[], max_length=50)
     """Kubernetes taints."""
     placement_group: bool = False
     """Nodes close together in one zone, for the lowest latency between them."""
@@ -139,10 +133,8 @@ class NodeGroup(Settings):
             if getattr(self, field) and len(self.availability_zones) != 1:
                 allowed = "it works within one zone: name exactly one in {here}availability_zones"
                 yield Refused(field, getattr(self, field), allowed)
-        taints = [f"{taint.key}:{taint.effect}" for taint in self.taints]
-        if self.gpu and (GPU_TAINT in taints or len(taints) == MOST_TAINTS):
-            found = GPU_TAINT if GPU_TAINT in taints else f"{MOST_TAINTS} taints"
-            yield Refused("taints", found, f"{{here}}gpu adds {GPU_TAINT}; EKS takes each once, and {MOST_TAINTS} at most")
+        if self.gpu and any((taint.key, taint.effect) == ("nvidia.com/gpu", "NoSchedule") for taint in self.taints):
+            yield Refused("taints", "nvidia.com/gpu:NoSchedule", "{here}gpu adds it already: leave it out")
         if self.auto_repair and self.kind == "self-managed":
             yield Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
 

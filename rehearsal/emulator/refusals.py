@@ -7,126 +7,94 @@ its type; a key's policy names only users and roles that exist.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ministack.core.responses import get_account_id
 from ministack.services import cloudformation, iam
-from ministack.services.cloudformation import changesets, handlers, stacks
+from ministack.services.cloudformation import handlers, stacks
 from repairs import _wrap
 
-Parameters = Mapping[str, Any]
-Answer = tuple[int, dict[str, str], Any]
-
+Call = Callable[..., Any]
 IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
 
 
 def apply() -> None:
     """Put the refusals in front of MiniStack's stacks and keys."""
     actions = handlers._ACTION_HANDLERS
-    actions["DeleteStack"] = _without_exports_in_use(actions["DeleteStack"])
-    actions["UpdateStack"] = _of_the_same_types(actions["UpdateStack"])
-    actions["CreateChangeSet"] = _failed_where_types_change(actions["CreateChangeSet"])
-    stacks._resolve_stack_outputs = _keeping_exports(stacks._resolve_stack_outputs)
+    actions["DeleteStack"] = partial(_delete, actions["DeleteStack"])
+    actions["CreateChangeSet"] = partial(_create_change_set, actions["CreateChangeSet"])
+    handlers._check_capabilities = partial(_check, handlers._check_capabilities)
+    stacks._resolve_stack_outputs = partial(_resolve_outputs, stacks._resolve_stack_outputs)
     _wrap("AWS::KMS::Key", before=_principals_exist)
 
 
-def _users(export: str) -> str:
-    """The stacks that import it, by name."""
-    found = cloudformation._stacks.items()
-    live = [(name, stack) for name, stack in found if stack["StackStatus"] not in IMPORTS_NOTHING]
-    return ", ".join(sorted(name for name, stack in live if export in handlers._imported_export_names(stack, name)))
+def _use(action: str, export: str) -> str:
+    """CloudFormation's sentence where a stack imports `export`; empty: none does."""
+    live = [(name, stack) for name, stack in cloudformation._stacks.items() if stack["StackStatus"] not in IMPORTS_NOTHING]
+    users = ", ".join(sorted(name for name, stack in live if export in handlers._imported_export_names(stack, name)))
+    return users and f"{action} canceled. Cannot {action.lower()} export {export} as it is in use by {users}."
 
 
-def _keeping_exports(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    def resolved(*arguments: Any) -> Any:
-        outputs, exports = resolve(*arguments)
-        stack_id = arguments[-1]
-        for name, was in [item for item in cloudformation._exports.items() if item[1]["StackId"] == stack_id]:
-            now = exports.get(name)
-            if now != was and (users := _users(name)):
-                done, verb = ("Update", "update") if now else ("Delete", "delete")
-                raise ValueError(f"{done} canceled. Cannot {verb} export {name} as it is in use by {users}.")
-            if now is None:
-                del cloudformation._exports[name]
-        return outputs, exports
-
-    return resolved
+def _resolve_outputs(resolve: Call, *arguments: Any) -> Any:
+    outputs, exports = resolve(*arguments)
+    ours = {name: export for name, export in cloudformation._exports.items() if export["StackId"] == arguments[-1]}
+    for name in ours:
+        if exports.get(name) != ours[name] and (refused := _use("Update" if name in exports else "Delete", name)):
+            raise ValueError(refused)
+    for name in ours.keys() - exports.keys():
+        del cloudformation._exports[name]
+    return outputs, exports
 
 
-def _without_exports_in_use(delete: Callable[[Parameters], Answer]) -> Callable[[Parameters], Answer]:
-    """The call succeeds, the stack stays as it is, and an event says why."""
-
-    def deleted(parameters: Parameters) -> Answer:
-        stack = handlers._resolve_stack(handlers._p(parameters, "StackName"))
-        if stack and stack["StackStatus"] != "DELETE_COMPLETE" and not stack.get("EnableTerminationProtection"):
-            for output in stack["Outputs"]:
-                name = output.get("ExportName")
-                if name and (users := _users(name)):
-                    reason = f"Delete canceled. Cannot delete export {name} as it is in use by {users}."
-                    stack["StackStatusReason"] = reason
-                    itself = (stack["StackId"], stack["StackName"], stack["StackName"], "AWS::CloudFormation::Stack")
-                    stacks._add_event(*itself, stack["StackStatus"], reason, stack["StackId"])
-                    answered: Answer = handlers._xml(200, "DeleteStackResponse", "")
-                    return answered
+def _delete(delete: Call, parameters: Mapping[str, Any]) -> Any:
+    """A stack whose exports are in use stays as it is, though the call succeeds; an event says why."""
+    stack = handlers._resolve_stack(handlers._p(parameters, "StackName")) or {"Outputs": []}
+    refused = [_use("Delete", output["ExportName"]) for output in stack["Outputs"] if "ExportName" in output]
+    if not any(refused) or stack["StackStatus"] in IMPORTS_NOTHING or stack.get("EnableTerminationProtection"):
         return delete(parameters)
+    stack["StackStatusReason"] = next(filter(None, refused))
+    itself = (stack["StackId"], stack["StackName"], stack["StackName"], "AWS::CloudFormation::Stack")
+    stacks._add_event(*itself, stack["StackStatus"], stack["StackStatusReason"], stack["StackId"])
+    return handlers._xml(200, "DeleteStackResponse", "")
 
-    return deleted
 
-
-def _changed_types(stack: Mapping[str, Any], template: Mapping[str, Any]) -> str:
-    """CloudFormation's sentence on the logical ids that would be of another type; empty: there are none."""
+def _other_types(parameters: Mapping[str, Any], template: Mapping[str, Any]) -> str:
+    """CloudFormation's sentence on the logical ids that `template` gives another type; empty: there are none."""
+    stack = handlers._resolve_stack(handlers._p(parameters, "StackName")) or {}
+    types = {name: resource["ResourceType"] for name, resource in stack.get("_resources", {}).items()}
     wanted = template.get("Resources") or {}
-    old = {name: resource["ResourceType"] for name, resource in stack["_resources"].items() if name in wanted}
-    changed = ", ".join(name for name, kind in old.items() if wanted[name].get("Type") != kind)
+    changed = ", ".join(name for name in types if name in wanted and wanted[name].get("Type") != types[name])
     rule = "Update of resource type is not permitted. The new template modifies resource type of the following resources"
-    return f"{rule}: [{changed}]" if changed else ""
+    return changed and f"{rule}: [{changed}]"
 
 
-def _of_the_same_types(update: Callable[[Parameters], Answer]) -> Callable[[Parameters], Answer]:
-    def updated(parameters: Parameters) -> Answer:
-        stack = handlers._resolve_stack(handlers._p(parameters, "StackName"))
-        body, _ = handlers._resolve_template(parameters)
-        try:
-            template = handlers._parse_template(body or "{}")
-        except Exception:  # What is no template is refused by MiniStack itself.
-            template = {}
-        if stack and (refused := _changed_types(stack, template)):
-            answered: Answer = handlers._error("ValidationError", refused)
-            return answered
-        return update(parameters)
-
-    return updated
+def _check(check: Call, sent: Any, template: Mapping[str, Any], parameters: Mapping[str, Any], **options: Any) -> Any:
+    """Of each template, before anything is done; a change set that is refused is made all the same."""
+    refused = "" if "ChangeSetName" in parameters else _other_types(parameters, template)
+    return handlers._error("ValidationError", refused) if refused else check(sent, template, parameters, **options)
 
 
-def _failed_where_types_change(create: Callable[[Parameters], Answer]) -> Callable[[Parameters], Answer]:
-    def created(parameters: Parameters) -> Answer:
-        answer = create(parameters)
-        stack = handlers._resolve_stack(handlers._p(parameters, "StackName"))
-        name = handlers._p(parameters, "ChangeSetName")
-        _, made = changesets._find_change_set(name, stack["StackName"] if stack else "")
-        if answer[0] == 200 and (refused := _changed_types(stack, made["_template"])):
+def _create_change_set(create: Call, parameters: Mapping[str, Any]) -> Any:
+    """It has failed where types change, and not where outputs alone do, which are no change to MiniStack."""
+    answer = create(parameters)
+    for made in [one for id, one in cloudformation._change_sets.items() if id.encode() in answer[2]]:
+        before, after = handlers._resolve_stack(made["StackId"])["_template"], made["_template"]
+        if refused := _other_types(parameters, after):
             made |= {"Status": "FAILED", "ExecutionStatus": "UNAVAILABLE", "StatusReason": refused, "Changes": []}
-        return answer
-
-    return created
+        elif "didn't contain changes" in made["StatusReason"] and before.get("Outputs") != after.get("Outputs"):
+            made |= {"Status": "CREATE_COMPLETE", "ExecutionStatus": "AVAILABLE", "StatusReason": ""}
+    return answer
 
 
 def _principals_exist(properties: Mapping[str, Any]) -> None:
     """Of this account's users and roles: others' are not known here."""
-    here = f":iam::{get_account_id()}:"
-    known = {record["Arn"] for store in (iam._users, iam._roles) for record in store.values()}
-    for arn in _principals(properties.get("KeyPolicy") or {}):
-        if here in arn and arn.rpartition(here)[2].startswith(("role/", "user/")) and arn not in known:
-            raise ValueError(
-                'Resource handler returned message: "Policy contains a statement with one or more invalid principals. '
-                '(Service: Kms, Status Code: 400)" (HandlerErrorCode: InvalidRequest)'
-            )
-
-
-def _principals(policy: Mapping[str, Any] | str) -> Iterator[str]:
+    policy = properties.get("KeyPolicy") or {}
     statements = (json.loads(policy) if isinstance(policy, str) else policy).get("Statement") or []
-    for statement in statements if isinstance(statements, list) else [statements]:
-        principal = statement.get("Principal")
-        named = principal.get("AWS", []) if isinstance(principal, dict) else []
-        yield from named if isinstance(named, list) else [named]
+    principals = [one.get("Principal") for one in (statements if isinstance(statements, list) else [statements])]
+    named = re.findall(rf'"(arn:aws:iam::{get_account_id()}:(?:role|user)/[^"]+)"', json.dumps(principals))
+    known = {record["Arn"] for store in (iam._users, iam._roles) for record in store.values()}
+    if not known.issuperset(named):
+        raise ValueError("Policy contains a statement with one or more invalid principals. (Service: Kms, Status Code: 400)")

@@ -113,6 +113,20 @@ def test_a_logical_id_keeps_its_type(cloud: Cloud, deploy: Deploy) -> None:
     assert deploy("typed", {"Resources": {"Thing": parameter("b")}})["StackStatus"] == "UPDATE_COMPLETE"
 
 
+def test_a_change_set_of_outputs_alone_is_one(cloud: Cloud, deploy: Deploy) -> None:
+    """As when another stack needs one more export of this one."""
+    api = cloud.client("cloudformation")
+    deploy("source", {"Resources": {"Thing": parameter("a")}})
+    for name, works in (("export", True), ("again", False)):
+        api.create_change_set(StackName="source", ChangeSetName=name, TemplateBody=json.dumps(exporter()))
+        described = api.describe_change_set(StackName="source", ChangeSetName=name)
+        assert described["Status"] == ("CREATE_COMPLETE" if works else "FAILED")
+        if works:
+            api.execute_change_set(StackName="source", ChangeSetName=name)
+            assert api.describe_stacks(StackName="source")["Stacks"][0]["StackStatus"] == "UPDATE_COMPLETE"
+            assert exports(cloud) == {"thing": "a"}
+
+
 def key(*principals: Any) -> dict[str, Any]:
     statements = [{"Effect": "Allow", "Principal": who, "Action": "kms:*", "Resource": "*"} for who in principals]
     return {"Resources": {"Key": {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": {"Statement": statements}}}}}

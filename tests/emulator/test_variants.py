@@ -388,6 +388,25 @@ def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
     assert life.end() == set()
 
 
+def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
+    """It is refused and rolled back, and leaves no trace; a node group's other kind, which needs more exports, is deployed."""
+    life = begin(PROJECT / "cluster.yaml")
+    shipped = json.dumps(life.settings)
+    for change in ({"zone": {"name": "other"}}, {"network": {"cidr": "10.7.0.0/16"}}):
+        life.settings |= change
+        life.write()
+        with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
+            life.deploy()
+        assert life.stacks()["paddle-network"] == "UPDATE_ROLLBACK_COMPLETE"
+        life.settings = json.loads(shipped)
+        life.write()
+        life.deploy()
+    life.change(lambda settings: settings["nodes"]["workers"].update(kind="self-managed"))
+    assert node_groups(life.cloud, life.outputs["ClusterName"]) == {}
+    assert len(life.cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]) == 1
+    assert life.end() == set()
+
+
 def test_a_first_deploy_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
     """The stack that failed leaves nothing behind; the same command works when the cause is gone."""
     life = begin(PROJECT / "cluster.yaml", deploy=False)
