@@ -389,7 +389,7 @@ def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
 
 
 def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
-    """It is refused and rolled back, and leaves no trace; a node group's other kind, which needs more exports, is deployed."""
+    """It is refused and rolled back, and leaves no trace. What needs more exports, or fewer, is deployed."""
     life = begin(PROJECT / "cluster.yaml")
     shipped = json.dumps(life.settings)
     for change in ({"zone": {"name": "other"}}, {"network": {"cidr": "10.7.0.0/16"}}):
@@ -404,6 +404,12 @@ def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) ->
     life.change(lambda settings: settings["nodes"]["workers"].update(kind="self-managed"))
     assert node_groups(life.cloud, life.outputs["ClusterName"]) == {}
     assert len(life.cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]) == 1
+    life.change(lambda settings: settings.update(json.loads(shipped), budget={"emails": ["a@b.de"]}))
+    assert len(node_groups(life.cloud, life.outputs["ClusterName"])) == 1
+    del life.settings["budget"]
+    life.write()
+    life.deploy()
+    life.cloud.client("cloudformation").delete_stack(StackName="paddle-watch")
     assert life.end() == set()
 
 
