@@ -80,13 +80,15 @@ examples/launch/sample.csv: examples/launch/make_sample.py | $(VENV)/.ready
 
 COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: setup  ## resolve the lock files anew, from the ranges
+lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of instance types (in moto)
 	@$(COMPILE) --all-extras -o requirements/project.lock pyproject.toml
 	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
 	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
 	@$(COMPILE) -o trainer_image/requirements-gpu.lock trainer_image/requirements-gpu.in
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
+	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto
+	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > stacks/instance_types.json
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
 .PHONY: machine python paddle-python environments

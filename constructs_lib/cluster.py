@@ -1,15 +1,14 @@
 """The Kubernetes control plane: EKS by CloudFormation alone.
 
-Promises: no Lambda and no custom resource, so that a destroy has nothing to get stuck on; an endpoint that is private or
-opened to named ranges; access by access entries only; secrets encrypted; control-plane logs that end with the cluster
-instead of outliving it.
+Promises: no Lambda and no custom resource unless asked for, so that a destroy has nothing to get stuck on; an endpoint that is
+private or opened to named ranges; access by access entries only (`cluster_access.ClusterAccess`); secrets encrypted;
+control-plane logs that end with the cluster instead of outliving it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import jsii
 from aws_cdk import Annotations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
@@ -20,7 +19,6 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge, managed_policies
 from constructs_lib.addon import ClusterAddon
 from constructs_lib.addresses import everybody
-from constructs_lib.cluster_access import AccessLevel, ClusterAccess
 from constructs_lib.key import EndingLogGroup
 from constructs_lib.subnets import chosen
 
@@ -28,9 +26,22 @@ NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """Daemons: they are healthy without a node, so they come with the cluster. Those with a Deployment come with the nodes."""
 
 
-@jsii.implements(ec2.IConnectable)
-class TrainingCluster(Construct):
-    """An EKS cluster without nodes.
+class TrainingCluster(eks.Cluster):
+    """An EKS cluster without nodes; everything of `aws_eks_v2.Cluster` is here too.
+
+    Manifests reach it in two ways. As YAML for kubectl, so that a destroy has nothing to get stuck on::
+
+        manifests = cdk8s.App(outdir="dist")
+        Jobs(manifests, "jobs")
+        manifests.synth()  # then: kubectl apply -f dist
+
+    Or with the deploy, by a Lambda function, where a chart refers to resources of the app; `layer` has a kubectl of the cluster's
+    version, such as KubectlV35Layer of PyPI's aws-cdk.lambda-layer-kubectl-v35::
+
+        options = eks.KubectlProviderOptions(kubectl_layer=layer)
+        cluster = TrainingCluster(self, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
+        cluster.add_manifest("Namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobs"}})
+        cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
 
     Args:
         vpc: its VPC; EKS wants subnets in two zones at least.
@@ -44,9 +55,7 @@ class TrainingCluster(Construct):
         addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
         oidc_provider: also make an IAM OIDC provider (by CloudFormation alone), for tools that use roles for service accounts.
         role: the cluster's role; None: one is made.
-
-    Attributes:
-        cluster_name, cluster_endpoint, cluster_certificate_authority_data, cluster_security_group_id: as EKS has them.
+        kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
     """
 
     def __init__(
@@ -65,25 +74,25 @@ class TrainingCluster(Construct):
         addon_versions: Mapping[str, str] | None = None,
         oidc_provider: bool = False,
         role: iam.IRole | None = None,
+        kubectl_provider_options: eks.KubectlProviderOptions | None = None,
     ) -> None:
-        super().__init__(scope, id)
+        path = f"{scope.node.path}/{id}"
         subnets = chosen(vpc, vpc_subnets)
         zones = {subnet.availability_zone for subnet in subnets.subnets or ()}
         if len(zones) < 2:
             raise ValueError(
-                f"{self.node.path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in two at least "
+                f"{path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in two at least "
                 "(to keep nodes in one zone, pin the nodes)"
             )
         endpoint = eks.EndpointAccess.PRIVATE
         if everybody(public_access_from):
             ranges = ", ".join(public_access_from)
-            raise ValueError(f"{self.node.path}: public_access_from is {ranges}: the endpoint is never opened to everybody")
+            raise ValueError(f"{path}: public_access_from is {ranges}: the endpoint is never opened to everybody")
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
-        self.service_ipv4_cidr = service_ipv4_cidr
-        self.cluster = eks.Cluster(
-            self,
-            "Cluster",
+        super().__init__(
+            scope,
+            id,
             vpc=vpc,
             vpc_subnets=[subnets],
             cluster_name=cluster_name,
@@ -99,19 +108,22 @@ class TrainingCluster(Construct):
             bootstrap_cluster_creator_admin_permissions=False,
             bootstrap_self_managed_addons=False,
             output_config_command=False,
+            kubectl_provider_options=kubectl_provider_options,
         )
-        self.cluster_name, self.cluster_endpoint = self.cluster.cluster_name, self.cluster.cluster_endpoint
-        self.cluster_certificate_authority_data = self.cluster.cluster_certificate_authority_data
-        self.cluster_security_group_id = self.cluster.cluster_security_group_id
-        Annotations.of(self.cluster).acknowledge_warning(
+        self.service_ipv4_cidr = service_ipv4_cidr
+        # aws_eks_v2.ICluster has it, its own Cluster has not: a type checker would not take one for the other.
+        self.kubectl_provider_options = kubectl_provider_options
+        Annotations.of(self).acknowledge_warning(
             "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet", "only load balancers need the tag, and training makes none"
         )
-        Annotations.of(self.cluster).acknowledge_warning(
-            "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets", "no kubectl runs here; TrainingNetwork has the endpoints"
-        )
+        if kubectl_provider_options is None:
+            Annotations.of(self).acknowledge_warning(
+                "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets",
+                "no kubectl runs here; TrainingNetwork has the endpoints",
+            )
         if role is None:
             acknowledge(
-                self.cluster.role,
+                self.role,
                 "what EKS's documents ask for; AWS keeps it in step with the control plane",
                 *managed_policies("AmazonEKSClusterPolicy"),
             )
@@ -120,14 +132,14 @@ class TrainingCluster(Construct):
             logs = EndingLogGroup(
                 self, "Logs", log_group_name=f"/aws/eks/{cluster_name}/cluster", days=log_days, encryption_key=encryption_key
             )
-            resource = self.cluster.node.default_child
+            resource = self.node.default_child
             assert isinstance(resource, eks.CfnCluster)
             resource.node.add_dependency(logs)
         for name in NODELESS_ADDONS:
             ClusterAddon(
                 self,
                 name,
-                cluster=self.cluster,
+                cluster=self,
                 addon_name=name,
                 version=(addon_versions or {}).get(name),
                 configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
@@ -135,14 +147,5 @@ class TrainingCluster(Construct):
         if oidc_provider:
             # The native resource, whatever the app's feature flags say; IAM fetches the thumbprint itself.
             self.oidc_provider = iam.OidcProviderNative(
-                self, "OidcProvider", url=self.cluster.cluster_open_id_connect_issuer_url, client_ids=["sts.amazonaws.com"]
+                self, "OidcProvider", url=self.cluster_open_id_connect_issuer_url, client_ids=["sts.amazonaws.com"]
             )
-
-    @property
-    def connections(self) -> ec2.Connections:
-        """The API endpoint's network connections, port 443."""
-        return self.cluster.connections
-
-    def grant_access(self, id: str, principal_arn: str, level: AccessLevel, *, namespaces: Sequence[str] = ()) -> ClusterAccess:
-        """Gives the IAM role or user `principal_arn` access to the cluster, or to `namespaces` of it alone."""
-        return ClusterAccess(self, id, cluster=self.cluster, principal_arn=principal_arn, level=level, namespaces=namespaces)

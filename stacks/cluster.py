@@ -54,6 +54,9 @@ class ClusterStack(ClusterPart):
         if spec.cluster.existing is None:
             # Charts say only what this version knows; an existing cluster's is not ours to tell.
             CfnOutput(self, "KubernetesVersion", value=spec.cluster.version)
+            # What self-managed nodes import, always: else it would go before them when their group becomes a managed one.
+            for value in (self.cluster.cluster_endpoint, self.cluster.cluster_certificate_authority_data):
+                self.export_value(value)
         # With the operator's role: whoever deployed has no entry of their own (CloudFormation's role made the cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
         CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {people.operator.role.role_arn}")

@@ -88,12 +88,21 @@ class ExistingVpc(Settings):
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
     """Its id."""
-    cidr: Annotated[str, AfterValidator(lambda value: str(ip_network(value)))]
+    cidr: str
     """Its address range."""
     private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1)]
     """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
     public_subnets: dict[str, SubnetId] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
+
+    @field_validator("cidr")
+    @classmethod
+    def _range(cls, value: str) -> str:
+        network = ip_network(value)
+        nobodys = network.is_loopback or network.is_link_local or network.is_multicast or network.network_address.packed[0] == 0
+        if nobodys or not 16 <= network.prefixlen <= 28:
+            raise Refused("", value, "no VPC has this range: allowed is /16 to /28, such as 10.0.0.0/16")
+        return value
 
     def _faults(self) -> Iterator[Fault]:
         ids = [*self.private_subnets.values(), *self.public_subnets.values()]

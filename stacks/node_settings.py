@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -16,6 +18,9 @@ GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+
 ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
 XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.(?!metal).+")
 """Machines before Nitro: hypervisor xen in the VPC CNI's table of instance types, and g2, g3 and p2, which it has no more."""
+
+SIZES_WITH: Any = json.loads(Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8"))
+"""Setting: family: its sizes that can have it, for families in which not all can (`make lock` reads them from EC2's own list)."""
 
 _SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
 
@@ -100,10 +105,9 @@ class NodeGroup(Settings):
     @classmethod
     def _labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for key in labels:
-            domain = key.partition("/")[0] if "/" in key else ""
-            if domain.endswith(("kubernetes.io", "k8s.io", "eks.amazonaws.com")) and not domain.startswith("node."):
-                whose = domain if domain.endswith("amazonaws.com") else "kubernetes.io"
-                raise Refused(key, labels[key], f"kubelets may not set labels of {whose}; use a domain of your own")
+            reserved = re.match(r"(?:.+\.)?(kubernetes\.io|k8s\.io|eks\.amazonaws\.com)/", key)
+            if reserved and not re.match(r"(.+\.)?(node|kubelet)\.kubernetes\.io/", key):
+                raise Refused(key, labels[key], f"kubelets may not set labels of {reserved[1]}; use a domain of your own")
         return labels
 
     def _faults(self) -> Iterator[Fault]:
@@ -116,12 +120,21 @@ class NodeGroup(Settings):
                 yield Refused("instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge")
             if not self.gpu and GPU_TYPE.fullmatch(value):
                 yield Refused("instance_types", value, "its GPUs would lie idle: set {here}gpu true, or take another type")
-            if self.placement_group and re.match(r"t\d", value):
-                yield Refused("placement_group", True, f"EC2 takes no burstable machine, such as {value}, into one")
+            family, _, size = value.partition(".")
+            for field, lack, example in (
+                ("efa", "it has no Elastic Fabric Adapter", "c5n.18xlarge"),
+                ("placement_group", "EC2 takes none of its family into one", "m5.large"),
+            ):
+                sizes = SIZES_WITH[field].get(family, [size])
+                if getattr(self, field) and size not in sizes:
+                    like = ", ".join(f"{family}.{one}" for one in sizes) or f"types such as {example}"
+                    yield Refused("instance_types", value, f"{{here}}{field} is true, and {lack}: allowed are {like}")
         for field in ("placement_group", "efa"):
             if getattr(self, field) and len(self.availability_zones) != 1:
                 allowed = "it works within one zone: name exactly one in {here}availability_zones"
                 yield Refused(field, getattr(self, field), allowed)
+        if self.gpu and any((taint.key, taint.effect) == ("nvidia.com/gpu", "NoSchedule") for taint in self.taints):
+            yield Refused("taints", "nvidia.com/gpu:NoSchedule", "{here}gpu adds it already: leave it out")
         if self.auto_repair and self.kind == "self-managed":
             yield Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
 

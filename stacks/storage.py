@@ -52,6 +52,9 @@ class StorageStack(ClusterPart):
                 keep_images=spec.images.keep,
                 removal_policy=kept,
             )
+        if spec.file_system.existing is None:
+            # Always, not only with a budget: its export would go before the watch stack, which imports it.
+            self.export_value(self.file_system.file_system.file_system_id)
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)
         CfnOutput(self, "FileSystemDnsName", value=self.file_system.dns_name)

@@ -108,6 +108,7 @@ def main() -> int:
     import descriptions
     import machine_types
     import patience
+    import refusals
     import repairs
     import resource_types
     import scaling_groups
@@ -117,7 +118,7 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     more = [importlib.import_module(part.stem) for part in given.part]
-    for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, patience, *more):
+    for part in (repairs, refusals, resource_types, machine_types, scaling_groups, dependencies, descriptions, patience, *more):
         part.apply()
 
     config = Config()

@@ -177,7 +177,7 @@ REFUSED = [
         "s.yaml: nodes.workers.instance_types is m7g.large: the trainer image is for x86-64, and this type is arm",
     ),
     (
-        "retain: false\nnodes: {workers: {efa: true}}",
+        "retain: false\nnodes: {workers: {efa: true, instance_types: [c5n.18xlarge]}}",
         "s.yaml: nodes.workers.efa is true: it works within one zone: name exactly one in nodes.workers.availability_zones",
     ),
     (
@@ -286,6 +286,17 @@ REFUSED = [
                 "network.existing.private_subnets is subnet-01234567, subnet-01234567: each subnet stands once, in one zone, private or public",
             ),
             (
+                "network: {existing: {id: vpc-01234567, cidr: 10.0.0.0/16, private_subnets: {us-west-2a: subnet-01234567}, public_subnets: {us-west-2a: subnet-01234567}}}",
+                "network.existing.private_subnets is subnet-01234567, subnet-01234567: each subnet stands once, in one zone, private or public",
+            ),
+            *[
+                (
+                    f"network: {{existing: {{id: vpc-01234567, cidr: {cidr}, private_subnets: {{us-west-2a: subnet-01234567}}}}}}",
+                    f"network.existing.cidr is {cidr}: no VPC has this range: allowed is /16 to /28, such as 10.0.0.0/16",
+                )
+                for cidr in ("127.0.0.0/16", "169.254.0.0/16", "0.0.0.0/16", "10.0.0.0/8")
+            ],
+            (
                 "bucket: {existing_name: a..b}",
                 "bucket.existing_name must be like their-training-data (found a..b)",
             ),
@@ -303,8 +314,28 @@ REFUSED = [
                 "nodes.w.taints is a:NoSchedule, a:NoSchedule: each taint may stand once",
             ),
             (
+                f"nodes: {{w: {{taints: [{', '.join(f'{{key: a{number}}}' for number in range(51))}]}}}}",
+                "nodes.w.taints must have at most 50 entries (found 51)",
+            ),
+            (
+                "nodes: {x: {}, w: {gpu: true, instance_types: [g5.xlarge], taints: [{key: nvidia.com/gpu}]}}",
+                "nodes.w.taints is nvidia.com/gpu:NoSchedule: nodes.w.gpu adds it already: leave it out",
+            ),
+            (
                 "nodes: {w: {placement_group: true, availability_zones: [us-west-2a], instance_types: [t3.large]}}",
-                "nodes.w.placement_group is true: EC2 takes no burstable machine, such as t3.large, into one",
+                "nodes.w.instance_types is t3.large: nodes.w.placement_group is true, and EC2 takes none of its family into one: allowed are types such as m5.large",
+            ),
+            (
+                "nodes: {w: {efa: true, availability_zones: [us-west-2a], instance_types: [m5.large]}}",
+                "nodes.w.instance_types is m5.large: nodes.w.efa is true, and it has no Elastic Fabric Adapter: allowed are types such as c5n.18xlarge",
+            ),
+            (
+                "nodes: {w: {efa: true, availability_zones: [us-west-2a], instance_types: [c5n.metal, c5n.4xlarge]}}",
+                "nodes.w.instance_types is c5n.4xlarge: nodes.w.efa is true, and it has no Elastic Fabric Adapter: allowed are c5n.18xlarge, c5n.9xlarge, c5n.metal",
+            ),
+            (
+                "nodes: {w: {labels: {node.eks.amazonaws.com/x: y}}}",
+                "nodes.w.labels.node.eks.amazonaws.com/x is y: kubelets may not set labels of eks.amazonaws.com; use a domain of your own",
             ),
             (
                 "nodes: {w: {labels: {eks.amazonaws.com/x: y}}}",
@@ -325,7 +356,14 @@ def test_refused_with_one_sentence_that_names_the_field(text: str, sentence: str
 
 
 @pytest.mark.parametrize(
-    "text", ["network: {cidr: 100.64.0.0/16}", "key: {existing_arn: 'arn:aws:kms:us-west-2:000000000000:key/mrk-01'}"]
+    "text",
+    [
+        "network: {cidr: 100.64.0.0/16}",
+        "key: {existing_arn: 'arn:aws:kms:us-west-2:000000000000:key/mrk-01'}",
+        "nodes: {w: {labels: {mykubernetes.io/x: y, node.kubernetes.io/x: y}}}",
+        # A family that the list of instance types does not know yet.
+        "nodes: {w: {efa: true, placement_group: true, availability_zones: [us-west-2a], instance_types: [m99.large, m6i.32xlarge]}}",
+    ],
 )
 def test_what_aws_takes_is_taken(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f"retain: false\n{text}\n")

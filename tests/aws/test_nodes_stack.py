@@ -177,7 +177,7 @@ def test_container_logs_are_one_setting(variant: Any, shipped: Any) -> None:
 
 def test_a_node_starts_when_its_volume_can_be_mounted(stranger: tuple[Stack, ec2.Vpc]) -> None:
     stack, vpc = stranger
-    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs").cluster
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs")
     data = SharedFileSystem(stack, "Data", vpc=vpc)
     mount = {"security_groups": [data.client_security_group], "depends_on": [data.mount_targets]}
     ManagedNodes(stack, "Managed", cluster=cluster, vpc=vpc, **mount)
@@ -191,7 +191,7 @@ def test_a_node_starts_when_its_volume_can_be_mounted(stranger: tuple[Stack, ec2
 
 def test_ssh_for_everybody_is_refused(stranger: tuple[Stack, ec2.Vpc]) -> None:
     stack, vpc = stranger
-    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs").cluster
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs")
     with pytest.raises(ValueError, match="SSH is never opened to everybody"):
         ManagedNodes(stack, "M", cluster=cluster, vpc=vpc, shape=NodeShape(key_pair="k", ssh_from=["0.0.0.0/1", "128.0.0.0/1"]))
     with pytest.raises(ValueError, match="the endpoint is never opened to everybody"):

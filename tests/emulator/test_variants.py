@@ -388,6 +388,32 @@ def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
     assert life.end() == set()
 
 
+def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
+    """It is refused and rolled back, and leaves no trace. What needs more exports, or fewer, is deployed."""
+    life = begin(PROJECT / "cluster.yaml")
+    shipped = json.dumps(life.settings)
+    life.settings["zone"] = {"name": "other"}
+    life.write()
+    with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
+        life.deploy()
+    assert life.stacks()["paddle-network"] == "UPDATE_ROLLBACK_COMPLETE"
+    life.settings = json.loads(shipped)
+    life.settings["nodes"]["workers"]["kind"] = "self-managed"
+    life.write()
+    life.deploy()
+    assert node_groups(life.cloud, life.outputs["ClusterName"]) == {}
+    assert len(life.cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]) == 1
+    life.settings = json.loads(shipped) | {"budget": {"emails": ["a@b.de"]}}
+    life.write()
+    life.deploy()
+    assert len(node_groups(life.cloud, life.outputs["ClusterName"])) == 1
+    del life.settings["budget"]
+    life.write()
+    life.deploy()
+    life.cloud.client("cloudformation").delete_stack(StackName="paddle-watch")
+    assert life.end() == set()
+
+
 def test_a_first_deploy_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
     """The stack that failed leaves nothing behind; the same command works when the cause is gone."""
     life = begin(PROJECT / "cluster.yaml", deploy=False)

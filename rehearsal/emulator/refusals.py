@@ -1,0 +1,100 @@
+"""What CloudFormation refuses of a whole stack, in its own words; MiniStack takes it.
+
+Promises: an export that another stack imports is neither changed nor removed, and its stack is not deleted; a logical id keeps
+its type; a key's policy names only users and roles that exist.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ministack.core.responses import get_account_id
+from ministack.services import cloudformation, iam
+from ministack.services.cloudformation import handlers, stacks
+from repairs import _wrap
+
+Call = Callable[..., Any]
+IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
+
+
+def apply() -> None:
+    """Put the refusals in front of MiniStack's stacks and keys."""
+    actions = handlers._ACTION_HANDLERS
+    actions["DeleteStack"] = partial(_delete, actions["DeleteStack"])
+    actions["CreateChangeSet"] = partial(_create_change_set, actions["CreateChangeSet"])
+    handlers._check_capabilities = partial(_check, handlers._check_capabilities)
+    stacks._resolve_stack_outputs = partial(_resolve_outputs, stacks._resolve_stack_outputs)
+    _wrap("AWS::KMS::Key", before=_principals_exist)
+
+
+def _use(action: str, export: str) -> str:
+    """CloudFormation's sentence where a stack imports `export`; empty: none does."""
+    live = [(name, stack) for name, stack in cloudformation._stacks.items() if stack["StackStatus"] not in IMPORTS_NOTHING]
+    users = ", ".join(sorted(name for name, stack in live if export in handlers._imported_export_names(stack, name)))
+    return users and f"{action} canceled. Cannot {action.lower()} export {export} as it is in use by {users}."
+
+
+def _resolve_outputs(resolve: Call, *arguments: Any) -> Any:
+    outputs, exports = resolve(*arguments)
+    ours = {name: export for name, export in cloudformation._exports.items() if export["StackId"] == arguments[-1]}
+    for name in ours:
+        if exports.get(name) != ours[name] and (refused := _use("Update" if name in exports else "Delete", name)):
+            raise ValueError(refused)
+    for name in ours.keys() - exports.keys():
+        del cloudformation._exports[name]
+    return outputs, exports
+
+
+def _delete(delete: Call, parameters: Mapping[str, Any]) -> Any:
+    """A stack whose exports are in use stays as it is, though the call succeeds; an event says why."""
+    stack = handlers._resolve_stack(handlers._p(parameters, "StackName")) or {"Outputs": []}
+    refused = [_use("Delete", output["ExportName"]) for output in stack["Outputs"] if "ExportName" in output]
+    if not any(refused) or stack["StackStatus"] in IMPORTS_NOTHING or stack.get("EnableTerminationProtection"):
+        return delete(parameters)
+    stack["StackStatusReason"] = next(filter(None, refused))
+    itself = (stack["StackId"], stack["StackName"], stack["StackName"], "AWS::CloudFormation::Stack")
+    stacks._add_event(*itself, stack["StackStatus"], stack["StackStatusReason"], stack["StackId"])
+    return handlers._xml(200, "DeleteStackResponse", "")
+
+
+def _other_types(parameters: Mapping[str, Any], template: Mapping[str, Any]) -> str:
+    """CloudFormation's sentence on the logical ids that `template` gives another type; empty: there are none."""
+    stack = handlers._resolve_stack(handlers._p(parameters, "StackName")) or {}
+    types = {name: resource["ResourceType"] for name, resource in stack.get("_resources", {}).items()}
+    wanted = template.get("Resources") or {}
+    changed = ", ".join(name for name in types if name in wanted and wanted[name].get("Type") != types[name])
+    rule = "Update of resource type is not permitted. The new template modifies resource type of the following resources"
+    return changed and f"{rule}: [{changed}]"
+
+
+def _check(check: Call, sent: Any, template: Mapping[str, Any], parameters: Mapping[str, Any], **options: Any) -> Any:
+    """Of each template, before anything is done; a change set that is refused is made all the same."""
+    refused = "" if "ChangeSetName" in parameters else _other_types(parameters, template)
+    return handlers._error("ValidationError", refused) if refused else check(sent, template, parameters, **options)
+
+
+def _create_change_set(create: Call, parameters: Mapping[str, Any]) -> Any:
+    """It has failed where types change, and not where outputs alone do, which are no change to MiniStack."""
+    answer = create(parameters)
+    for made in [one for id, one in cloudformation._change_sets.items() if id.encode() in answer[2]]:
+        before, after = handlers._resolve_stack(made["StackId"])["_template"], made["_template"]
+        if refused := _other_types(parameters, after):
+            made |= {"Status": "FAILED", "ExecutionStatus": "UNAVAILABLE", "StatusReason": refused, "Changes": []}
+        elif "didn't contain changes" in made["StatusReason"] and before.get("Outputs") != after.get("Outputs"):
+            made |= {"Status": "CREATE_COMPLETE", "ExecutionStatus": "AVAILABLE", "StatusReason": ""}
+    return answer
+
+
+def _principals_exist(properties: Mapping[str, Any]) -> None:
+    """Of this account's users and roles: others' are not known here."""
+    policy = properties.get("KeyPolicy") or {}
+    statements = (json.loads(policy) if isinstance(policy, str) else policy).get("Statement") or []
+    principals = [one.get("Principal") for one in (statements if isinstance(statements, list) else [statements])]
+    named = re.findall(rf'"(arn:aws:iam::{get_account_id()}:(?:role|user)/[^"]+)"', json.dumps(principals))
+    known = {record["Arn"] for store in (iam._users, iam._roles) for record in store.values()}
+    if not known.issuperset(named):
+        raise ValueError("Policy contains a statement with one or more invalid principals. (Service: Kms, Status Code: 400)")
