@@ -21,4 +21,8 @@ if __name__ == "__main__":
         print(error, file=sys.stderr)
         sys.exit(2)
     print(fate(spec), file=sys.stderr)
+    print(
+        f"{spec.name}: deployed through its own bootstrap (qualifier {spec.qualifier}), by `paddle-aws bootstrap`",
+        file=sys.stderr,
+    )
     app.synth()

@@ -1,7 +1,8 @@
 """People with one task: an IAM group for users, and a role that its members take to reach a cluster's API.
 
 Promises: group and role hold the same managed policies and nothing else. (EKS access entries know roles and users, not
-groups: that is why there is a role.)
+groups: that is why there is a role.) With `may_take_role` the group holds that policy alone: a permissions boundary, which
+limits the role, does not limit a group.
 """
 
 from __future__ import annotations
@@ -16,22 +17,26 @@ class Team(Construct):
 
     Args:
         task: what these people do, for the descriptions.
+        may_take_role: a policy made elsewhere that lets its holders take the role; default: one of its own.
 
     Attributes:
         role: the role that its members may take.
     """
 
-    def __init__(self, scope: Construct, id: str, *, task: str) -> None:
+    def __init__(self, scope: Construct, id: str, *, task: str, may_take_role: iam.IManagedPolicy | None = None) -> None:
         super().__init__(scope, id)
-        self.group = iam.Group(self, "Group")
+        self.group = iam.Group(self, "Group", managed_policies=[may_take_role] if may_take_role else None)
+        self._holders = [] if may_take_role else [self.group]
         # The account as principal: whom IAM lets take the role, and that is this group.
         self.role = iam.Role(self, "Role", assumed_by=iam.AccountPrincipal(Stack.of(self).account), description=task)
-        iam.ManagedPolicy(self, "MayTakeRole", groups=[self.group], description=f"{task}: may take the role").add_statements(
-            iam.PolicyStatement(sid="TakeRole", actions=["sts:AssumeRole"], resources=[self.role.role_arn])
-        )
+        if may_take_role is None:
+            take = iam.PolicyStatement(sid="TakeRole", actions=["sts:AssumeRole"], resources=[self.role.role_arn])
+            iam.ManagedPolicy(
+                self, "MayTakeRole", groups=[self.group], description=f"{task}: may take the role", statements=[take]
+            )
 
     def allow(self, scope: Construct, id: str, *statements: iam.PolicyStatement, description: str) -> iam.ManagedPolicy:
         """A managed policy in `scope` (the stack that knows what the statements are about) for group and role."""
-        policy = iam.ManagedPolicy(scope, id, groups=[self.group], roles=[self.role], description=description)
+        policy = iam.ManagedPolicy(scope, id, groups=self._holders, roles=[self.role], description=description)
         policy.add_statements(*statements)
         return policy

@@ -33,7 +33,6 @@ VCPU_QUOTAS = {
 """Running instances' vCPUs by family, on demand and spot."""
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
-STACKS = ("access", "network", "storage", "cluster", "nodes", "watch")
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
 """How AWS's codes say that nothing is there under a name."""
 KEY = "KeyMetadata.join(', for ', [KeyState, KeyUsage])"
@@ -41,11 +40,6 @@ SNAPSHOT = ("ec2", "describe_snapshots", "SnapshotIds", "Snapshots[0].State", ("
 FILE_SYSTEM = ("efs", "describe_file_systems", "FileSystemId", "FileSystems[0].LifeCycleState", ("available", "updating"))
 """Where a part's state is in AWS's answer, and in which states it can be used."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
-
-
-def stack_names(spec: ClusterSpec) -> set[str]:
-    """Those that a cluster may have: `paddle-` alone is the beginning of cluster paddle-two's too."""
-    return {f"{spec.name}-{part}" for part in STACKS}
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ class AccountChecks:
     @cached_property
     def deployed_stacks(self) -> list[dict[str, Any]]:
         """The cluster's own stacks that are there."""
-        names = stack_names(self.spec)
+        names = self.spec.stack_names
         found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
         return [stack for stack in found if stack["StackName"] in names]
 
@@ -216,18 +210,33 @@ class AccountChecks:
     def bootstrap(self) -> Found:
         from botocore.exceptions import ClientError
 
-        advice = f"run `cdk bootstrap aws://{self._identity['Account']}/{self.spec.region}`"
+        spec, advice = self.spec, "run `paddle-aws bootstrap`"
         try:
-            version = int(self.client("ssm").get_parameter(Name="/cdk-bootstrap/hnb659fds/version")["Parameter"]["Value"])
+            version = int(self.client("ssm").get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"]["Value"])
         except ClientError as error:
             if error.response["Error"]["Code"] != "ParameterNotFound":
                 raise
-            yield "problem", f"this account and region are not bootstrapped: {advice}"
+            yield (
+                "problem",
+                f"this account and region are not bootstrapped for {spec.name} (qualifier {spec.qualifier}): {advice}",
+            )
             return
         if version < LEAST_BOOTSTRAP:
             yield "problem", f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}"
         else:
             yield "ok", f"bootstrap version {version}"
+        if spec.deployment_policies:
+            yield self._deployer()
+
+    def _deployer(self) -> tuple[State, str]:
+        """Whether CloudFormation deploys by the policies of a restricted deployer."""
+        role = f"cdk-{self.spec.qualifier}-cfn-exec-role-{self._identity['Account']}-{self.spec.region}"
+        has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
+        names = [one["PolicyName"] for one in has]
+        if f"{self.spec.name}-deploy-1" in names:
+            return "ok", f"CloudFormation deploys by {', '.join(names)}"
+        found = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
+        return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
 
     def permissions(self) -> Found:
         from operations.permission_checks import permissions

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from operations.account_checks import BROKEN, stack_names
+from operations.account_checks import BROKEN
 from operations.aws import client, every
 from operations.errors import of_aws
 from stacks.cluster_spec import ClusterSpec
@@ -76,7 +76,7 @@ class _Search:
         """Which stacks there are, and what they own. Raises botocore's errors."""
         cloudformation = self._client("cloudformation")
         for name, state in every(cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"):
-            if name in stack_names(self.spec) and state != "DELETE_COMPLETE":
+            if name in self.spec.stack_names and state != "DELETE_COMPLETE":
                 self._stacks[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
                 self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
@@ -186,7 +186,7 @@ class _Search:
     def logs(self) -> Iterator[Left]:
         name = self.spec.cluster_name
         prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
-        prefixes += [f"/aws/lambda/{stack}-" for stack in sorted(stack_names(self.spec))]
+        prefixes += [f"/aws/lambda/{stack}-" for stack in self.spec.stack_names]
         for prefix in prefixes:
             for name in every(self._client("logs"), "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix):
                 yield self._left("logs", "log-group", name)

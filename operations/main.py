@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from operations.bootstrap import bootstrap
 from operations.cancel import cancel
 from operations.cost import cost
 from operations.delete import delete
@@ -38,7 +39,7 @@ from operations.wait import wait
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(try_program, manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, evaluate, resume),
-    *(upload, kubeconfig, doctor, diff, protect, leftovers, cost),
+    *(upload, kubeconfig, bootstrap, doctor, diff, protect, leftovers, cost),
 )
 NAMES = {list_jobs: "list", try_program: "try"}
 """Python's words."""

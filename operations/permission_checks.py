@@ -21,7 +21,7 @@ def needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str,
     """Those of permission_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
     holds = {"always": True, spec.cluster.kind: True}
     holds |= {"private": not spec.cluster.public_access_from, "key": bool(spec.key.existing_arn)}
-    known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name}
+    known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
     known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
     for need in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")):
         if holds.get(need.get("when", "always")):
@@ -42,7 +42,7 @@ def permissions(iam: Any, identity: dict[str, str], spec: ClusterSpec) -> Found:
         if denied:
             refused += 1
             state: State = "problem" if need.get("vital") else "warning"
-            advice = "attach the operator policy (docs/people.md)"
+            advice = "take the operator's role, or join its group (docs/people.md)"
             yield state, f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}"
     if not refused:
         yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"

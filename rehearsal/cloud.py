@@ -142,9 +142,10 @@ class Cloud:
 
     # What cdk does.
 
-    def bootstrap(self, *options: str) -> None:
-        """`cdk bootstrap`; from a folder without cdk.json, because it would synthesize the app first."""
-        self._cdk(self.state, "bootstrap", f"aws://{ACCOUNT}/{self.region}", *options)
+    def bootstrap(self, config: Path | None = None) -> None:
+        """`paddle-aws bootstrap` with the settings of `config`; default: the project's."""
+        settings = str((config or self.project / "cluster.yaml").resolve())
+        self._run("paddle-aws bootstrap", [sys.executable, "-m", "operations.main", "bootstrap", settings])
 
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
@@ -164,9 +165,9 @@ class Cloud:
         settings = (config.resolve(), config.read_bytes())
         assembly = str(self.state / "cdk.out")
         if self._synthesized == settings:
-            return self._cdk(self.project, command, *arguments, "--app", assembly)
+            return self._cdk(command, *arguments, "--app", assembly)
         self._synthesized = None
-        lines = self._cdk(self.project, command, *arguments, "--output", assembly, "--context", f"config={settings[0]}")
+        lines = self._cdk(command, *arguments, "--output", assembly, "--context", f"config={settings[0]}")
         self._synthesized = settings
         return lines
 
@@ -196,16 +197,19 @@ class Cloud:
         }
         return environ | self._extra
 
-    def _cdk(self, folder: Path, command: str, *arguments: str) -> list[str]:
+    def _cdk(self, command: str, *arguments: str) -> list[str]:
+        return self._run(f"cdk {command}", ["cdk", command, *arguments, "--no-version-reporting"])
+
+    def _run(self, what: str, command: list[str]) -> list[str]:
         own = {"CDK_HOME": str(self.state / "cdk-home"), "CDK_DISABLE_CLI_TELEMETRY": "true", "NO_COLOR": "1"}
-        full = ["cdk", command, *arguments, "--ci", "--no-notices", "--no-version-reporting"]
+        own |= {"CDK_CI": "true", "CDK_NOTICES": "false"}
         lines: deque[str] = deque(maxlen=10_000)
         process = subprocess.Popen(
-            full,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd=folder,
+            cwd=self.project,
             env=self._environ() | self.environment | own,
             start_new_session=True,
             text=True,
@@ -225,7 +229,7 @@ class Cloud:
                 process.stdout.close()
         if process.returncode != 0:
             reasons = [line for line in lines if "_FAILED " in line][:5]
-            raise CloudError("\n".join([f"cdk {command} failed with code {process.returncode}:", *reasons, _last(lines)]))
+            raise CloudError("\n".join([f"{what} failed with code {process.returncode}:", *reasons, _last(lines)]))
         return list(lines)
 
 

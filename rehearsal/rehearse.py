@@ -191,8 +191,8 @@ class Rehearsal:
             cloud = stack.enter_context(Cloud(self.project, state.cloud, line, region=self._region))
             phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
         with self.screen.phase("bootstrap") as self._phase:
-            cloud.bootstrap()
-            self._phase.result = "cdk bootstrap"
+            cloud.bootstrap(self.config)
+            self._phase.result = "paddle-aws bootstrap"
         before = cloud.inventory()
         with self.screen.phase("deploy") as self._phase:
             cloud.deploy(self.config, state.outputs)

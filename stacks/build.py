@@ -37,6 +37,8 @@ def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
 
 def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> None:
     """Makes the stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
+    # By context: jsii hands out the synthesizer that a stack is given before it is bound, and then it takes no file.
+    scope.node.set_context("@aws-cdk/core:bootstrapQualifier", spec.qualifier)
     access = AccessStack(scope, spec)
     network = NetworkStack(scope, spec, key=access.key)
     storage = StorageStack(scope, spec, key=access.key, vpc=network.vpc)

@@ -6,13 +6,14 @@ anything else is refused by `ClusterSpec.load` with one sentence. Imports no aws
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from importlib import resources
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
@@ -31,6 +32,12 @@ GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", e
 ADDRESSES_PER_NODE = 32
 """VPC addresses to reckon with for each node: its own, its daemons', its jobs' pods, and those that the VPC CNI holds ready."""
 
+POLICY_PATH = "/deployment/"
+"""The IAM path of the policies that an administrator makes: no policy that a template makes has a name that leads there."""
+
+PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
+"""The last words of the stacks' names."""
+
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
 
@@ -47,6 +54,9 @@ class ClusterSpec(Settings):
     """Who answers for it: the value of the `owner` tag."""
     tags: dict[str, str] = Field(default={}, max_length=40)
     """Further tags of everything."""
+    deployer: Literal["administrator", "restricted"] = "administrator"
+    """What CloudFormation may do when it deploys. restricted: this cluster alone, and every role gets a permissions boundary
+    (docs/deployment-policy.md); run `paddle-aws bootstrap` again after a change of it."""
     retain: bool
     """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them with everything in them."""
     network: Network = Network()
@@ -238,6 +248,23 @@ class ClusterSpec(Settings):
             yield Refused("budget.monthly_usd", self.budget.monthly_usd, allowed)
         if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
             yield Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")
+
+    @property
+    def qualifier(self) -> str:
+        """What tells this cluster's bootstrap from others: the CDK takes ten letters and digits at most."""
+        if re.fullmatch("[a-z0-9]{1,10}", self.name):
+            return self.name
+        return self.name.replace("-", "")[:4] + hashlib.sha256(self.name.encode()).hexdigest()[:6]
+
+    @property
+    def stack_names(self) -> list[str]:
+        """Those that it may have: `paddle-` alone is the beginning of cluster paddle-two's too."""
+        return [f"{self.name}-{part}" for part in PARTS]
+
+    @property
+    def deployment_policies(self) -> str | None:
+        """How the names begin of the policies that an administrator makes for a restricted deployer; None for another."""
+        return f"{POLICY_PATH}{self.name}".lstrip("/") if self.deployer == "restricted" else None
 
     @property
     def cluster_name(self) -> str:

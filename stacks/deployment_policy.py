@@ -1,13 +1,14 @@
-"""What CloudFormation may do when it deploys one cluster: policy files for `cdk bootstrap --cloudformation-execution-policies`.
+"""What CloudFormation may do when it deploys one cluster: policies that an administrator makes before the first deploy.
 
-Promises: made from the templates of this cluster.yaml, before anything is deployed: which actions each resource's handler
-calls, and on what, is AWS's own data (deployment_actions.json; its part `reviewed` is the only one written by hand). Each file
-is below IAM's 6,144 characters; what has a name is limited to the names that these templates give; what has a tag is changed
-and deleted by the tag `cluster` alone; keys seal and unseal through AWS's services alone; roles go to named services.
+Promises: made from the templates of this cluster.yaml, before anything is deployed. Which actions each resource's handler
+calls, and on what, is AWS's own data (deployment_actions.json; its part `reviewed` is the only one written by hand); under
+which conditions, deployment_policies.json says. What has a name is limited to the names that these templates give; what has a
+tag is changed and deleted by the tag `cluster` alone. A role is made with the boundary, gets policies only while it has it, and
+goes to named services; a group gets no policy that a deployment could write. Each policy is below IAM's 6,144 characters.
 
     python -m stacks.deployment_policy --config cluster.yaml --out dist/policies
 
-writes the files and prints the commands that make the policies and bootstrap with them.
+writes them to files, for review; `paddle-aws bootstrap` makes them and bootstraps with them.
 """
 
 from __future__ import annotations
@@ -17,36 +18,30 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from settings.errors import SettingError
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import POLICY_PATH, ClusterSpec
 
 LIMIT = 6144
 """IAM's limit of a managed policy, characters, white space not counted."""
 
-PATH = "/deployment/"
-"""The IAM path of these policies: no policy that a template makes has a name that leads there."""
-
 DATA: dict[str, Any] = json.loads(Path(__file__).with_name("deployment_actions.json").read_text(encoding="utf-8"))
 
-LOOK = r"(?!s3:|secretsmanager:)[a-z0-9-]+:(Describe|List|View).*|iam:Get.*"
-"""Actions that tell what there is, and no data."""
-
-OURS = (
-    r"ec2:(CreateLaunchTemplateVersion|CreateTags|(Create|Replace)Route|Delete(?!KeyPair|NetworkInterface).*|Detach.*|Release.*"
-    r"|Modify(?!NetworkInterface|VpcEndpoint).*)|elasticfilesystem:(DeleteTags|(Delete|Put|Update).*(System|Policy)"
-    r"|PutLifecycle.*|(Tag|Untag)Resource)|kms:(Disable.*|PutKeyPolicy|Schedule.*|(Tag|Untag)Resource|UpdateKeyDescription)"
-)
-"""Actions on things that only we make, and tag as they are made."""
+WRITTEN: dict[str, Any] = json.loads(Path(__file__).with_name("deployment_policies.json").read_text(encoding="utf-8"))
+"""Conditions of actions, as (actions, statement, condition), and whole policies; a dollar sign stands before what differs."""
 
 NAMED: dict[str, str] = DATA["reviewed"]["named"]
 """What has a name in its ARN that a template gives, or CloudFormation by the stack's; and its resource type."""
 
-RECORD = "AWS::Route53::RecordSet"
+TEAMS = ("Operator", "Trainer", "Reader")
+
+TOKEN = "\0"
+"""What only a deployment knows."""
 
 Templates = Mapping[str, Mapping[str, Any]]
 """Templates by the name of their stack."""
@@ -54,13 +49,12 @@ Templates = Mapping[str, Mapping[str, Any]]
 
 @dataclass
 class Statement:
-    """Actions under one condition, on what, and the resource types whose handlers call them."""
+    """Actions under one condition, and on what."""
 
     sid: str
     conditions: dict[str, Any]
     actions: set[str] = field(default_factory=set)
     resources: set[str] = field(default_factory=set)
-    types: set[str] = field(default_factory=set)
 
     def document(self) -> dict[str, Any]:
         """As IAM takes it."""
@@ -77,7 +71,7 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[Statement]:
         allowed = "allowed are the types of tests/aws/variants: make it there, and read docs/deployment-policy.md"
         raise SettingError(f"a template has {', '.join(unknown)}: {allowed}")
     conditions = _conditions(spec, templates, kinds)
-    found = {"Parameters": Statement("Parameters", {}, {"ssm:GetParameters"}, _parameters(spec, kinds), {"CDKToolkit"})}
+    found = {"Parameters": Statement("Parameters", {}, {"ssm:GetParameters"}, _parameters(spec, kinds))}
     for kind in sorted(kinds):
         for action in sorted({action for calls in DATA["handlers"][kind].values() for action in calls.split()}):
             service = action.partition(":")[0]
@@ -90,7 +84,6 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[Statement]:
             for sid, condition in under or [(service.capitalize() if on else "WhatHasNoArn", {})]:
                 statement = found.setdefault(sid, Statement(sid, condition))
                 statement.actions.add(action)
-                statement.types.add(kind)
                 statement.resources = {"*"} if sid == "Look" else statement.resources | arns
     return [found[sid] for sid in sorted(found)]
 
@@ -105,36 +98,43 @@ def _conditions(spec: ClusterSpec, templates: Templates, kinds: set[str]) -> lis
     def reviewed(part: str) -> list[str]:
         return sorted({name for kind in kinds for name in DATA["reviewed"][part].get(kind, "").split()})
 
-    ours = {"StringEquals": {"aws:ResourceTag/cluster": spec.name}}
-    theirs = sorted(set(re.findall(r":iam::(aws:policy/[\w/-]+)", json.dumps(templates))))
-    attachable = [*_arns(spec, templates, "", "iam:policy"), *(f"arn:{_partition(spec)}:iam::{policy}" for policy in theirs)]
-    mounted = {} if spec.file_system.existing else ours
-    new = {"StringEquals": {"aws:RequestTag/cluster": spec.name}}
-    via = {"StringLike": {"kms:ViaService": f"*.{spec.region}.amazonaws.com*"}}
-    records = sorted({one["Properties"]["Name"].rstrip(".") for _, one in _resources(templates) if one["Type"] == RECORD})
-    named = {"ForAllValues:StringEquals": {"route53:ChangeResourceRecordSetsNormalizedRecordNames": records}}
-    return [
-        (LOOK, "Look", {}),
-        ("iam:PassRole", "HandOnRoles", {"StringEquals": {"iam:PassedToService": reviewed("passed_to")}}),
-        ("iam:CreateServiceLinkedRole", "ServicesOwnRoles", {"StringEquals": {"iam:AWSServiceName": reviewed("linked_role_of")}}),
-        ("iam:(At|De)tach.*Policy", "AttachPolicies", {"ArnLike": {"iam:PolicyARN": attachable}}),
-        ("kms:CreateGrant", "GrantKey", {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
-        ("kms:(Decrypt|Encrypt|GenerateDataKey.*|ReEncrypt.*)", "SealWithKey", via),
-        ("route53:ChangeResourceRecordSets", "Records", named),
-        ("eks:CreateCluster|elasticfilesystem:CreateFileSystem|kms:CreateKey", "MakeOurs", new),
-        (OURS, "ChangeOurs", ours),
-        ("elasticfilesystem:(Create|Delete|Modify).*(AccessPoint|MountTarget).*", "Mount", mounted),
-        ("ec2:(Create|Delete)KeyPair", "KeyPair", {}),
-        # A tag says what is ours: it goes onto what is made in the same call, and onto what has it.
-        ("ec2:CreateTags", "TagNewEc2", {"Null": {"ec2:CreateAction": "false"}}),
-        ("elasticfilesystem:TagResource", "TagNewEfs", {"Null": {"elasticfilesystem:CreateAction": "false"}}),
-        ("kms:TagResource", "TagNewKey", {"Null": {"kms:ResourceAliases": "true"}}),
-    ]
+    records = {
+        one["Properties"]["Name"].rstrip(".") for _, one in _resources(templates) if one["Type"] == "AWS::Route53::RecordSet"
+    }
+    iam = f"arn:{_partition(spec)}:iam::"
+    policies = [*_arns(spec, templates, "", "iam:policy"), *(f"{iam}aws:policy/{name}" for name in _of_aws(templates))]
+    groups = [f"{iam}*:policy{POLICY_PATH}{spec.name}-{team.lower()}" for team in TEAMS]
+    known = {
+        "boundary": f"{iam}*:policy{POLICY_PATH}{spec.name}-boundary",
+        "detachable": policies + groups,
+        "groups": groups,
+        "linked_role_of": reviewed("linked_role_of"),
+        "mounted": {} if spec.file_system.existing else {"StringEquals": {"aws:ResourceTag/cluster": spec.name}},
+        "name": spec.name,
+        "passed_to": reviewed("passed_to"),
+        "policies": policies,
+        "records": sorted(records),
+        "services": f"*.{spec.region}.amazonaws.com*",
+    }
+    return [(actions, sid, _filled(condition, known)) for actions, sid, condition in WRITTEN["conditions"]]
+
+
+def _filled(value: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _filled(inner, known) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, known) for inner in value]
+    return known[value[1:]] if value.startswith("$") else value
+
+
+def _of_aws(templates: Templates) -> list[str]:
+    """AWS's own policies that the templates name."""
+    return sorted(set(re.findall(r":iam::aws:policy/([\w/-]+)", json.dumps(templates))))
 
 
 def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
     """The bootstrap's version, which templates name, and the image of a self-managed node: AWS's own has no account."""
-    own = {f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/*"}
+    own = {f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/{spec.qualifier}/*"}
     images = "ami-amazon-linux-latest" if spec.cluster.self_managed else "eks"
     theirs = {f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{images}/*"}
     return own | (theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set())
@@ -174,24 +174,115 @@ def _name(spec: ClusterSpec, stack: str, resource: Mapping[str, Any]) -> str:
     properties = resource.get("Properties", {})
     name = {**properties, **properties.get("Budget", {})}.get(DATA["names"][resource["Type"]])
     if not isinstance(name, str):
-        # CloudFormation makes it up; in a name that gets too long it keeps 24 characters of the stack's.
-        return f"{stack}-*" if len(stack) <= 24 else f"{stack[:24]}*"
+        return _made_up(stack)
     return re.sub(rf"((?:.*/)?(?:{spec.name}|{spec.cluster_name})/|{stack}-).+", r"\1*", name.removeprefix("alias/"))
+
+
+def _made_up(stack: str) -> str:
+    """Names that CloudFormation makes up: in one that gets too long it keeps 24 characters of the stack's."""
+    return f"{stack}-*" if len(stack) <= 24 else f"{stack[:24]}*"
 
 
 def _partition(spec: ClusterSpec) -> str:
     return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(spec.region.rpartition("-")[0].rpartition("-")[0], "aws")
 
 
+def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
+    """The most that a role may do: what the policies of the roles allow, by the names of the templates or the tag `cluster`.
+
+    One for all roles. What of it stands under the same condition, in the same service, is one statement.
+    """
+    merged: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
+    for stack, statement in _given(templates):
+        for action in _listed(statement["Action"]):
+            for arn in (arn for one in _listed(statement["Resource"]) for arn in _meant(spec, templates, stack, action, one)):
+                conditions = {
+                    test: {key: [_text(spec, stack, one) for one in _listed(value)] for key, value in keys.items()}
+                    for test, keys in statement.get("Condition", {}).items()
+                }
+                if arn.endswith((":key/*", ":volume/*")):
+                    conditions.setdefault("StringEquals", {})["aws:ResourceTag/cluster"] = [spec.name]
+                under = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else action.partition(":")[0]
+                actions, arns = merged.setdefault(under, (set(), set()))
+                actions.add(action)
+                arns.add(arn)
+    everywhere = merged[json.dumps({}), "*"][0]
+    found = []
+    for (conditions_text, _), (actions, arns) in sorted(merged.items()):
+        widest = {arn for arn in arns if not any(arn != wide and fnmatchcase(arn, wide) for wide in arns)}
+        statement_ = Statement(
+            "", json.loads(conditions_text), actions if "*" in arns else actions - everywhere, widest
+        ).document()
+        found += [{key: value for key, value in statement_.items() if key != "Sid"}] if statement_["Action"] else []
+    return found
+
+
+def _given(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(stack, statement) of all that the roles' policies allow."""
+    for stack, one in _resources(templates):
+        if one["Type"] == "AWS::IAM::ManagedPolicy":
+            yield from ((stack, each) for each in one["Properties"]["PolicyDocument"]["Statement"] if each["Effect"] == "Allow")
+    yield from (("", statement) for name in _of_aws(templates) for statement in DATA["reviewed"]["aws_policies"][name])
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _meant(spec: ClusterSpec, templates: Templates, stack: str, action: str, resource: Any) -> list[str]:
+    """ARNs of a policy's resource. One that a template makes: of all that are of its kind."""
+    # Files by their checksum: a new release must not need a new boundary.
+    text = re.sub("/[0-9a-f]{64}.*", "/*", _text(spec, stack, resource))
+    if not text.startswith(TOKEN):
+        return [text.replace(TOKEN, "*")]
+    service = action.partition(":")[0]
+    rest = ":*" if service == "logs" else text.removeprefix(TOKEN)
+    kind = DATA["reviewed"]["kinds"][service].split()[-1].lower()
+    return [arn + rest for arn in _arns(spec, templates, "", f"{service}:{kind}")]
+
+
+def _text(spec: ClusterSpec, stack: str, value: Any) -> str:
+    """A template's string, with TOKEN for what is no name of this account's or region's."""
+    partition = _partition(spec)
+    known = {
+        "AWS::AccountId": "*",
+        "AWS::Partition": partition,
+        "AWS::StackId": f"arn:{partition}:cloudformation:{spec.region}:*:stack/{stack}/*",
+        "AWS::URLSuffix": "amazonaws.com" + (".cn" if partition == "aws-cn" else ""),
+    }
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [between, parts]}:
+            return str(between).join(_text(spec, stack, part) for part in parts)
+        case {"Fn::Sub": str(text)}:
+            return re.sub(r"\$\{(AWS::\w+)\}", lambda found: known[found[1]], text)
+        case {"Ref": str(name)} if name in known:
+            return known[name]
+    return TOKEN
+
+
 def documents(spec: ClusterSpec, templates: Templates) -> dict[str, dict[str, Any]]:
-    """The policies by file name, as few as hold all statements."""
-    files: list[list[dict[str, Any]]] = [[]]
+    """Every policy by its name. Raises SettingError where the boundary is longer than IAM takes."""
+    deploy: list[list[dict[str, Any]]] = [[]]
     for statement in statements(spec, templates):
         document = statement.document()
-        if size(_document([*files[-1], document])) > LIMIT:
-            files.append([])
-        files[-1].append(document)
-    return {f"{spec.name}-deploy-{number}.json": _document(found) for number, found in enumerate(files, 1)}
+        if size(_document([*deploy[-1], document])) > LIMIT:
+            deploy.append([])
+        deploy[-1].append(document)
+    arn = f"arn:{_partition(spec)}:"
+    stacks = [f"{arn}cloudformation:{spec.region}:*:stack/{name}/*" for name in spec.stack_names]
+    known = {"stacks": stacks, "looks_up": f"{arn}iam::*:role/cdk-{spec.qualifier}-lookup-role-*"}
+    roles = {team: f"{arn}iam::*:role/{_made_up(f'{spec.name}-access')}People{team}Role*" for team in TEAMS}
+    found = {
+        **{f"deploy-{number}": one for number, one in enumerate(deploy, 1)},
+        "boundary": boundary(spec, templates),
+        "bootstrap": _filled(WRITTEN["bootstrap"], known),
+        **{team.lower(): _filled(WRITTEN["group"], {"role": role}) for team, role in roles.items()},
+    }
+    if (long := size(_document(found["boundary"]))) > LIMIT:
+        raise SettingError(f"the permissions boundary has {long} characters, and IAM takes {LIMIT}: use shorter names")
+    return {f"{spec.name}-{name}": _document(one) for name, one in found.items()}
 
 
 def _document(statements: list[dict[str, Any]]) -> dict[str, Any]:
@@ -211,21 +302,19 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         spec = ClusterSpec.load(options.config)
+        if spec.deployer != "restricted":
+            raise SettingError(
+                f"{options.config}: deployer is {spec.deployer}: set it restricted, which gives each role a boundary"
+            )
         policies = documents(spec, synthesized(spec))
     except SettingError as error:
         print(error, file=sys.stderr)
         return 2
     options.out.mkdir(parents=True, exist_ok=True)
-    names = []
     for name, document in policies.items():
-        (options.out / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        names.append(name.removesuffix(".json"))
-        made = f"--policy-name {names[-1]} --path {PATH} --policy-document file://{options.out / name}"
-        print(f"aws iam create-policy {made}")
-    partition = _partition(spec)
-    account = "$(aws sts get-caller-identity --query Account --output text)"
-    arns = ",".join(f"arn:{partition}:iam::{account}:policy{PATH}{name}" for name in names)
-    print(f'cdk bootstrap --cloudformation-execution-policies "{arns}" aws://{account}/{spec.region}')
+        file = options.out / f"{name}.json"
+        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        print(file)
     return 0
 
 

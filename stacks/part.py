@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Environment, RemovalPolicy, Stack, Tags
+from aws_cdk import Environment, PermissionsBoundary, RemovalPolicy, Stack, Tags
 from constructs import Construct
 
 from stacks.cluster_spec import ClusterSpec
@@ -19,7 +19,14 @@ class ClusterPart(Stack):
 
     def __init__(self, scope: Construct, spec: ClusterSpec, part: str, holds: str) -> None:
         env = Environment(region=spec.region)
-        super().__init__(scope, f"{spec.name}-{part}", env=env, description=f"{spec.name}: {holds}")
+        policies = spec.deployment_policies
+        super().__init__(
+            scope,
+            f"{spec.name}-{part}",
+            env=env,
+            description=f"{spec.name}: {holds}",
+            permissions_boundary=PermissionsBoundary.from_name(f"{policies}-boundary") if policies else None,
+        )
         tags = Tags.of(self)
         for key, value in {**spec.tags, "project": "paddle-aws", "cluster": spec.name, "owner": spec.owner}.items():
             tags.add(key, value)

@@ -27,15 +27,16 @@ class People(Construct):
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey) -> None:
         super().__init__(scope, id)
-        self.operator = Team(self, "Operator", task=f"Operates {spec.name}")
-        self.trainer = Team(self, "Trainer", task=f"Trains on {spec.name}")
-        self.reader = Team(self, "Reader", task=f"Looks at {spec.name}")
+        self.operator, self.trainer, self.reader = (
+            Team(self, name, task=f"{task} {spec.name}", may_take_role=self._may_take_role(spec, name))
+            for name, task in (("Operator", "Operates"), ("Trainer", "Trains on"), ("Reader", "Looks at"))
+        )
         arn = Stack.of(self).format_arn
-        stacks = arn(service="cloudformation", resource="stack", resource_name=f"{spec.name}-*")
+        stacks = [arn(service="cloudformation", resource="stack", resource_name=f"{name}/*") for name in spec.stack_names]
         document = arn(service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost")
         shell = arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
         instances = arn(service="ec2", resource="instance", resource_name="*")
-        cdk = f"cdk-*-{Stack.of(self).account}-{Stack.of(self).region}"
+        cdk = f"cdk-{spec.qualifier}-*-{Stack.of(self).account}-{Stack.of(self).region}"
         roles = arn(service="iam", region="", resource="role", resource_name=cdk)
         whose = ("${aws:userid}-*", "${aws:username}-*")
         sessions = [arn(service="ssm", resource="session", resource_name=name) for name in whose]
@@ -52,12 +53,18 @@ class People(Construct):
         )
         for reason, resources in {
             "sessions that one has begun oneself": sessions,
-            "the stacks of this one cluster, by its name": [stacks],
+            "the stacks of this one cluster, by its name": stacks,
             "the roles that `cdk bootstrap` made": [roles],
             "machines that carry this cluster's tag, by condition": [instances],
             "EC2's Describe and AWS's public lists take no resource": ["*"],
         }.items():
             acknowledge(self.operator_policy, reason, *wildcards(self, *resources))
+
+    def _may_take_role(self, spec: ClusterSpec, team: str) -> iam.IManagedPolicy | None:
+        """An administrator's, where the deployer is restricted: who writes a group's policy gives its users any right."""
+        if not spec.deployment_policies:
+            return None
+        return iam.ManagedPolicy.from_managed_policy_name(self, f"{team}s", f"{spec.deployment_policies}-{team.lower()}")
 
 
 def kubeconfig(scope: Construct, spec: ClusterSpec, team: str) -> list[iam.PolicyStatement]:

@@ -392,11 +392,27 @@ TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
 
 def _group_create(logical_id: str, props: Properties, stack: str) -> Made:
     name = _name(stack, logical_id, 128)
-    return name, {"Arn": client("iam").create_group(GroupName=name, **props)["Group"]["Arn"]}
+    _pick(props, "ManagedPolicyArns")
+    client("iam").create_group(GroupName=name)
+    return _group_update(name, {}, props)
+
+
+def _group_update(name: str, old: Properties, new: Properties) -> Made:
+    before, after = (set(props.get("ManagedPolicyArns") or ()) for props in (old, new))
+    for arn in sorted(after - before):
+        client("iam").attach_group_policy(GroupName=name, PolicyArn=arn)
+    for arn in sorted(before - after):
+        client("iam").detach_group_policy(GroupName=name, PolicyArn=arn)
+    return name, {"Arn": client("iam").get_group(GroupName=name)["Group"]["Arn"]}
+
+
+def _group_delete(name: str, props: Properties) -> None:
+    _group_update(name, props, {})
+    client("iam").delete_group(GroupName=name)
 
 
 TYPES["AWS::IAM::Group"] = ResourceType(
-    _group_create, lambda physical_id, props: client("iam").delete_group(GroupName=physical_id), tags=None
+    _group_create, _group_delete, _group_update, replacing=AllBut(("ManagedPolicyArns",)), tags=None
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,8 +34,8 @@ GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
 }
 """Records that AWS, too, goes on showing for a while."""
 
-STAGING = "cdk-hnb659fds-assets-"
-"""cdk's bootstrap bucket: the templates it uploaded stay in it after a destroy (`cdk gc` removes them)."""
+STAGING = re.compile(r"cdk-[^-]+-assets-")
+"""A bootstrap bucket of cdk's: the templates it uploaded stay in it after a destroy (`cdk gc` removes them)."""
 
 
 def resources() -> list[tuple[str, str, str]]:
@@ -71,7 +72,7 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
     if gone is not None and gone(value):
         return False
     if service == "s3" and isinstance(key[-1], tuple):
-        return bool(value) and not str(key[-1][0]).startswith(STAGING)
+        return bool(value) and not STAGING.match(str(key[-1][0]))
     return True
 
 

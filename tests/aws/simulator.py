@@ -33,7 +33,7 @@ def decisions(
     boundary: Statements | None = None,
     resource_policy: Statements | None = None,
 ) -> list[str]:
-    """For each request: `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied`. AssertionError for one AWS would not know."""
+    """For each request: `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied`. AssertionError for one that AWS would not know."""
 
     def document(these: Statements) -> dict[str, Any]:
         return {"Version": "2012-10-17", "Statement": these}

@@ -1,13 +1,15 @@
 """The deployment policy: small, narrow, and what AWS's own resource handlers call.
 
-UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py   writes stacks/deployment_actions.json and the table in the docs
-anew; what is new in them is to be read, and what no template of ours asks for goes into `reviewed.unused`.
+UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py   writes stacks/deployment_actions.json anew; what is new in it is
+to be read, and what no template of ours asks for goes into `reviewed.unused`.
 """
 
+import functools
 import json
 import os
 import re
-import subprocess
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,11 @@ from typing import Any
 import pytest
 
 from settings.errors import SettingError
-from stacks.deployment_policy import LIMIT, LOOK, documents, main, size, statements
+from stacks.cluster_spec import ClusterSpec
+from stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
 
 from .conftest import FILES, Built
+from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +36,30 @@ def templates(built: Built) -> dict[str, Any]:
     return {f"{built.spec.name}-{part}": template for part, template in built.templates.items()}
 
 
+def files(built: Built) -> dict[str, dict[str, Any]]:
+    return documents(built.spec, templates(built))
+
+
 def policy(built: Built) -> list[dict[str, Any]]:
-    files = documents(built.spec, templates(built)).values()
-    return [statement for document in files for statement in document["Statement"]]
+    """The deployer's statements."""
+    return [one for name, document in files(built).items() if "-deploy-" in name for one in document["Statement"]]
+
+
+@functools.cache
+def _restricted(name: str) -> Built:
+    return Built(ClusterSpec.load(FILES[name]).model_copy(update={"deployer": "restricted"}))
+
+
+@pytest.fixture
+def restricted() -> Callable[[str], Built]:
+    """A variant as a restricted deployer deploys it."""
+    return _restricted
+
+
+@pytest.fixture(params=list(FILES))
+def each_name(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
 def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
@@ -86,23 +111,21 @@ def test_the_actions_are_those_of_aws_for_the_templates_of_all_variants(variant:
     fresh(ACTIONS, json.dumps(from_aws(json.loads(ACTIONS.read_text())["reviewed"], ours), indent=1) + "\n")
 
 
-def test_each_file_fits_into_a_managed_policy(each_variant: Any) -> None:
-    files = documents(each_variant.spec, templates(each_variant))
+def test_each_file_fits_into_a_managed_policy(restricted: Any, each_name: str) -> None:
+    found = files(restricted(each_name))
     # A role holds ten.
-    assert 1 <= len(files) <= 4
-    for name, document in files.items():
-        assert size(document) <= LIMIT, name
-        assert all(statement["Action"] and statement["Resource"] for statement in document["Statement"])
+    assert 1 <= sum("-deploy-" in name for name in found) <= 4
+    assert all(size(document) <= LIMIT for document in found.values())
 
 
-def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(each_variant: Any) -> None:
+def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(restricted: Any, each_name: str) -> None:
     """In an action, for what an Auto Scaling group looks at; as a resource, for looking and for what has no ARN yet."""
-    for statement in policy(each_variant):
+    for statement in policy(restricted(each_name)):
         assert not any("*" in action for action in statement["Action"] if action != "autoscaling:Describe*"), statement["Sid"]
         if "*" in statement["Resource"]:
             assert statement["Sid"] in ("Look", "MakeOurs", "WhatHasNoArn")
-    look = next(statement for statement in policy(each_variant) if statement["Sid"] == "Look")
-    assert all(re.fullmatch(LOOK, action) for action in look["Action"])
+    look = next(statement for statement in policy(restricted(each_name)) if statement["Sid"] == "Look")
+    assert all(re.fullmatch(WRITTEN["conditions"][0][0], action) for action in look["Action"])
 
 
 def test_a_type_that_no_variant_has_is_refused_by_name(shipped: Any) -> None:
@@ -110,9 +133,9 @@ def test_a_type_that_no_variant_has_is_refused_by_name(shipped: Any) -> None:
         statements(shipped.spec, {"paddle-queue": {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}})
 
 
-def test_names_are_those_of_the_stacks_or_of_the_templates(variant: Any) -> None:
+def test_names_are_those_of_the_stacks_or_of_the_templates(restricted: Any) -> None:
     """A cluster whose name is the beginning of another's has no right to what is the other's."""
-    for statement in policy(variant("self-managed")):
+    for statement in policy(restricted("self-managed")):
         for arn in statement["Resource"]:
             service, name = arn.split(":")[2] if arn != "*" else "", arn.rpartition(":")[2].rpartition("/")[2]
             if service in ("iam", "s3", "sns", "lambda", "autoscaling") and "aws-service-role" not in arn and "oidc" not in arn:
@@ -120,7 +143,7 @@ def test_names_are_those_of_the_stacks_or_of_the_templates(variant: Any) -> None
 
 
 def test_a_long_name_is_met_as_cloudformation_shortens_it(built: Any) -> None:
-    long = built(name="a-cluster-with-a-long-name")
+    long = built(name="a-cluster-with-a-long-name", deployer="restricted")
     assert "arn:aws:iam::*:role/a-cluster-with-a-long-na*" in {arn for found in policy(long) for arn in found["Resource"]}
 
 
@@ -132,107 +155,267 @@ def test_the_names_of_the_bootstrap_are_refused(name: str, tmp_path: Path, capsy
     assert not (tmp_path / "out").exists()
 
 
-IAM, OURS, THEIRS = "arn:aws:iam::000000000000:", {"aws:resourcetag/cluster": "paddle"}, {"aws:resourcetag/cluster": "theirs"}
-HERE = "us-west-2:000000000000"
-ROUTE53 = "route53:changeresourcerecordsetsnormalized"
-ADMINISTRATOR = {"iam:policyarn": "arn:aws:iam::aws:policy/AdministratorAccess"}
+IAM, HERE = f"arn:aws:iam::{ACCOUNT}:", f"us-west-2:{ACCOUNT}"
+OURS, THEIRS = {"aws:ResourceTag/cluster": "paddle"}, {"aws:ResourceTag/cluster": "theirs"}
+RECORDS = "route53:ChangeResourceRecordSetsNormalizedRecordNames"
+BOUNDED = {"iam:PermissionsBoundary": IAM + "policy/deployment/paddle-boundary"}
+OTHER = {"iam:PermissionsBoundary": IAM + "policy/paddle-access-x"}
+ADMINISTRATOR = {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"}
+ANY = {"iam:PolicyARN": IAM + "policy/paddle-access-x"}
+DEPLOYER = IAM + f"role/cdk-paddle-cfn-exec-role-{ACCOUNT}-us-west-2"
+ROLE, KEY, FILES_OF_OTHERS = (
+    IAM + "role/paddle-access-x",
+    f"arn:aws:kms:{HERE}:key/k",
+    f"arn:aws:elasticfilesystem:{HERE}:file-system/fs-1",
+)
+VPC = f"arn:aws:ec2:{HERE}:vpc/vpc-1"
+
 ESCALATIONS = [
     # (action, resource, condition keys): each leads to rights that the policy does not give.
-    ("iam:CreateRole", IAM + "role/Administrator", {}),
-    ("iam:CreateRole", IAM + "role/paddle-x", {}),
-    ("iam:UpdateAssumeRolePolicy", IAM + "role/paddle-two-access-Operator", {}),
-    ("iam:PutRolePolicy", IAM + "role/paddle-access-x", {}),
-    ("iam:AttachRolePolicy", IAM + "role/paddle-access-x", ADMINISTRATOR),
+    ("iam:CreateRole", IAM + "role/Administrator", BOUNDED),
+    ("iam:CreateRole", IAM + "role/paddle-x", BOUNDED),
+    ("iam:CreateRole", ROLE, {}),
+    ("iam:CreateRole", ROLE, OTHER),
+    ("iam:PutRolePermissionsBoundary", ROLE, OTHER),
+    ("iam:DeleteRolePermissionsBoundary", ROLE, BOUNDED),
+    ("iam:PutRolePolicy", ROLE, BOUNDED),
+    ("iam:AttachRolePolicy", ROLE, ANY),
+    ("iam:AttachRolePolicy", ROLE, {**ANY, **OTHER}),
+    ("iam:AttachRolePolicy", ROLE, {**ADMINISTRATOR, **BOUNDED}),
+    ("iam:AttachRolePolicy", DEPLOYER, {**ANY, **BOUNDED}),
     ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", ADMINISTRATOR),
-    ("iam:AttachRolePolicy", IAM + "role/cdk-hnb659fds-cfn-exec-role-x", {"iam:policyarn": IAM + "policy/paddle-access-x"}),
-    ("iam:CreatePolicyVersion", IAM + "policy/deployment/paddle-deploy-1", {}),
+    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", ANY),
+    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", {"iam:PolicyARN": IAM + "policy/deployment/paddle-deploy-1"}),
+    ("iam:PutGroupPolicy", IAM + "group/paddle-access-x", {}),
+    ("iam:AttachUserPolicy", IAM + "user/somebody", ANY),
+    ("iam:UpdateAssumeRolePolicy", IAM + "role/paddle-two-access-Operator", {}),
+    ("iam:UpdateAssumeRolePolicy", DEPLOYER, {}),
+    ("iam:CreatePolicy", IAM + "policy/deployment/paddle-deploy-9", {}),
+    *(
+        (f"iam:{verb}", IAM + f"policy/deployment/paddle-{which}", {})
+        for verb in ("CreatePolicyVersion", "SetDefaultPolicyVersion", "DeletePolicyVersion", "DeletePolicy")
+        for which in ("deploy-1", "boundary", "bootstrap", "operator")
+    ),
     ("iam:SetDefaultPolicyVersion", IAM + "policy/paddle-access-x", {}),
-    ("iam:DeleteRolePermissionsBoundary", IAM + "role/paddle-access-x", {}),
-    ("iam:PassRole", IAM + "role/Administrator", {"iam:passedtoservice": "ec2.amazonaws.com"}),
-    ("iam:PassRole", IAM + "role/paddle-access-x", {"iam:passedtoservice": "cloudformation.amazonaws.com"}),
-    ("iam:CreateServiceLinkedRole", IAM + "role/aws-service-role/x/y", {"iam:awsservicename": "organizations.amazonaws.com"}),
+    ("iam:PassRole", IAM + "role/Administrator", {"iam:PassedToService": "ec2.amazonaws.com"}),
+    ("iam:PassRole", ROLE, {"iam:PassedToService": "cloudformation.amazonaws.com"}),
+    ("iam:PassRole", DEPLOYER, {"iam:PassedToService": "lambda.amazonaws.com"}),
+    ("iam:CreateServiceLinkedRole", IAM + "role/aws-service-role/x/y", {"iam:AWSServiceName": "organizations.amazonaws.com"}),
     ("iam:CreateUser", IAM + "user/paddle-access-x", {}),
     ("iam:CreateAccessKey", IAM + "user/administrator", {}),
     ("iam:AddUserToGroup", IAM + "group/paddle-access-x", {}),
-    ("sts:AssumeRole", IAM + "role/paddle-access-x", {}),
+    ("sts:AssumeRole", ROLE, {}),
+    ("cloudformation:UpdateStack", f"arn:aws:cloudformation:{HERE}:stack/theirs/1", {}),
     ("eks:CreateAccessEntry", f"arn:aws:eks:{HERE}:cluster/theirs", {}),
-    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:vpc/vpc-1", THEIRS),
-    ("ec2:DeleteVpc", f"arn:aws:ec2:{HERE}:vpc/vpc-1", THEIRS),
-    ("ec2:DescribeInstanceAttribute", "*", {}),
-    ("kms:PutKeyPolicy", f"arn:aws:kms:{HERE}:key/k", THEIRS),
-    ("kms:ScheduleKeyDeletion", f"arn:aws:kms:{HERE}:key/k", {}),
-    ("kms:TagResource", f"arn:aws:kms:{HERE}:key/k", {"kms:resourcealiases": ["alias/theirs"]}),
-    ("kms:Decrypt", f"arn:aws:kms:{HERE}:key/k", OURS),
-    ("kms:GenerateDataKeyWithoutPlaintext", f"arn:aws:kms:{HERE}:key/k", OURS),
-    ("kms:CreateGrant", f"arn:aws:kms:{HERE}:key/k", {"kms:grantisforawsresource": "false"}),
-    ("elasticfilesystem:PutFileSystemPolicy", f"arn:aws:elasticfilesystem:{HERE}:file-system/fs-1", THEIRS),
-    ("elasticfilesystem:TagResource", f"arn:aws:elasticfilesystem:{HERE}:file-system/fs-1", THEIRS),
-    ("elasticfilesystem:CreateMountTarget", f"arn:aws:elasticfilesystem:{HERE}:file-system/fs-1", THEIRS),
+    ("ec2:CreateTags", VPC, THEIRS),
+    ("ec2:DeleteVpc", VPC, THEIRS),
+    ("ec2:DescribeInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
+    ("ec2:ModifyInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", THEIRS),
+    ("kms:PutKeyPolicy", KEY, THEIRS),
+    ("kms:ScheduleKeyDeletion", KEY, {}),
+    ("kms:TagResource", KEY, {"kms:ResourceAliases": ["alias/theirs"]}),
+    ("kms:Decrypt", KEY, OURS),
+    ("kms:GenerateDataKeyWithoutPlaintext", KEY, OURS),
+    ("kms:CreateGrant", KEY, {"kms:GrantIsForAWSResource": "false"}),
+    ("elasticfilesystem:PutFileSystemPolicy", FILES_OF_OTHERS, THEIRS),
+    ("elasticfilesystem:TagResource", FILES_OF_OTHERS, THEIRS),
+    ("elasticfilesystem:CreateMountTarget", FILES_OF_OTHERS, THEIRS),
     ("lambda:GetFunction", f"arn:aws:lambda:{HERE}:function:theirs", {}),
-    ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z", {ROUTE53 + "recordnames": ["www.theirs"]}),
+    ("lambda:UpdateFunctionCode", f"arn:aws:lambda:{HERE}:function:theirs", {}),
+    ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z", {RECORDS: ["www.theirs"]}),
     ("s3:PutBucketPolicy", "arn:aws:s3:::theirs", {}),
     ("s3:GetObject", "arn:aws:s3:::paddle-storage-x/data", {}),
     ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:theirs", {}),
     ("ssm:GetParameters", f"arn:aws:ssm:{HERE}:parameter/password", {}),
+    ("ssm:GetParameters", f"arn:aws:ssm:{HERE}:parameter/cdk-bootstrap/hnb659fds/version", {}),
 ]
 NEEDED = [
-    ("iam:CreateRole", IAM + "role/paddle-access-x", {}),
-    ("iam:AttachRolePolicy", IAM + "role/paddle-access-x", {"iam:policyarn": IAM + "policy/paddle-access-x"}),
-    ("iam:PassRole", IAM + "role/paddle-cluster-x", {"iam:passedtoservice": "eks.amazonaws.com"}),
-    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:vpc/vpc-1", {"ec2:createaction": "CreateVpc"}),
-    ("ec2:DeleteVpc", f"arn:aws:ec2:{HERE}:vpc/vpc-1", OURS),
-    ("kms:PutKeyPolicy", f"arn:aws:kms:{HERE}:key/k", OURS),
-    ("kms:GenerateDataKeyWithoutPlaintext", f"arn:aws:kms:{HERE}:key/k", {"kms:viaservice": "ec2.us-west-2.amazonaws.com"}),
-    ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z", {ROUTE53 + "recordnames": ["api.paddle"]}),
+    ("iam:CreateRole", ROLE, BOUNDED),
+    ("iam:PutRolePermissionsBoundary", ROLE, BOUNDED),
+    ("iam:AttachRolePolicy", ROLE, {**ANY, **BOUNDED}),
+    ("iam:DetachRolePolicy", ROLE, ANY),
+    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", {"iam:PolicyARN": IAM + "policy/deployment/paddle-reader"}),
+    ("iam:PassRole", IAM + "role/paddle-cluster-x", {"iam:PassedToService": "eks.amazonaws.com"}),
+    ("ec2:CreateTags", VPC, {"ec2:CreateAction": "CreateVpc"}),
+    ("ec2:DeleteVpc", VPC, OURS),
+    ("kms:PutKeyPolicy", KEY, OURS),
+    ("kms:GenerateDataKeyWithoutPlaintext", KEY, {"kms:ViaService": "ec2.us-west-2.amazonaws.com"}),
+    ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z", {RECORDS: ["api.paddle"]}),
     ("s3:PutBucketPolicy", "arn:aws:s3:::paddle-storage-x", {}),
 ]
-# MiniStack's evaluator of policies, as the emulator asks it.
-EVALUATE = """
-import json, sys
-from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
-given = json.load(sys.stdin)
-account, policy = "000000000000", parse_policy_document({"Version": "2012-10-17", "Statement": given["statements"]})
-for action, arn, keys in given["asked"]:
-    asked = EvalContext(principal_arn="arn:aws:sts::000000000000:assumed-role/x/y", principal_type="AssumedRole",
-        principal_account=account, action=action, resource_arn=arn, region="us-west-2", service_context=keys)
-    print(evaluate(asked, [policy]).decision)
-"""
+EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
+BEYOND = [
+    # What a role of ours cannot do, whatever policy a deployment gives it and whoever may take it.
+    ("iam:CreateRole", IAM + "role/Administrator", {}),
+    ("iam:CreateUser", IAM + "user/somebody", {}),
+    ("iam:CreateAccessKey", IAM + "user/administrator", {}),
+    ("iam:AttachRolePolicy", ROLE, ADMINISTRATOR),
+    ("iam:AttachUserPolicy", IAM + "user/somebody", ADMINISTRATOR),
+    ("iam:DeleteRolePermissionsBoundary", ROLE, {}),
+    ("iam:CreatePolicyVersion", IAM + "policy/deployment/paddle-boundary", {}),
+    ("iam:PassRole", IAM + "role/Administrator", {"iam:PassedToService": "ec2.amazonaws.com"}),
+    ("sts:AssumeRole", IAM + "role/Administrator", {}),
+    ("sts:AssumeRole", IAM + f"role/cdk-hnb659fds-deploy-role-{ACCOUNT}-us-west-2", {}),
+    ("sts:AssumeRole", IAM + f"role/cdk-paddletwo-deploy-role-{ACCOUNT}-us-west-2", {}),
+    ("cloudformation:UpdateStack", f"arn:aws:cloudformation:{HERE}:stack/paddle-two-access/1", {}),
+    ("s3:GetObject", "arn:aws:s3:::theirs/data", {}),
+    ("kms:Decrypt", KEY, THEIRS),
+    ("kms:PutKeyPolicy", KEY, OURS),
+    ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:theirs", {}),
+    ("ssm:StartSession", f"arn:aws:ec2:{HERE}:instance/i-1", {"ssm:resourceTag/cluster": "theirs"}),
+    ("ec2:RunInstances", f"arn:aws:ec2:{HERE}:instance/*", {}),
+    ("lambda:UpdateFunctionCode", f"arn:aws:lambda:{HERE}:function:theirs", {}),
+    ("organizations:LeaveOrganization", "*", {}),
+]
+WITHIN = [
+    ("s3:GetObject", "arn:aws:s3:::paddle-storage-x/data", {}),
+    ("kms:Decrypt", KEY, OURS),
+    ("ec2:DescribeInstances", "*", {}),
+    ("eks:DescribeCluster", f"arn:aws:eks:{HERE}:cluster/paddle", {}),
+    ("sts:AssumeRole", IAM + f"role/cdk-paddle-deploy-role-{ACCOUNT}-us-west-2", {}),
+]
+Asked = tuple[str, str, dict[str, Any]]
 
 
-def decisions(statements: list[dict[str, Any]], asked: list[tuple[str, str, dict[str, Any]]]) -> dict[str, str]:
-    given = json.dumps({"statements": statements, "asked": asked})
-    command = [str(PROJECT / ".venv-emulator" / "bin" / "python"), "-c", EVALUATE]
-    said = subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout.split()
-    return {f"{action} {arn} {keys}": one for (action, arn, keys), one in zip(asked, said, strict=True)}
+# What lets IAM decide about a key: without it no policy counts.
+OPEN_KEY = [{"Effect": "Allow", "Principal": {"AWS": IAM + "root"}, "Action": "kms:*", "Resource": "*"}]
 
 
-def test_no_way_leads_to_more(shipped: Any) -> None:
-    """Thirty-six escalations, thirty-six refusals; what is needed is allowed by the same evaluator."""
-    found = decisions(policy(shipped), ESCALATIONS)
-    assert {asked for asked, one in found.items() if one != "ImplicitDeny"} == set()
-    found = decisions(policy(shipped), NEEDED)
-    assert {asked for asked, one in found.items() if one != "Allow"} == set()
+def answers(asked: list[Asked], allowed: list[dict[str, Any]], **more: Any) -> dict[str, list[str]]:
+    """Decision: what it is about."""
+    principal = more.pop("principal", ROLE)
+    found: dict[str, list[str]] = {}
+    for keys, resource_policy in ((True, OPEN_KEY), (False, None)):
+        here = [one for one in asked if one[0].startswith("kms:") == keys]
+        requests = [Request(action, on, {"aws:PrincipalArn": principal, **given}, principal) for action, on, given in here]
+        for one, said in zip(here, decisions(allowed, requests, resource_policy=resource_policy, **more), strict=True):
+            found.setdefault(said, []).append(str(one))
+    return found
 
 
-def test_the_table_in_the_docs_is_the_code(variant: Any) -> None:
-    """Every statement that any variant has, and the resource types whose handlers need it."""
-    rows: dict[str, set[str]] = {}
-    for name in FILES:
-        for statement in statements(variant(name).spec, templates(variant(name))):
-            rows.setdefault(statement.sid, set()).update(kind.removeprefix("AWS::") for kind in statement.types)
-    docs = PROJECT / "docs" / "deployment-policy.md"
-    head, line, _ = docs.read_text().partition("| statement | for |\n|---|---|\n")
-    fresh(docs, head + line + "".join(f"| `{sid}` | {', '.join(sorted(kinds))} |\n" for sid, kinds in sorted(rows.items())))
+def test_no_way_leads_to_more(restricted: Any) -> None:
+    """Some seventy escalations, each refused; what is needed is allowed by the same simulation."""
+    allowed = policy(restricted("shipped"))
+    assert list(found := answers(ESCALATIONS, allowed)) == [REFUSED], found
+    assert list(found := answers(NEEDED, allowed)) == [ALLOWED], found
 
 
-def test_the_program_writes_the_files_and_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--config", str(PROJECT / "cluster.yaml"), "--out", str(tmp_path)]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("aws ", "cdk "))]
-    assert [line.split()[:3] for line in said] == [["aws", "iam", "create-policy"]] * (len(said) - 1) + [
-        ["cdk", "bootstrap", "--cloudformation-execution-policies"]
+def test_a_role_with_any_policy_stays_within_its_boundary(restricted: Any) -> None:
+    """The detour in two steps: a role that anybody may take, and a policy that allows everything."""
+    limit = files(restricted("shipped"))["paddle-boundary"]["Statement"]
+    assert list(found := answers(BEYOND, EVERYTHING, boundary=limit)) == [REFUSED], found
+    assert list(found := answers(WITHIN, EVERYTHING, boundary=limit)) == [ALLOWED], found
+
+
+CALLED = {
+    # What CloudFormation may call a resource of a stack: as an ARN, or where a template takes its name.
+    "AWS::EC2::Volume": "vol-1",
+    "AWS::KMS::Key": f"arn:aws:kms:{HERE}:key/k",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{HERE}:log-group:{{}}-x:*",
+    "AWS::S3::Bucket": "arn:aws:s3:::{}-x",
+    "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:{{}}-AbCdEf",
+}
+
+
+def called(built: Built, stack: str, value: Any) -> str:
+    """A template's value, as a deployment would have it."""
+    if isinstance(value, str):
+        return value.replace("${AWS::AccountId}", ACCOUNT)
+    [(function, given)] = value.items()
+    if function == "Fn::Join":
+        return str(given[0]).join(called(built, stack, part) for part in given[1])
+    if function == "Fn::Sub":
+        return called(built, stack, given)
+    if function == "Fn::ImportValue":
+        other = given.partition(":")[0].removeprefix(f"{built.spec.name}-")
+        exports = built.templates[other]["Outputs"].values()
+        return next(called(built, other, one["Value"]) for one in exports if one.get("Export", {}).get("Name") == given)
+    pseudo = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
+    pseudo["AWS::StackId"] = f"arn:aws:cloudformation:{HERE}:stack/{built.spec.name}-{stack}/1"
+    name = given if function == "Ref" else given[0]
+    if name in pseudo:
+        return pseudo[name]
+    resource = built.templates[stack]["Resources"][name]
+    properties = resource.get("Properties", {})
+    own = properties.get("Name") or properties.get("LogGroupName") or f"{built.spec.name}-{stack}-{name}"
+    return CALLED[resource["Type"]].format(own)
+
+
+def test_a_boundary_allows_what_the_roles_are_given(restricted: Any, each_name: str) -> None:
+    """Each action of each role's own policies, on the resource that the policy names."""
+    built = restricted(each_name)
+    limit = files(built)[f"{built.spec.name}-boundary"]["Statement"]
+    asked = [
+        (action, called(built, stack, on))
+        for stack in built.templates
+        for policy in built.resources("AWS::IAM::ManagedPolicy", stack)
+        for one in policy["PolicyDocument"]["Statement"]
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+        for on in (one["Resource"] if isinstance(one["Resource"], list) else [one["Resource"]])
+        if one["Effect"] == "Allow"
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"paddle-deploy-{number}.json" for number in (1, 2, 3)]
-    assert all("--path /deployment/ " in line for line in said[:-1]) and ":policy/deployment/paddle-deploy-3" in said[-1]
+    assert len(asked) > 20
+    for action, on in asked:
+        behind = [
+            one
+            for one in limit
+            if any(fnmatchcase(action, pattern) for pattern in one["Action"])
+            and any(fnmatchcase(on, pattern) for pattern in one["Resource"])
+        ]
+        assert behind, (action, on)
+    for kind in ("AWS::IAM::Role", "AWS::IAM::User"):
+        for role in built.resources(kind):
+            assert json.dumps(role["PermissionsBoundary"]).endswith(f':policy/deployment/{built.spec.name}-boundary"]]}}')
+
+
+def test_the_bootstrap_changes_no_stack_of_others(restricted: Any) -> None:
+    """CloudFormation works with the role that a stack was last given: who changed another's stack would have its rights."""
+    limit = files(restricted("shipped"))["paddle-bootstrap"]["Statement"]
+    stack, theirs = (f"arn:aws:cloudformation:{HERE}:stack/{name}/1" for name in ("paddle-access", "paddle-two-access"))
+    changes = [
+        f"cloudformation:{verb}" for verb in ("CreateChangeSet", "ExecuteChangeSet", "CreateStack", "UpdateStack", "DeleteStack")
+    ]
+    role = IAM + "role/cdk-paddle-{}-role-000000000000-us-west-2"
+    as_deployer: dict[str, Any] = {"boundary": limit, "principal": role.format("deploy")}
+    assert list(found := answers([(one, theirs, {}) for one in changes], EVERYTHING, **as_deployer)) == [DENIED], found
+    assert list(found := answers([(one, stack, {}) for one in changes], EVERYTHING, **as_deployer)) == [ALLOWED], found
+    reads: list[Asked] = [
+        ("s3:GetObject", "arn:aws:s3:::theirs/data", {}),
+        ("ssm:GetParametersByPath", f"arn:aws:ssm:{HERE}:parameter/x", {}),
+    ]
+    looks_up: dict[str, Any] = {"boundary": limit, "principal": role.format("lookup")}
+    assert list(found := answers(reads, EVERYTHING, **looks_up)) == [DENIED], found
+    assert list(found := answers([("cloudformation:GetTemplate", theirs, {})], EVERYTHING, **looks_up)) == [ALLOWED], found
+
+
+def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(restricted: Any, each_name: str) -> None:
+    """A boundary does not limit a group: what it holds is out of a deployment's reach."""
+    built = restricted(each_name)
+    name = built.spec.name
+    for team in ("Operator", "Trainer", "Reader"):
+        held = files(built)[f"{name}-{team.lower()}"]["Statement"]
+        roles = {one: IAM + f"role/{name}-access-People{one}RoleCD19D991-x" for one in ("Operator", "Trainer", "Reader")}
+        found = answers([("sts:AssumeRole", role, {}) for role in roles.values()], held)
+        assert found[ALLOWED] == [str(("sts:AssumeRole", roles[team], {}))]
+        [group] = [one for key, one in built.whole("AWS::IAM::Group", "access").items() if team in key]
+        assert f":policy/deployment/{name}-{team.lower()}" in json.dumps(group["Properties"]["ManagedPolicyArns"])
+    assert not any(one.get("Groups") for one in built.resources("AWS::IAM::ManagedPolicy"))
+
+
+def test_the_program_writes_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = (PROJECT / "cluster.yaml").read_text()
+    (tmp_path / "cluster.yaml").write_text(f"{settings}deployer: restricted\n")
+    assert main(["--config", str(tmp_path / "cluster.yaml"), "--out", str(tmp_path / "out")]) == 0
+    names = ["boundary", "bootstrap", "deploy-1", "deploy-2", "deploy-3", "operator", "reader", "trainer"]
+    found = {file.name: str(file) for file in (tmp_path / "out").iterdir()}
+    assert found.keys() == {f"paddle-{name}.json" for name in names}
+    assert sorted(capsys.readouterr().out.split()) == sorted(found.values())
+
+
+def test_an_administrator_needs_no_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(PROJECT / "cluster.yaml"), "--out", str(tmp_path / "out")]) == 2
+    assert "deployer is administrator: set it restricted" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_bad_settings_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

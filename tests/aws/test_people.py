@@ -28,7 +28,10 @@ def test_the_operator_has_the_two_statements_of_2016_on_this_cluster_alone(shipp
         "cloudformation:GetTemplate",
         "cloudformation:DescribeStackEvents",
     }
-    assert json.dumps(statements["Stacks"]["Resource"]).endswith('":stack/paddle-*"]]}')
+    # Not paddle-*: that is the beginning of paddle-two-* too.
+    parts = ("access", "network", "storage", "cluster", "nodes", "watch")
+    found = json.dumps(statements["Stacks"]["Resource"])
+    assert found.count(":stack/") == len(parts) and all(f'":stack/paddle-{part}/*"' in found for part in parts)
 
 
 def test_no_session_begins_without_a_document_that_is_granted(shipped: Any) -> None:

@@ -41,7 +41,7 @@ def boot_text(resource: dict[str, Any]) -> str:
     """User data as a machine gets it, with a value of usual length for each token."""
     parts = resource["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]["Fn::Join"][1]
     usual = {
-        "Fn::Sub": "cdk-hnb659fds-assets-123456789012-us-west-2",
+        "Fn::Sub": "cdk-tutorial-assets-123456789012-us-west-2",
         "Ref": "arn:aws:secretsmanager:us-west-2:123456789012:secret:tutorial/kubeconfig/operator-AbCdEf",
         "Fn::ImportValue": "tutorial-storage-bucket83908e77-abcdefghijkl-or-an-arn-of-about-that-length",
         "Fn::GetAtt": "203.0.113.200",
@@ -73,7 +73,7 @@ def test_machines_fetch_their_files_from_the_bucket_and_know_each_checksum(own: 
         for name in ("k3s", "k3s-airgap-images-amd64.tar.zst"):
             uri, checksum = files[name]
             assert checksum == locked[name]["sha256"]
-            assert uri.startswith(f"s3://cdk-hnb659fds-assets-123456789012-us-west-2/{checksum}")
+            assert uri.startswith(f"s3://cdk-tutorial-assets-123456789012-us-west-2/{checksum}")
         role = f"{variables(template)['ROLE']}.sh"
         assert {"shared.sh", "ecr-credentials", role} <= set(files)
 

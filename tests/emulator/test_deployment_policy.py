@@ -7,6 +7,7 @@ The emulator asks the role that CloudFormation executes with for what AWS's own 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -40,28 +41,35 @@ TRUST = {
 
 
 def policies(config: Path) -> dict[str, dict[str, Any]]:
-    """The files that the command writes."""
+    """The deployer's files that the command writes."""
     out = config.parent / "policies"
     command = [sys.executable, "-m", "stacks.deployment_policy", "--config", config, "--out", out]
     subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
-    return {file.stem: json.loads(file.read_text()) for file in sorted(out.iterdir())}
+    return {file.stem: json.loads(file.read_text()) for file in sorted(out.glob("*-deploy-*.json"))}
 
 
 @pytest.mark.parametrize("file", [PROJECT / "cluster.yaml", VARIANTS / "self-managed-cluster.yaml"], ids=["eks", "self-managed"])
 def test_the_whole_life_of_a_cluster(tmp_path: Path, file: Path) -> None:
-    """The real cdk, bootstrapped with the policy's files: deploy, change, destroy with data in the bucket."""
+    """`paddle-aws bootstrap` and the real cdk: deploy, restrict the deployer, change, destroy with data in the bucket."""
     settings = yaml.safe_load(file.read_text())
+    restricted = {"deployer": "restricted"}
     config, outputs_file = tmp_path / "cluster.yaml", tmp_path / "outputs.json"
-    config.write_text(yaml.safe_dump(settings))
     with Cloud(project=PROJECT, state=tmp_path / "state", **ENFORCED) as cloud:
-        iam = cloud.client("iam")
-        arns = [
-            iam.create_policy(PolicyName=name, Path="/deployment/", PolicyDocument=json.dumps(document))["Policy"]["Arn"]
-            for name, document in policies(config).items()
-        ]
-        cloud.bootstrap("--cloudformation-execution-policies", ",".join(arns))
+        # The policies are an administrator's, and there before and after.
+        for bootstrapped in (settings | restricted, settings):
+            config.write_text(yaml.safe_dump(bootstrapped))
+            cloud.bootstrap(config)
         before = cloud.inventory()
         cloud.deploy(config, outputs_file)
+        settings |= restricted
+        config.write_text(yaml.safe_dump(settings))
+        cloud.bootstrap(config)
+        cloud.deploy(config, outputs_file)
+        iam = cloud.client("iam")
+        for role in iam.list_roles()["Roles"]:
+            if role["RoleName"].startswith(f"{settings['name']}-"):
+                bounded = iam.get_role(RoleName=role["RoleName"])["Role"]["PermissionsBoundary"]["PermissionsBoundaryArn"]
+                assert bounded.endswith(f":policy/deployment/{settings['name']}-boundary")
         settings["nodes"]["workers"]["desired"] = 4
         settings["file_system"] = {"throughput": "bursting"}
         # A change of every tag.
@@ -107,7 +115,8 @@ class Templates:
             if artifact["type"] == "aws:cloudformation:stack"
         }
         self.role = self.iam.create_role(RoleName=self.ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
-        cloud.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+        for name in sorted(set(re.findall("/cdk-bootstrap/[a-z0-9]+/version", json.dumps(self.stacks)))):
+            cloud.client("ssm").put_parameter(Name=name, Value="30", Type="String")
 
     def allow(self, statements: list[dict[str, Any]]) -> None:
         document = {"Version": "2012-10-17", "Statement": statements}
@@ -156,6 +165,7 @@ class Templates:
 
 def eks() -> dict[str, Any]:
     settings: dict[str, Any] = yaml.safe_load((VARIANTS / "self-managed.yaml").read_text())
+    settings["deployer"] = "restricted"
     settings["network"] = {"interface_endpoints": True, "flow_log_days": 7}
     settings["nodes"]["managed"] = {"placement_group": True, "availability_zones": ["us-west-2a"]}
     return settings
@@ -163,7 +173,7 @@ def eks() -> dict[str, Any]:
 
 def own() -> dict[str, Any]:
     settings: dict[str, Any] = yaml.safe_load((VARIANTS / "self-managed-cluster.yaml").read_text())
-    return settings
+    return settings | {"deployer": "restricted"}
 
 
 # The statements that a self-managed cluster shares with EKS are shown once, with EKS: each costs a life of all stacks.

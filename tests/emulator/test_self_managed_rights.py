@@ -36,7 +36,7 @@ class Account:
         cloudformation = cloud.client("cloudformation")
         cloud.cdk("synth", "--quiet", config=VARIANT)
         assembly = cloud.state / "cdk.out"
-        cloud.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+        cloud.client("ssm").put_parameter(Name="/cdk-bootstrap/tutorial/version", Value="30", Type="String")
         self.outputs: dict[str, str] = {}
         for name, artifact in json.loads((assembly / "manifest.json").read_text())["artifacts"].items():
             if artifact["type"] == "aws:cloudformation:stack":

@@ -64,7 +64,7 @@ class Life:
 
     def drifted(self) -> set[str]:
         """The types of what `cdk drift` finds changed or gone."""
-        stacks = [stack for stack in self.stacks() if stack != "CDKToolkit"]
+        stacks = [stack for stack in self.stacks() if not stack.startswith("CDKToolkit")]
         lines = self.cloud.cdk("drift", *stacks, config=self.config)
         assert any("Number of resources with drift" in line for line in lines)
         return {line.split()[1] for line in lines if line.startswith(("[~] ", "[-] "))}
@@ -92,9 +92,10 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
         request.addfinalizer(cloud.close)
         settings = yaml.safe_load(file.read_text())
         prepare(cloud, settings)
-        cloud.bootstrap()
-        life = Life(cloud, tmp_path / "cluster.yaml", settings, cloud.inventory())
-        life.write()
+        config = tmp_path / "cluster.yaml"
+        config.write_text(yaml.safe_dump(settings))
+        cloud.bootstrap(config)
+        life = Life(cloud, config, settings, cloud.inventory())
         if deploy:
             life.deploy()
         return life

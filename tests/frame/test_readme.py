@@ -39,7 +39,7 @@ RUN_BY = {
     "make image push": ("tests/image/test_build_and_push.py", "make push"),
     "make manifests": ("tests/charts/test_command.py", "manifests"),
     ". .venv/bin/activate": ("Makefile", "RUN      := PATH="),
-    "cdk bootstrap": ("rehearsal/cloud.py", '"bootstrap"'),
+    "paddle-aws bootstrap": ("rehearsal/cloud.py", '"bootstrap"'),
     "cdk deploy --all --outputs-file outputs.json": ("rehearsal/cloud.py", '"deploy"'),
     "cdk destroy --all": ("rehearsal/cloud.py", '"destroy"'),
     "paddle-aws protect": ("tests/operations/test_doctor.py", 'run("protect"'),

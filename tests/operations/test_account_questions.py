@@ -243,10 +243,10 @@ def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
     simulated(aws_api, "sts:AssumeRole", "secretsmanager:GetSecretValue")
     found = checked("permissions", ClusterSpec.load(OWN))
     assert [state for state, _ in found] == ["problem", "warning"]
-    role = "arn:aws:iam::000000000000:role/cdk-hnb659fds-deploy-role-000000000000-us-west-2"
+    role = "arn:aws:iam::000000000000:role/cdk-paddle-deploy-role-000000000000-us-west-2"
     assert f"may not sts:AssumeRole on {role}" in found[0][1]
     assert "kubeconfig/operator-*, needed to run `paddle-aws kubeconfig`" in found[1][1]
-    assert all(text.endswith("attach the operator policy (docs/people.md)") for _, text in found)
+    assert all(text.endswith("take the operator's role, or join its group (docs/people.md)") for _, text in found)
 
 
 def test_one_of_several_resources_may_be_refused(aws_api: AwsApi) -> None:
@@ -263,7 +263,19 @@ def test_one_of_several_resources_may_be_refused(aws_api: AwsApi) -> None:
 
     aws_api.answer("iam", "SimulatePrincipalPolicy", answer)
     ((state, text),) = checked("permissions", spec())
-    assert state == "problem" and "role/cdk-hnb659fds-file-publishing-role-" in text and "deploy-role" not in text
+    assert state == "problem" and "role/cdk-paddle-file-publishing-role-" in text and "deploy-role" not in text
+
+
+def test_a_restricted_deployer_that_is_still_an_administrator(aws_api: AwsApi) -> None:
+    aws_api.answer("sts", "GetCallerIdentity", {"UserId": "AIDA", "Account": "000000000000", "Arn": USER})
+    aws_api.answer("ssm", "GetParameter", {"Parameter": {"Value": "30"}})
+    attached = {"PolicyName": "AdministratorAccess", "PolicyArn": "arn:aws:iam::aws:policy/AdministratorAccess"}
+    aws_api.answer("iam", "ListAttachedRolePolicies", {"AttachedPolicies": [attached]})
+    assert checked("bootstrap", spec()) == [("ok", "bootstrap version 30")]
+    (_, (state, text)) = checked("bootstrap", spec(deployer="restricted"))
+    assert state == "problem" and "cfn-exec-role-000000000000-us-west-2 has AdministratorAccess" in text
+    attached["PolicyName"] = "paddle-deploy-1"
+    assert checked("bootstrap", spec(deployer="restricted"))[1] == ("ok", "CloudFormation deploys by paddle-deploy-1")
 
 
 def listed(api: AwsApi, offered: set[str], known: set[str]) -> None:

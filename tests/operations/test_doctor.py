@@ -40,7 +40,7 @@ def test_an_empty_account(run: Run, aws: Cloud) -> None:
     assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
     assert found["existing parts"] == {"ok"}
     text = run("doctor", str(CONFIG), columns=70)
-    assert "run `cdk bootstrap" in " ".join(text.out.split()) and max(map(len, text.out.splitlines())) <= 70
+    assert "run `paddle-aws bootstrap" in " ".join(text.out.split()) and max(map(len, text.out.splitlines())) <= 70
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_a_self_managed_cluster_from_its_deploy_to_its_destroy(run: Run, tmp_pat
     with Cloud(project=PROJECT, state=tmp_path) as cloud:
         for name, value in cloud.environment.items():
             monkeypatch.setenv(name, value)
-        cloud.bootstrap()
+        cloud.bootstrap(OWN)
         cloud.deploy(OWN, tmp_path / "outputs.json")
         found = states(run("doctor", str(OWN), "--json"))
         assert found["stacks"] == found["mount targets"] == {"ok"}

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from ministack.core import iam_evaluator
 from ministack.core.responses import get_account_id, get_region
-from ministack.services import cloudformation, ec2, efs, kms
+from ministack.services import cloudformation, ec2, efs, iam, kms
 from ministack.services.cloudformation import changesets, handlers, provisioners, stacks
 
 Properties = Mapping[str, Any]
@@ -87,6 +87,19 @@ def _arn(on: str, kind: str, props: Properties, own: str) -> tuple[str, str]:
     return form.replace("${Account}", get_account_id()) + path, identifier
 
 
+def _boundary(arn: str, kind: str, props: Properties) -> dict[str, str]:
+    """The condition key: of the role that is being made or changed, else of the one under `arn`."""
+    role = props if kind == "AWS::IAM::Role" else iam._roles.get(arn.rpartition("/")[2], {})
+    found = role.get("PermissionsBoundary")
+    return {"iam:permissionsboundary": found} if found else {}
+
+
+def _bound(kind: str, name: str, props: Properties) -> None:
+    """Gives a role its boundary: MiniStack's own CloudFormation forgets it."""
+    if kind == "AWS::IAM::Role" and name in iam._roles:
+        iam._roles[name]["PermissionsBoundary"] = props.get("PermissionsBoundary")
+
+
 def _asked(action: str, kind: str, operation: str, props: Properties, own: str) -> list[tuple[str, dict[str, Any]]]:
     """(ARN, condition keys) of everything that `action` is asked for."""
     account = f"arn:aws:iam::{get_account_id()}"
@@ -108,8 +121,10 @@ def _asked(action: str, kind: str, operation: str, props: Properties, own: str) 
             names = props.get(f"{policy.group(1)}s") or []
             entities = [f"{account}:{policy.group(1).lower()}/{one}" for one in names]
             attached = [_arn("iam:policy", kind, props, own)[0]]
-        return [(one, {"iam:policyarn": arn}) for one in entities for arn in attached]
+        return [(one, {"iam:policyarn": arn, **_boundary(one, kind, props)}) for one in entities for arn in attached]
     service = action.partition(":")[0]
+    if action in ("iam:CreateRole", "iam:PutRolePermissionsBoundary"):
+        return [(_arn("iam:role", kind, props, own)[0], _boundary("", kind, props))]
     keys: dict[str, Any] = {"route53:changeresourcerecordsetsnormalizedrecordnames": [str(props.get("Name")).rstrip(".")]}
     if operation == "create":
         keys |= {f"{service}:createaction": "x", "aws:requesttag/cluster": _cluster("", props)}
@@ -225,7 +240,9 @@ def _asked_create(create: Callable[..., Any]) -> Callable[..., Any]:
     def created(kind: str, logical_id: str, props: Properties, stack: str) -> Any:
         if role := _of(stack):
             ask(role, kind, "create", props, "", stack, logical_id)
-        return create(kind, logical_id, props, stack)
+        made = create(kind, logical_id, props, stack)
+        _bound(kind, made[0], props)
+        return made
 
     return created
 
@@ -239,7 +256,9 @@ def _asked_update(update: Callable[..., Any]) -> Callable[..., Any]:
                 ask(role, kind, "create", new, "", stack, logical_id)
             else:
                 ask(role, kind, "update", new, physical_id, stack, logical_id)
-        return update(kind, physical_id, old, new, stack, logical_id, *rest)
+        made = update(kind, physical_id, old, new, stack, logical_id, *rest)
+        _bound(kind, physical_id, new)
+        return made
 
     return updated
 
