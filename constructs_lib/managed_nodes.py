@@ -16,11 +16,20 @@ from constructs_lib.node_group import NodeGroup, NodeGroupProps
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
 
+def ami_type(gpu: bool) -> str:
+    """EKS's name of the image that the nodes run."""
+    return "AL2023_x86_64_NVIDIA" if gpu else "AL2023_x86_64_STANDARD"
+
+
 class ManagedNodes(NodeGroup):
     """An EKS managed node group on Amazon Linux 2023.
 
     Args:
         auto_repair: EKS replaces nodes that fail.
+        kubernetes_version: the cluster's, such as "1.35": a change replaces the nodes, one at a time, within their pods'
+            disruption budgets. None: the version at the first deploy stays.
+        release_version: release of the node image, such as 1.35.0-20261101; None: the newest one whenever nodes are replaced.
+            CloudFormation refuses a change of either version together with any other change of the group.
         role: the nodes' role; None: one is made.
         props: as `NodeGroupProps` says.
     """
@@ -33,6 +42,8 @@ class ManagedNodes(NodeGroup):
         cluster: AnyCluster,
         vpc: ec2.IVpc,
         auto_repair: bool = True,
+        kubernetes_version: str | None = None,
+        release_version: str | None = None,
         role: iam.IRole | None = None,
         **props: Unpack[NodeGroupProps],
     ) -> None:
@@ -46,7 +57,9 @@ class ManagedNodes(NodeGroup):
             cluster_name=cluster.cluster_name,
             node_role=self.role.role_arn,
             subnets=self._subnet_ids,
-            ami_type="AL2023_x86_64_NVIDIA" if shape.gpu else "AL2023_x86_64_STANDARD",
+            ami_type=ami_type(shape.gpu),
+            version=kubernetes_version,
+            release_version=release_version,
             capacity_type="SPOT" if shape.spot else "ON_DEMAND",
             instance_types=list(shape.instance_types),
             labels=shape.all_labels or None,

@@ -15,6 +15,7 @@ from typing import Any
 from operations.account_checks import AccountChecks, Check, Found, State
 from operations.aws import every
 from operations.errors import BadInput, OperationError
+from operations.version_checks import VersionChecks
 from stacks.cluster_spec import ClusterSpec
 
 STACK = "aws:cloudformation:stack-name"
@@ -37,7 +38,13 @@ class DeployedChecks:
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
             return [*own, *groups, *both]
-        return [("cluster", self.cluster), ("add-ons", self.addons), ("node groups", self.node_groups), *groups, *both]
+        asked = VersionChecks(self.spec, self._client)
+        named: list[Check] = [
+            ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
+            ("add-ons", lambda: [_health(*one) for one in asked.addons.items()]),
+            ("node groups", lambda: [_health(*one) for one in asked.node_groups.items()]),
+        ]
+        return [*named, *asked.all(), *groups, *both]
 
     def destroy(self) -> list[Check]:
         """What would be in the way of `cdk destroy`."""
@@ -66,9 +73,7 @@ class DeployedChecks:
 
     @cached_property
     def _outputs(self) -> dict[str, str]:
-        return {
-            out["OutputKey"]: out["OutputValue"] for stack in self._account.deployed_stacks for out in stack.get("Outputs", ())
-        }
+        return self._account.outputs
 
     def _output(self, key: str) -> str:
         if key not in self._outputs:
@@ -76,21 +81,6 @@ class DeployedChecks:
         return self._outputs[key]
 
     # Ready.
-
-    def cluster(self) -> Found:
-        found = self._client("eks").describe_cluster(name=self.spec.cluster_name)["cluster"]
-        good = found["status"] == "ACTIVE"
-        yield ("ok" if good else "problem"), f"{found['name']} is {found['status']}, Kubernetes {found.get('version', '?')}"
-
-    def addons(self) -> Found:
-        eks, cluster = self._client("eks"), self.spec.cluster_name
-        for name in every(eks, "list_addons", "addons[]", clusterName=cluster):
-            yield _health(name, eks.describe_addon(clusterName=cluster, addonName=name)["addon"])
-
-    def node_groups(self) -> Found:
-        eks, cluster = self._client("eks"), self.spec.cluster_name
-        for name in every(eks, "list_nodegroups", "nodegroups[]", clusterName=cluster):
-            yield _health(name, eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"])
 
     def mount_targets(self) -> Found:
         system = self._output("FileSystemId")
@@ -255,7 +245,7 @@ def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
 
 
 def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
-    """Of an add-on or a node group, as EKS tells it."""
+    """Of a cluster, an add-on or a node group, as EKS tells it."""
     issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
     good = part["status"] == "ACTIVE" and not issues
     return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")

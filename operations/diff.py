@@ -41,6 +41,7 @@ def diff(
     with explained():
         from operations.account_checks import AccountChecks
         from operations.protect import HOLDS_DATA, IN_USE
+        from operations.version_checks import refused_step
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)
@@ -61,14 +62,17 @@ def diff(
             if json:
                 as_json([])
             return
+        if refused := refused_step(spec, account.outputs):
+            raise BadInput(refused)
         api = account.client("cloudformation")
         _prepare(config, deployed)
         try:
-            losses = [loss for stack in deployed for loss in _losses(api, stack, {**HOLDS_DATA, **IN_USE})]
+            changes = {stack: _changes(api, stack) for stack in deployed}
         finally:
             for stack in deployed:
                 with suppress(api.exceptions.ChangeSetNotFoundException):
                     api.delete_change_set(StackName=stack, ChangeSetName=NAME)
+        losses = [loss for stack, made in changes.items() for loss in _losses(stack, made, {**HOLDS_DATA, **IN_USE})]
         if json:
             as_json([loss._asdict() for loss in losses])
         elif losses:
@@ -79,6 +83,11 @@ def diff(
             raise Failed(
                 "the deploy would lose what the last column names: keep the old settings; or copy the data and "
                 "run `paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
+            )
+        if groups := [change["LogicalResourceId"] for made in changes.values() for change in made if _mixed(change)]:
+            raise Failed(
+                f"CloudFormation refuses to change the version of {', '.join(groups)} together with anything else of it: "
+                "deploy the other changes first, then the version alone"
             )
 
 
@@ -96,13 +105,26 @@ def _prepare(config: Path, stacks: list[str]) -> None:
         raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))
 
 
-def _losses(api: Any, stack: str, lost: dict[str, str]) -> Iterator[Loss]:
-    pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
-    # cdk makes none for a stack that does not change.
-    with suppress(api.exceptions.ChangeSetNotFoundException):
-        for change in pages.search("Changes[].ResourceChange"):
-            replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
-            says = "removed" if change["Action"] == "Remove" else replaced
-            if says:
-                kind = change["ResourceType"]
-                yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))
+def _changes(api: Any, stack: str) -> list[dict[str, Any]]:
+    # cdk makes no change set for a stack that does not change.
+    try:
+        pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
+        return [change for change in pages.search("Changes[].ResourceChange") if change]
+    except api.exceptions.ChangeSetNotFoundException:
+        return []
+
+
+def _losses(stack: str, changes: list[dict[str, Any]], lost: dict[str, str]) -> Iterator[Loss]:
+    for change in changes:
+        replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
+        says = "removed" if change["Action"] == "Remove" else replaced
+        if says:
+            kind = change["ResourceType"]
+            yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))
+
+
+def _mixed(change: dict[str, Any]) -> bool:
+    """Whether a node group's version changes together with something else, which EKS takes one after the other only."""
+    named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
+    versions = {"Version", "ReleaseVersion"}
+    return change["ResourceType"] == "AWS::EKS::Nodegroup" and bool(named & versions) and bool(named - versions)

@@ -20,11 +20,11 @@ from stacks.nodes import NodesStack
 from stacks.storage import StorageStack
 
 NAME = "add-ons.json"
-"""What `paddle-aws lock add-ons` writes: the versions that it read at EKS, for stacks that should deploy the same ones."""
+"""What `paddle-aws lock add-ons` writes: the versions that it read at AWS, for stacks that should deploy the same ones."""
 
 
 def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
-    """Add-on: version, for one Kubernetes version; none where the lock in `folder` is missing or does not know it."""
+    """Add-on or AMI type: version, for one Kubernetes version; none where the lock in `folder` is missing or does not know it."""
     file = folder / NAME
     try:
         versions = json.loads(file.read_text(encoding="utf-8"))["versions"].get(kubernetes_version, {})
@@ -53,7 +53,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}
         cluster = ClusterStack(scope, spec, access=access, network=network, bucket=storage.bucket, addon_versions=versions)
-        NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, addon_versions=versions)
+        NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, versions=versions)
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack

@@ -67,6 +67,9 @@ ADDONS = (
 )
 """Add-ons that this project installs, some of them only where a setting asks for them."""
 
+NODE_IMAGES = {"AL2023_x86_64_STANDARD": "standard", "AL2023_x86_64_NVIDIA": "nvidia"}
+"""AMI types of managed nodes, and what Parameter Store calls them."""
+
 EKS_ALONE = ("administrators", "deployers", "readers", "log_days", "addons", "oidc_provider", "existing")
 SELF_MANAGED_ALONE = (
     "distribution",
