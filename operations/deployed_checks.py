@@ -1,7 +1,7 @@
 """Whether a deployed cluster is ready for jobs, and what would keep it from being destroyed.
 
-Promises: reads only. The sticking points are the known ones: what Kubernetes or a person made in the VPC does not
-belong to any stack, and CloudFormation can delete no network that something still uses.
+Promises: reads only, unless told to fix. The sticking points are the known ones: what Kubernetes or a person made in the VPC
+does not belong to any stack, and CloudFormation can delete no network that something still uses.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from operations.version_checks import VersionChecks
 from stacks.cluster_spec import ClusterSpec
 
 STACK = "aws:cloudformation:stack-name"
+ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
 SNAPSHOTS = "cluster/snapshots/"
 OLD = timedelta(days=1, hours=12)
 """After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
@@ -27,13 +28,16 @@ OLD = timedelta(days=1, hours=12)
 class DeployedChecks:
     """The checks of one deployed cluster."""
 
-    def __init__(self, spec: ClusterSpec, account: AccountChecks) -> None:
-        self.spec, self._account, self._client = spec, account, account.client
+    def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
+        """`fix`: activate the tag that the budget counts by; nothing else is ever changed."""
+        self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
         both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes), ("stack policy", self.kept)]
+        if self.spec.budget and self.spec.budget.monthly_usd:
+            both.append(("budget", self.budget))
         groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
@@ -106,6 +110,41 @@ class DeployedChecks:
             yield "warning", f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` refuses that"
         else:
             yield "ok", "no deploy may replace or remove what holds data"
+
+    def budget(self) -> Found:
+        from botocore.exceptions import ClientError
+
+        api, key = self._client("ce"), "cluster"
+        try:
+            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")["CostAllocationTags"]
+            state = next((tag["Status"] for tag in found if tag["TagKey"] == key), None)
+            if state == "Inactive" and self._fix:
+                activated = [{"TagKey": key, "Status": "Active"}]
+                refused = api.update_cost_allocation_tags_status(CostAllocationTagsStatus=activated).get("Errors")
+                state = f"refused ({refused[0]['Code']}: {refused[0]['Message']})" if refused else "activated"
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code not in ("AccessDeniedException", "ValidationException"):
+                raise
+            where = "an administrator of the account that pays (the organization's management account) can"
+            yield "warning", f"whether the budget counts this account may not ask ({code}); {where}: `{ACTIVATE}`"
+            return
+        if state == "Active":
+            yield "ok", f"the budget counts by tag {key}"
+        elif state == "activated":
+            yield "ok", f"tag {key} is activated for cost allocation now: the budget counts within 24 hours, and nothing before"
+        elif state == "Inactive":
+            yield (
+                "warning",
+                f"the budget counts nothing: tag {key} is not activated for cost allocation, `paddle-aws doctor --fix`",
+            )
+        elif state:
+            yield "problem", f"the budget counts nothing: tag {key} is not activated, and AWS {state}"
+        else:
+            yield (
+                "warning",
+                f"the budget counts nothing: AWS lists tag {key} up to 24 hours after the first deploy, ask again then",
+            )
 
     def kubernetes(self) -> Found:
         from operations.cluster import Cluster

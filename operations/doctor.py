@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import Failed, Unreachable, explained
+from operations.errors import BadInput, Failed, Unreachable, explained
 from operations.screen import Json, as_json, say, show
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 def doctor(
     config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     destroy: Annotated[bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Activate the tag that the budget counts by.")] = False,
     json: Json = False,
 ) -> None:
-    """Check the account and, once it is deployed, the cluster. Changes nothing.
+    """Check the account and, once it is deployed, the cluster. Changes nothing without --fix.
 
     Each line is ok, a warning or a problem, and says what to do; all is checked even when something fails.
     Exit code 1 if there is a problem, 3 if the account cannot be asked at all.
@@ -37,9 +38,11 @@ def doctor(
         from operations.deployed_checks import DeployedChecks
         from stacks.cluster_spec import ClusterSpec
 
+        if fix and destroy:
+            raise BadInput("--fix mends a cluster that stays, --destroy looks at its end: name one of the two")
         spec = ClusterSpec.load(config)
         account = AccountChecks(spec)
-        deployed = DeployedChecks(spec, account)
+        deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.all(), *ready]
         found = account_checks.run(checks)

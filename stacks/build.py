@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from aws_cdk import Stack
 from constructs import Construct
 
 from settings.errors import SettingError
@@ -48,14 +49,14 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
         own = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
-        OwnNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
+        nodes: Stack = OwnNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}
         cluster = ClusterStack(scope, spec, access=access, network=network, bucket=storage.bucket, addon_versions=versions)
-        NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, versions=versions)
+        nodes = NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, versions=versions)
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack
 
-        WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
+        WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system, nodes=nodes)

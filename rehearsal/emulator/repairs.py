@@ -51,7 +51,8 @@ def _wrap(
     before: Callable[[Properties, Properties], None] = lambda old, new: None,
     after: Callable[[str, Properties, Properties], dict[str, Any] | None] = lambda physical_id, old, new: None,
 ) -> None:
-    """`before` (old, new) checks what AWS would refuse; `after` (physical id, old, new) adds what MiniStack dropped, attributes included."""
+    """`before` (old, new) checks what AWS would refuse; `after` (physical id, old, new) adds what MiniStack dropped, attributes
+    included."""
     handlers = _handlers(kind)
     create, update = handlers["create"], handlers["update"]
 
