@@ -132,8 +132,7 @@ class SharedFileSystem(MountableFileSystem):
         resource = file_system.node.default_child
         assert isinstance(resource, efs.CfnFileSystem)
         # The CDK only ever says ENABLED: left out, backups that were on would stay on.
-        status = "ENABLED" if automatic_backups else "DISABLED"
-        resource.backup_policy = efs.CfnFileSystem.BackupPolicyProperty(status=status)
+        resource.add_property_override("BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED")
         retain_if_replaced(file_system)
         self.file_system = file_system
         self._open_to_clients()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from operations.account_checks import AccountChecks, Check, Found, State
 from operations.aws import every
-from operations.errors import BadInput, OperationError
-from operations.version_checks import VersionChecks
+from operations.errors import BadInput, Failed, OperationError
+from operations.version_checks import VersionChecks, refused_step
 from stacks.cluster_spec import ClusterSpec
 
 STACK = "aws:cloudformation:stack-name"
@@ -41,7 +41,7 @@ class DeployedChecks:
         groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
-            return [*own, *groups, *both]
+            return [("version", self.version), *own, *groups, *both]
         asked = VersionChecks(self.spec, self._client)
         named: list[Check] = [
             ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
@@ -75,14 +75,10 @@ class DeployedChecks:
         except Exception:
             return None
 
-    @cached_property
-    def _outputs(self) -> dict[str, str]:
-        return self._account.outputs
-
     def _output(self, key: str) -> str:
-        if key not in self._outputs:
+        if key not in self._account.outputs:
             raise BadInput(f"the deployed stacks have no output {key}: deploy all of them")
-        return self._outputs[key]
+        return self._account.outputs[key]
 
     # Ready.
 
@@ -117,34 +113,26 @@ class DeployedChecks:
         api, key = self._client("ce"), "cluster"
         try:
             found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")["CostAllocationTags"]
-            state = next((tag["Status"] for tag in found if tag["TagKey"] == key), None)
-            if state == "Inactive" and self._fix:
-                activated = [{"TagKey": key, "Status": "Active"}]
-                refused = api.update_cost_allocation_tags_status(CostAllocationTagsStatus=activated).get("Errors")
-                state = f"refused ({refused[0]['Code']}: {refused[0]['Message']})" if refused else "activated"
+            status = next((tag["Status"] for tag in found if tag["TagKey"] == key), "")
+            if status == "Inactive" and self._fix:
+                status, wanted = "activated", [{"TagKey": key, "Status": "Active"}]
+                for refused in api.update_cost_allocation_tags_status(CostAllocationTagsStatus=wanted).get("Errors", ()):
+                    raise Failed(f"AWS did not activate tag {key}, so the budget counts nothing: {refused['Message']}")
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code not in ("AccessDeniedException", "ValidationException"):
                 raise
-            where = "an administrator of the account that pays (the organization's management account) can"
-            yield "warning", f"whether the budget counts this account may not ask ({code}); {where}: `{ACTIVATE}`"
+            says = f"whether the budget counts this account may not ask ({code})"
+            yield "warning", f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`"
             return
-        if state == "Active":
+        if status == "Active":
             yield "ok", f"the budget counts by tag {key}"
-        elif state == "activated":
-            yield "ok", f"tag {key} is activated for cost allocation now: the budget counts within 24 hours, and nothing before"
-        elif state == "Inactive":
-            yield (
-                "warning",
-                f"the budget counts nothing: tag {key} is not activated for cost allocation, `paddle-aws doctor --fix`",
-            )
-        elif state:
-            yield "problem", f"the budget counts nothing: tag {key} is not activated, and AWS {state}"
+        elif status == "activated":
+            yield "ok", f"tag {key} is activated for cost allocation: the budget counts from now on, in up to 24 hours"
         else:
-            yield (
-                "warning",
-                f"the budget counts nothing: AWS lists tag {key} up to 24 hours after the first deploy, ask again then",
-            )
+            listed = f"AWS lists tag {key} up to 24 hours after the first deploy, ask again then"
+            inactive = f"tag {key} is not activated for cost allocation, `paddle-aws doctor --fix` does it"
+            yield "warning", f"the budget counts nothing: {inactive if status else listed}"
 
     def kubernetes(self) -> Found:
         from operations.cluster import Cluster
@@ -155,11 +143,17 @@ class DeployedChecks:
         except OperationError as error:
             yield "warning", str(error)
             return
-        if "ClusterEndpoint" in self._outputs and self._outputs["ClusterEndpoint"].rstrip("/") != cluster.server.rstrip("/"):
+        if "ClusterEndpoint" in self._account.outputs and self._account.outputs["ClusterEndpoint"].rstrip(
+            "/"
+        ) != cluster.server.rstrip("/"):
             yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 
     # Ready, of a cluster that is its own control plane, or has groups of its own.
+
+    def version(self) -> Found:
+        fault = refused_step(self.spec, self._account.outputs)
+        yield ("problem", fault) if fault else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
 
     def control_plane(self) -> Found:
         named = {"Name": "tag:Name", "Values": [f"{self.spec.name}/control-plane"]}
@@ -169,7 +163,7 @@ class DeployedChecks:
             why = "`aws autoscaling describe-scaling-activities` says why not"
             yield "problem", f"no control plane runs: its group makes another, {why}"
         for one in machines:
-            wanted, has = self._outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
+            wanted, has = self._account.outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
             good = one["State"]["Name"] == "running" and wanted in (None, has)
             text = f"{one['InstanceId']} is {one['State']['Name']} at {has}"
             yield ("ok" if good else "problem"), text + ("" if wanted in (None, has) else f", and its fixed address is {wanted}")
@@ -184,7 +178,7 @@ class DeployedChecks:
             yield "problem", f"the control plane has written no kubeconfig yet: {advice}"
 
     def snapshots(self) -> Found:
-        bucket = self._outputs.get("BucketName") or self.spec.bucket.existing_name
+        bucket = self._account.outputs.get("BucketName") or self.spec.bucket.existing_name
         times = list(every(self._client("s3"), "list_objects_v2", "Contents[].LastModified", Bucket=bucket, Prefix=SNAPSHOTS))
         if not times:
             yield "warning", f"s3://{bucket}/{SNAPSHOTS} holds no snapshot of etcd yet (cluster.snapshots.schedule)"
@@ -252,7 +246,7 @@ class DeployedChecks:
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
         systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
-        for system in sorted(systems - {self._outputs.get("FileSystemId")}):
+        for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
             for target in every(efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system):
                 if target.get("VpcId") == vpc:
                     id = target["MountTargetId"]

@@ -15,6 +15,9 @@ from operations.errors import BadInput, Failed, explained, of_aws
 from operations.screen import Json, as_json, say, show
 
 NAME = "paddle-aws-diff"
+MIXED = "refused"
+VERSIONS = {"Version", "ReleaseVersion"}
+"""Of a node group: EKS changes them alone."""
 
 
 class Loss(NamedTuple):
@@ -67,12 +70,11 @@ def diff(
         api = account.client("cloudformation")
         _prepare(config, deployed)
         try:
-            changes = {stack: _changes(api, stack) for stack in deployed}
+            losses = [loss for stack in deployed for loss in _losses(api, stack, {**HOLDS_DATA, **IN_USE})]
         finally:
             for stack in deployed:
                 with suppress(api.exceptions.ChangeSetNotFoundException):
                     api.delete_change_set(StackName=stack, ChangeSetName=NAME)
-        losses = [loss for stack, made in changes.items() for loss in _losses(stack, made, {**HOLDS_DATA, **IN_USE})]
         if json:
             as_json([loss._asdict() for loss in losses])
         elif losses:
@@ -84,11 +86,8 @@ def diff(
                 "the deploy would lose what the last column names: keep the old settings; or copy the data and "
                 "run `paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
             )
-        if groups := [change["LogicalResourceId"] for made in changes.values() for change in made if _mixed(change)]:
-            raise Failed(
-                f"CloudFormation refuses to change the version of {', '.join(groups)} together with anything else of it: "
-                "deploy the other changes first, then the version alone"
-            )
+        if any(loss.change == MIXED for loss in losses):
+            raise Failed("CloudFormation changes a node group's version alone: deploy its other changes first, then the version")
 
 
 def _prepare(config: Path, stacks: list[str]) -> None:
@@ -105,26 +104,15 @@ def _prepare(config: Path, stacks: list[str]) -> None:
         raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))
 
 
-def _changes(api: Any, stack: str) -> list[dict[str, Any]]:
-    # cdk makes no change set for a stack that does not change.
-    try:
-        pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
-        return [change for change in pages.search("Changes[].ResourceChange") if change]
-    except api.exceptions.ChangeSetNotFoundException:
-        return []
-
-
-def _losses(stack: str, changes: list[dict[str, Any]], lost: dict[str, str]) -> Iterator[Loss]:
-    for change in changes:
-        replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
-        says = "removed" if change["Action"] == "Remove" else replaced
-        if says:
-            kind = change["ResourceType"]
-            yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))
-
-
-def _mixed(change: dict[str, Any]) -> bool:
-    """Whether a node group's version changes together with something else, which EKS takes one after the other only."""
-    named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
-    versions = {"Version", "ReleaseVersion"}
-    return change["ResourceType"] == "AWS::EKS::Nodegroup" and bool(named & versions) and bool(named - versions)
+def _losses(api: Any, stack: str, lost: dict[str, str]) -> Iterator[Loss]:
+    pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
+    # cdk makes none for a stack that does not change.
+    with suppress(api.exceptions.ChangeSetNotFoundException):
+        for change in pages.search("Changes[].ResourceChange"):
+            replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
+            named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
+            mixed = MIXED if change["ResourceType"] == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS else None
+            says = "removed" if change["Action"] == "Remove" else replaced or mixed
+            if says:
+                kind = change["ResourceType"]
+                yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))

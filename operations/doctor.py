@@ -38,9 +38,9 @@ def doctor(
         from operations.deployed_checks import DeployedChecks
         from stacks.cluster_spec import ClusterSpec
 
-        if fix and destroy:
-            raise BadInput("--fix mends a cluster that stays, --destroy looks at its end: name one of the two")
         spec = ClusterSpec.load(config)
+        if fix and (destroy or not spec.budget or not spec.budget.monthly_usd):
+            raise BadInput("--fix activates the tag that budget.monthly_usd counts by: set that, and leave out --destroy")
         account = AccountChecks(spec)
         deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []

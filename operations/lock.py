@@ -24,10 +24,7 @@ Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's s
 Out = Annotated[Path, typer.Option(help="The file to write.")]
 
 ADD_ONS = Path("locks/add-ons.json")
-ADD_ONS_SOURCE = (
-    "EKS, DescribeAddonVersions: the default version for each Kubernetes version; "
-    "Parameter Store: the recommended release of each node image"
-)
+ADD_ONS_SOURCE = "EKS, DescribeAddonVersions: default versions; Parameter Store: recommended releases of node images"
 
 
 def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
@@ -42,9 +39,8 @@ def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
 def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
     """Read the versions of EKS's add-ons and node images in a cluster's region, so that every deploy takes the same ones.
 
-    Without the file, add-ons and images keep the versions they were made with.
+    Without the file, add-ons and images stay as they were made. Versions in cluster.addons go before those of the file.
     Needs AWS credentials that allow eks:DescribeAddonVersions and ssm:GetParameters.
-    Versions in cluster.addons go before those of the file.
 
     Example: paddle-aws lock add-ons && cdk diff
     """
@@ -58,10 +54,9 @@ def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
             raise Failed(f"EKS in {region} names no default version of any add-on: {out} stays as it is")
         read = {version: {**found, **releases(ssm, version)} for version, found in read.items()}
         write(out, ADD_ONS_SOURCE, {"region": region, "versions": read})
-        names = (*ADDONS, *NODE_IMAGES)
-        unknown = sorted(f"{name} for {version}" for version, found in read.items() for name in names if name not in found)
+        unknown = [f"{name} for {key}" for key, found in read.items() for name in (*ADDONS, *NODE_IMAGES) if name not in found]
         count = sum(map(len, read.values()))
-        say(f"{count} versions are in {out}" + (f"; EKS names no default of {', '.join(unknown)}" if unknown else ""))
+        say(f"{count} versions are in {out}" + (f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else ""))
 
 
 def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[str, str]:

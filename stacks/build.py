@@ -59,4 +59,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack
 
-        WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system, nodes=nodes)
+        watch = WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
+        if spec.node_metrics:
+            # An alarm on an agent that is silent: made when nodes and agent are there, gone before they go.
+            watch.add_stack_dependency(nodes)

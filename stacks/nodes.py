@@ -13,7 +13,7 @@ from constructs import Construct
 from constructs_lib.addon import ClusterAddon, ContainerLogs, EfsDriver
 from constructs_lib.file_system import MountableFileSystem
 from constructs_lib.machine import node_role
-from constructs_lib.managed_nodes import ManagedNodes, ami_type
+from constructs_lib.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.node_group import NodeGroupProps
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
@@ -62,20 +62,12 @@ class NodesStack(ClusterPart):
         props = props_of(group, self._file_system, self._volume_key)
         cluster, vpc = self._cluster, self._vpc
         if group.kind == "managed":
-            settings = self._spec.cluster
-            # Which version somebody else's cluster has is known only where it is said.
-            known = settings.existing is None or "version" in settings.model_fields_set
-            return ManagedNodes(
-                self,
-                name,
-                cluster=cluster,
-                vpc=vpc,
-                role=self._role,
-                auto_repair=group.auto_repair is not False,
-                kubernetes_version=settings.version if known else None,
-                release_version=self._versions.get(ami_type(group.gpu)) if known else None,
-                **props,
-            )
+            repair, settings = group.auto_repair is not False, self._spec.cluster
+            versions = {"kubernetes_version": settings.version, "release_version": self._versions.get(AMI_TYPES[group.gpu])}
+            if settings.existing and "version" not in settings.model_fields_set:
+                # Nobody said which version somebody else's cluster has.
+                versions = {}
+            return ManagedNodes(self, name, cluster=cluster, vpc=vpc, role=self._role, auto_repair=repair, **versions, **props)
         return SelfManagedNodes(
             self,
             # A logical id keeps its type: a group may change its kind.

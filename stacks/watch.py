@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
@@ -17,19 +17,9 @@ class WatchStack(ClusterPart):
     """Budget, alarms and dashboard."""
 
     def __init__(
-        self,
-        scope: Construct,
-        spec: ClusterSpec,
-        *,
-        budget: Budget,
-        key: kms.IKey,
-        file_system: MountableFileSystem,
-        nodes: Stack,
+        self, scope: Construct, spec: ClusterSpec, *, budget: Budget, key: kms.IKey, file_system: MountableFileSystem
     ) -> None:
         super().__init__(scope, spec, "watch", "budget, alarms and dashboard")
-        if spec.node_metrics:
-            # An alarm of an agent that is silent: made when nodes and agent are there, gone before they go.
-            self.add_stack_dependency(nodes)
         if budget.monthly_usd:
             MonthlyBudget(
                 self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)

@@ -48,21 +48,20 @@ def _handlers(kind: str) -> dict[str, Any]:
 
 def _wrap(
     kind: str,
-    before: Callable[[Properties, Properties], None] = lambda old, new: None,
+    before: Callable[[Properties], None] = lambda props: None,
     after: Callable[[str, Properties, Properties], dict[str, Any] | None] = lambda physical_id, old, new: None,
 ) -> None:
-    """`before` (old, new) checks what AWS would refuse; `after` (physical id, old, new) adds what MiniStack dropped, attributes
-    included."""
+    """`before` checks what AWS would refuse; `after` (physical id, old, new) adds what MiniStack dropped, attributes included."""
     handlers = _handlers(kind)
     create, update = handlers["create"], handlers["update"]
 
     def created(logical_id: str, props: Properties, stack: str) -> Made:
-        before({}, props)
+        before(props)
         physical_id, attributes = create(logical_id, props, stack)
         return physical_id, attributes | (after(physical_id, {}, props) or {})
 
     def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
-        before(old, new)
+        before(new)
         made, attributes = update(physical_id, old, new, *rest)
         return made, attributes | (after(made, old if made == physical_id else {}, new) or {})
 
@@ -150,14 +149,8 @@ def _vpc_attributes(physical_id: str, old: Properties, new: Properties) -> dict[
 # EKS.
 
 
-def _cluster_checked(old: Properties, new: Properties) -> None:
-    has = eks._clusters[new["Name"]]["version"] if old else new["Version"]
-    (_, before), (_, after) = (str(version).split(".") for version in (has, new["Version"]))
-    if int(after) - int(before) not in (0, 1):
-        raise ValueError(
-            f"Unsupported Kubernetes minor version update from {has} to {new['Version']} (Service: Eks, Status Code: 400)"
-        )
-    zones = {ec2._subnets[subnet]["AvailabilityZone"] for subnet in _subnets(new) if subnet in ec2._subnets}
+def _cluster_checked(props: Properties) -> None:
+    zones = {ec2._subnets[subnet]["AvailabilityZone"] for subnet in _subnets(props) if subnet in ec2._subnets}
     if len(zones) < 2:
         raise ValueError(
             "Subnets specified must be in at least two different AZs (Service: Eks, Status Code: 400, InvalidParameterException)"
@@ -207,16 +200,8 @@ def _cluster_delete(physical_id: str, props: Properties) -> None:
         client("ec2").delete_security_group(GroupId=group)
 
 
-def _nodegroup_checked(old: Properties, new: Properties) -> None:
-    changed = {key for key in (old.keys() | new.keys() if old else ()) if old.get(key) != new.get(key)}
-    if changed & {"Version", "ReleaseVersion"} and changed - {"Version", "ReleaseVersion"}:
-        raise ValueError("Version and ReleaseVersion updates cannot be combined with other updates (Status Code: 400)")
-    has = eks._clusters[new["ClusterName"]]["version"]
-    if "Version" in new and ("Version" in changed or not old) and new["Version"] != has:
-        raise ValueError(
-            f"Requested Nodegroup version {new['Version']} is not the cluster's {has} (Service: Eks, Status Code: 400)"
-        )
-    scaling = {key: int(value) for key, value in (new.get("ScalingConfig") or {}).items()}
+def _nodegroup_checked(props: Properties) -> None:
+    scaling = {key: int(value) for key, value in (props.get("ScalingConfig") or {}).items()}
     order = [scaling[key] for key in ("MinSize", "DesiredSize", "MaxSize") if key in scaling]
     if any(first > second for first, second in itertools.pairwise(order)):
         raise ValueError(f"Minimum, desired and maximum capacity are out of order: {scaling} (Service: Eks, Status Code: 400)")

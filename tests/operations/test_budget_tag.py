@@ -10,6 +10,7 @@ from commands import Run
 
 from operations.account_checks import AccountChecks
 from operations.deployed_checks import ACTIVATE, DeployedChecks
+from operations.errors import Failed
 from stacks.cluster_spec import ClusterSpec
 
 SPEC = ClusterSpec.model_validate({"retain": False, "budget": {"monthly_usd": 10, "emails": ["a@b.de"]}})
@@ -30,7 +31,7 @@ def test_each_state_says_what_to_do(aws_api: AwsApi) -> None:
     assert state == "warning" and "AWS lists tag cluster up to 24 hours after the first deploy" in text
     aws_api.answer("ce", "ListCostAllocationTags", tag("Inactive"))
     [(state, text)] = said()
-    assert state == "warning" and text.endswith("`paddle-aws doctor --fix`")
+    assert state == "warning" and text.endswith("`paddle-aws doctor --fix` does it")
     aws_api.answer("ce", "ListCostAllocationTags", tag("Active"))
     assert said() == [("ok", "the budget counts by tag cluster")]
     assert aws_api.asked("UpdateCostAllocationTagsStatus") == []
@@ -40,14 +41,14 @@ def test_fix_activates_the_tag_and_nothing_else(aws_api: AwsApi) -> None:
     aws_api.answer("ce", "ListCostAllocationTags", tag("Inactive"))
     aws_api.answer("ce", "UpdateCostAllocationTagsStatus", {"Errors": []})
     [(state, text)] = said(fix=True)
-    assert state == "ok" and "the budget counts within 24 hours" in text
+    assert state == "ok" and "the budget counts from now on" in text
     assert aws_api.asked("UpdateCostAllocationTagsStatus") == [
         {"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}
     ]
     error = {"TagKey": "cluster", "Code": "TagKeyNotFound", "Message": "no such tag"}
     aws_api.answer("ce", "UpdateCostAllocationTagsStatus", {"Errors": [error]})
-    [(state, text)] = said(fix=True)
-    assert state == "problem" and "TagKeyNotFound: no such tag" in text
+    with pytest.raises(Failed, match="so the budget counts nothing: no such tag"):
+        said(fix=True)
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException"])
@@ -62,6 +63,6 @@ def test_without_a_sum_no_tag_is_asked_for() -> None:
     assert "budget" not in dict(DeployedChecks(spec, AccountChecks(spec)).ready())
 
 
-def test_fix_is_for_a_cluster_that_stays(run: Run) -> None:
-    done = run("doctor", "--fix", "--destroy")
-    assert done.code == 2 and done.err.startswith("--fix mends a cluster that stays")
+def test_fix_without_a_budget_is_refused(run: Run) -> None:
+    done = run("doctor", "--fix")
+    assert done.code == 2 and done.err.startswith("--fix activates the tag that budget.monthly_usd counts by")

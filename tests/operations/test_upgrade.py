@@ -52,7 +52,8 @@ def settings(version: str, **more: str) -> str:
 
 @pytest.fixture
 def cloud(project: Path, tmp_path: Path) -> Iterator[Cloud]:
-    with Cloud(project=project, state=tmp_path / "state", extra={"CDK_VALIDATION": "false"}) as started:
+    rules = PROJECT / "tests" / "emulator" / "parts" / "upgrades.py"
+    with Cloud(project=project, state=tmp_path / "state", parts=[rules], extra={"CDK_VALIDATION": "false"}) as started:
         started.bootstrap()
         yield started
 
@@ -165,14 +166,14 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     asked.rest["/addons/supported-versions?addonName=coredns&kubernetesVersion=1.35"] = supported("coredns", "1.35", newest=12)
     advice = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
     assert [text for state, text in found(run, config) if state != "ok"] == [
-        f"coredns is v1.35.1-eksbuild.1, EKS's default for Kubernetes 1.35 is v1.35.12-eksbuild.1: {advice}",
-        f"{name} is {release('1.35')}, EKS's default for Kubernetes 1.35 is {release('1.35', 9)}: {advice}",
+        f"coredns is v1.35.1-eksbuild.1, AWS's default for this Kubernetes version is v1.35.12-eksbuild.1: {advice}",
+        f"{name} is {release('1.35')}, AWS's default for this Kubernetes version is {release('1.35', 9)}: {advice}",
     ]
     assert run("lock", "add-ons", str(config), "--out", str(locks)).code == 0
     # With another change of the group CloudFormation refuses it: it goes alone.
     config.write_text(settings("1.35").replace("desired: 3", "desired: 4"))
     done = diff(run, cloud, config, monkeypatch)
-    assert done.code == 1 and "then the version alone" in " ".join(done.err.split())
+    assert done.code == 1 and "deploy its other changes first, then the version" in " ".join(done.err.split())
     with pytest.raises(CloudError, match="cannot be combined with other updates"):
         cloud.deploy(config, outputs)
     config.write_text(settings("1.35"))
