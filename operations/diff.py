@@ -112,7 +112,7 @@ def _losses(api: Any, stack: str, lost: dict[str, str]) -> Iterator[Loss]:
             replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
             mixed = MIXED if change["ResourceType"] == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS else None
-            says = "removed" if change["Action"] == "Remove" else replaced or mixed
+            says = "removed" if change["Action"] == "Remove" else mixed or replaced
             if says:
                 kind = change["ResourceType"]
                 yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))
