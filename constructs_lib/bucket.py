@@ -57,7 +57,7 @@ class BucketEmptier(Construct):
 
         acknowledge(
             self._function,
-            "CloudFormation calls it once, waits for its answer and says why it failed: it needs no reserved concurrency, no "
+            "CloudFormation alone calls it, waits for its answer and says why it failed: it needs no reserved concurrency, no "
             "dead-letter queue and no VPC",
             *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
             *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
@@ -183,8 +183,7 @@ class DataBucket(s3.Bucket):
             retain_if_replaced(bucket)
             acknowledge(
                 bucket,
-                "data has its origin elsewhere, and versions bring back what was deleted; a copy in another region would "
-                "double the cost",
+                "versions bring back what was deleted; a copy in another region would double the cost",
                 "NIST.800.53.R5-S3BucketReplicationEnabled",
             )
         acknowledge(

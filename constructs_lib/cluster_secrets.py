@@ -57,8 +57,9 @@ class ClusterSecrets(Construct):
         )
         acknowledge(
             secret,
-            "a join token changes with the cluster's state and a kubeconfig with its CA: the control plane writes them anew, no "
-            "schedule does (docs/self-managed.md)",
+            "k3s opens its state, or lets nodes join, by the one it started with: one that a rotation writes locks them out"
+            if made
+            else "the control plane writes it at each start and once a month: what a rotation wrote would open nothing",
             "AwsSolutions-SMG4",
             "NIST.800.53.R5-SecretsManagerRotationEnabled",
         )

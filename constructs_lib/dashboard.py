@@ -25,7 +25,8 @@ class ClusterDashboard(Construct):
     Args:
         dashboard_name: name; None: CloudFormation makes one.
         emails: who is told of alarms.
-        min_nodes: fewer nodes than this raise an alarm.
+        min_nodes: fewer nodes than this raise an alarm, and so does an agent that stops counting them (make this after nodes
+            and agent: until it counts, it is silent, too). 0: none does, because no node and no agent look alike.
         bursting: the file system is in mode bursting: watch its credits.
         container_insights: the CloudWatch agent runs (setting logs.days): watch the number of nodes and the failed ones.
         scaling_groups: Auto Scaling groups that count their machines, and how many each should have: fewer raise an alarm.
@@ -84,7 +85,8 @@ class ClusterDashboard(Construct):
             nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
             failed = self._metric("ContainerInsights", "cluster_failed_node_count", dimensions, "Maximum")
             if min_nodes:
-                self._alarm("FewNodes", nodes, min_nodes, f"fewer nodes than the {min_nodes} of cluster.yaml", below=True)
+                meaning = f"fewer nodes than the {min_nodes} of cluster.yaml, or CloudWatch's agent has stopped counting them"
+                self._alarm("FewNodes", nodes, min_nodes, meaning, below=True, silent=True)
             self._alarm("FailedNodes", failed, 0, "a node has failed")
             rows.append(("Nodes: all, failed", [nodes, failed]))
         for number, (group, wanted) in enumerate((scaling_groups or {}).items()):
@@ -115,8 +117,11 @@ class ClusterDashboard(Construct):
             using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", dimensions, "Sum")},
         )
 
-    def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False) -> None:
-        operator = cloudwatch.ComparisonOperator
+    def _alarm(
+        self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False, silent: bool = False
+    ) -> None:
+        """`below`: of values below the threshold, not above it; `silent`: no value at all is one, too."""
+        operator, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
         alarm = cloudwatch.Alarm(
             self,
             id,
@@ -124,7 +129,7 @@ class ClusterDashboard(Construct):
             threshold=threshold,
             comparison_operator=operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_THRESHOLD,
             evaluation_periods=3,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
             alarm_description=meaning,
         )
         alarm.add_alarm_action(actions.SnsAction(self.topic))

@@ -124,12 +124,15 @@ class SharedFileSystem(MountableFileSystem):
             provisioned_throughput_per_second=provisioned_throughput_per_second,
             lifecycle_policy=infrequent_access_after,
             out_of_infrequent_access_policy=(efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None),
-            enable_automatic_backups=automatic_backups,
             file_system_policy=_policy(require_tls),
             # Else the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
             allow_anonymous_access=True,
             removal_policy=removal_policy,
         )
+        resource = file_system.node.default_child
+        assert isinstance(resource, efs.CfnFileSystem)
+        # The CDK only ever says ENABLED: left out, backups that were on would stay on.
+        resource.add_property_override("BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED")
         retain_if_replaced(file_system)
         self.file_system = file_system
         self._open_to_clients()
@@ -137,7 +140,9 @@ class SharedFileSystem(MountableFileSystem):
         self.access_point = self._add_access_point(posix_id, path)
         acknowledge(
             file_system,
-            "automatic_backups turns AWS Backup's own plan on; the rule looks for a plan of one's own",
+            "automatic_backups is on: AWS Backup's own plan takes it; the rule looks for a plan of one's own"
+            if automatic_backups
+            else "automatic_backups is off: the caller wants no backups of what it holds",
             "NIST.800.53.R5-EFSInBackupPlan",
         )
         if not require_tls:

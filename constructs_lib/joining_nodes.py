@@ -17,7 +17,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.addon import finds_mount_targets
-from constructs_lib.machine import counts_machines, machine_role, takes_sessions
+from constructs_lib.machine import SESSIONS, counts_machines, machine_role, takes_sessions
 from constructs_lib.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
 from constructs_lib.self_managed_cluster import SelfManagedCluster
@@ -66,7 +66,7 @@ class TokenNodeRole(Construct):
             acknowledge(policy, "training data, which the data job splits", *wildcards(self, *data_arns))
         acknowledge(
             policy,
-            "Session Manager's actions and the Describe of EFS, which reads no data, take no resource",
+            f"the Describe of EFS reads names and no data; {SESSIONS}",
             *wildcards(self, "*"),
             "CKV_AWS_111",
         )

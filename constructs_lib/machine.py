@@ -19,6 +19,9 @@ from constructs_lib.statements import OF_MACHINES, statements
 
 SIGNAL_TIMEOUT = "PT15M"
 """How long CloudFormation waits for a machine that says when it is ready."""
+SESSIONS = "Session Manager's documents grant its agent these actions on every resource"
+SCALING_ACTIVITIES = "Auto Scaling's own list of activities has each machine that comes or goes, and why"
+"""Reasons that several constructs acknowledge findings with."""
 PULL_ONLY = "AmazonEC2ContainerRegistryPullOnly"
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", PULL_ONLY)
 """AWS's own, which EKS's documents ask for: AWS keeps them in step with what the node's daemons call."""
@@ -35,7 +38,7 @@ def node_role(scope: Construct, id: str) -> iam.Role:
     role = _role(scope, id, reason, *NODE_POLICIES)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
     sessions.add_statements(takes_sessions())
-    acknowledge(sessions, "Session Manager's actions take no resource", *wildcards(sessions, "*"), "CKV_AWS_111")
+    acknowledge(sessions, SESSIONS, *wildcards(sessions, "*"), "CKV_AWS_111")
     return role
 
 
@@ -47,7 +50,7 @@ def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
 
 
 def takes_sessions() -> iam.PolicyStatement:
-    """The five actions that Session Manager's documents name for an instance role; they know no resources.
+    """The five actions that Session Manager's documents name for an instance role, on every resource, as they have it.
 
     AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account: on a machine whose pods reach its role (all of a
     self-managed cluster's, and those of EKS that are on the node's own network) that would be everybody's secrets, a private SSH

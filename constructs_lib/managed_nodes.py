@@ -13,6 +13,8 @@ from constructs_lib.cluster_access import AnyCluster
 from constructs_lib.machine import node_role
 from constructs_lib.node_group import NodeGroup, NodeGroupProps
 
+AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
+"""EKS's names of the image, without and with GPUs."""
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
 
@@ -21,6 +23,9 @@ class ManagedNodes(NodeGroup):
 
     Args:
         auto_repair: EKS replaces nodes that fail.
+        kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
+        release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. A change of either
+            drains and replaces the nodes one at a time; CloudFormation refuses it together with any other change of the group.
         role: the nodes' role; None: one is made.
         props: as `NodeGroupProps` says.
     """
@@ -33,6 +38,8 @@ class ManagedNodes(NodeGroup):
         cluster: AnyCluster,
         vpc: ec2.IVpc,
         auto_repair: bool = True,
+        kubernetes_version: str | None = None,
+        release_version: str | None = None,
         role: iam.IRole | None = None,
         **props: Unpack[NodeGroupProps],
     ) -> None:
@@ -46,7 +53,9 @@ class ManagedNodes(NodeGroup):
             cluster_name=cluster.cluster_name,
             node_role=self.role.role_arn,
             subnets=self._subnet_ids,
-            ami_type="AL2023_x86_64_NVIDIA" if shape.gpu else "AL2023_x86_64_STANDARD",
+            ami_type=AMI_TYPES[shape.gpu],
+            version=kubernetes_version,
+            release_version=release_version,
             capacity_type="SPOT" if shape.spot else "ON_DEMAND",
             instance_types=list(shape.instance_types),
             labels=shape.all_labels or None,

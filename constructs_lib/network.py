@@ -192,7 +192,7 @@ class TrainingNetwork(Construct):
         for subnet in self.vpc.public_subnets:
             acknowledge(
                 subnet,
-                "this is what makes a subnet public: NAT gateways alone live there",
+                "this is what makes a subnet public; nodes lie in the private ones",
                 "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW",
             )
         for subnet in (*self.vpc.public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):

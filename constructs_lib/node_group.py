@@ -21,7 +21,7 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.addresses import everybody
 from constructs_lib.cluster_access import NodesCluster
 from constructs_lib.key import open_to_node_volumes
-from constructs_lib.machine import launch_template, launch_template_of, one_at_a_time, override
+from constructs_lib.machine import SCALING_ACTIVITIES, launch_template, launch_template_of, one_at_a_time, override
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.subnets import chosen
 
@@ -178,6 +178,6 @@ class NodeGroup(Construct):
             "AwsSolutions-EC26",
             "NIST.800.53.R5-EC2IMDSv2Enabled",
         )
-        acknowledge(group, "nodes that come and go are seen on the dashboard, not by mail", "AwsSolutions-AS3")
+        acknowledge(group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
         self.group_name = group.ref
         return group

@@ -25,6 +25,8 @@ from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.cluster_firewall import API, ClusterFirewall
 from constructs_lib.cluster_secrets import ClusterSecrets
 from constructs_lib.machine import (
+    SCALING_ACTIVITIES,
+    SESSIONS,
     counts_machines,
     launch_template,
     launch_template_of,
@@ -229,7 +231,12 @@ class SelfManagedCluster(Construct):
         one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
         self.group.node.add_dependency(address, policy)
         acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010", "cfn-lint:W3010")
-        acknowledge(self.group, "one machine, replaced when it fails: `kubectl get nodes` shows it", "AwsSolutions-AS3")
+        acknowledge(self.group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
+        acknowledge(
+            self.volume,
+            "the control plane saves its state to the bucket on a schedule, and a restore begins with that",
+            "NIST.800.53.R5-EC2EBSInBackupPlan",
+        )
 
     def _policy(self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, own: tuple[str, str]) -> iam.ManagedPolicy:
         secrets = self.secrets
@@ -258,7 +265,7 @@ class SelfManagedCluster(Construct):
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
         acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
         acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))
-        acknowledge(policy, "EC2's Describe and Session Manager's actions take no resource", *wildcards(self, "*"), "CKV_AWS_111")
+        acknowledge(policy, f"EC2's Describe takes no resource; {SESSIONS}", *wildcards(self, "*"), "CKV_AWS_111")
         return policy
 
     @property

@@ -57,11 +57,6 @@ class StateVolume(Construct):
         retain_if_replaced(resource)
         if name:
             Tags.of(resource).add("Name", name)
-        acknowledge(
-            resource,
-            "etcd's own snapshots go to the bucket every few hours, and are what a restore begins with",
-            "NIST.800.53.R5-EC2EBSInBackupPlan",
-        )
         acknowledge(resource, "a volume is in one zone, which the caller names: no look-up at synth", "W3010", "cfn-lint:W3010")
         self.volume_id = resource.ref
 

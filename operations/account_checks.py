@@ -90,6 +90,11 @@ class AccountChecks:
         found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
         return [stack for stack in found if stack["StackName"] in names]
 
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Those of the deployed stacks."""
+        return {out["OutputKey"]: out["OutputValue"] for stack in self.deployed_stacks for out in stack.get("Outputs", ())}
+
     def other_clusters(self) -> set[str]:
         """Names of clusters of other settings in this region: those whose storage stack is there."""
         storage = "Stacks[?Outputs[?OutputKey == 'AccessPointId']].StackName"

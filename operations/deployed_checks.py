@@ -1,7 +1,7 @@
 """Whether a deployed cluster is ready for jobs, and what would keep it from being destroyed.
 
-Promises: reads only. The sticking points are the known ones: what Kubernetes or a person made in the VPC does not
-belong to any stack, and CloudFormation can delete no network that something still uses.
+Promises: reads only, unless told to fix. The sticking points are the known ones: what Kubernetes or a person made in the VPC
+does not belong to any stack, and CloudFormation can delete no network that something still uses.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from operations.account_checks import AccountChecks, Check, Found, State
 from operations.aws import every
-from operations.errors import BadInput, OperationError
+from operations.errors import BadInput, Failed, OperationError
+from operations.version_checks import VersionChecks, refused_step
 from stacks.cluster_spec import ClusterSpec
 
 STACK = "aws:cloudformation:stack-name"
+ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
 SNAPSHOTS = "cluster/snapshots/"
 OLD = timedelta(days=1, hours=12)
 """After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
@@ -26,18 +28,27 @@ OLD = timedelta(days=1, hours=12)
 class DeployedChecks:
     """The checks of one deployed cluster."""
 
-    def __init__(self, spec: ClusterSpec, account: AccountChecks) -> None:
-        self.spec, self._account, self._client = spec, account, account.client
+    def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
+        """`fix`: activate the tag that the budget counts by; nothing else is ever changed."""
+        self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
         both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes), ("stack policy", self.kept)]
+        if self.spec.budget and self.spec.budget.monthly_usd:
+            both.append(("budget", self.budget))
         groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
-            return [*own, *groups, *both]
-        return [("cluster", self.cluster), ("add-ons", self.addons), ("node groups", self.node_groups), *groups, *both]
+            return [("version", self.version), *own, *groups, *both]
+        asked = VersionChecks(self.spec, self._client)
+        named: list[Check] = [
+            ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
+            ("add-ons", lambda: [_health(*one) for one in asked.addons.items()]),
+            ("node groups", lambda: [_health(*one) for one in asked.node_groups.items()]),
+        ]
+        return [*named, *asked.all(), *groups, *both]
 
     def destroy(self) -> list[Check]:
         """What would be in the way of `cdk destroy`."""
@@ -64,33 +75,12 @@ class DeployedChecks:
         except Exception:
             return None
 
-    @cached_property
-    def _outputs(self) -> dict[str, str]:
-        return {
-            out["OutputKey"]: out["OutputValue"] for stack in self._account.deployed_stacks for out in stack.get("Outputs", ())
-        }
-
     def _output(self, key: str) -> str:
-        if key not in self._outputs:
+        if key not in self._account.outputs:
             raise BadInput(f"the deployed stacks have no output {key}: deploy all of them")
-        return self._outputs[key]
+        return self._account.outputs[key]
 
     # Ready.
-
-    def cluster(self) -> Found:
-        found = self._client("eks").describe_cluster(name=self.spec.cluster_name)["cluster"]
-        good = found["status"] == "ACTIVE"
-        yield ("ok" if good else "problem"), f"{found['name']} is {found['status']}, Kubernetes {found.get('version', '?')}"
-
-    def addons(self) -> Found:
-        eks, cluster = self._client("eks"), self.spec.cluster_name
-        for name in every(eks, "list_addons", "addons[]", clusterName=cluster):
-            yield _health(name, eks.describe_addon(clusterName=cluster, addonName=name)["addon"])
-
-    def node_groups(self) -> Found:
-        eks, cluster = self._client("eks"), self.spec.cluster_name
-        for name in every(eks, "list_nodegroups", "nodegroups[]", clusterName=cluster):
-            yield _health(name, eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"])
 
     def mount_targets(self) -> Found:
         system = self._output("FileSystemId")
@@ -117,6 +107,33 @@ class DeployedChecks:
         else:
             yield "ok", "no deploy may replace or remove what holds data"
 
+    def budget(self) -> Found:
+        from botocore.exceptions import ClientError
+
+        api, key = self._client("ce"), "cluster"
+        try:
+            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")["CostAllocationTags"]
+            status = next((tag["Status"] for tag in found if tag["TagKey"] == key), "")
+            if status == "Inactive" and self._fix:
+                status, wanted = "activated", [{"TagKey": key, "Status": "Active"}]
+                for refused in api.update_cost_allocation_tags_status(CostAllocationTagsStatus=wanted).get("Errors", ()):
+                    raise Failed(f"AWS did not activate tag {key}, so the budget counts nothing: {refused['Message']}")
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code not in ("AccessDeniedException", "ValidationException"):
+                raise
+            says = f"whether the budget counts this account may not ask ({code})"
+            yield "warning", f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`"
+            return
+        if status == "Active":
+            yield "ok", f"the budget counts by tag {key}"
+        elif status == "activated":
+            yield "ok", f"tag {key} is activated for cost allocation: the budget counts from now on, in up to 24 hours"
+        else:
+            listed = f"AWS lists tag {key} up to 24 hours after the first deploy, ask again then"
+            inactive = f"tag {key} is not activated for cost allocation, `paddle-aws doctor --fix` does it"
+            yield "warning", f"the budget counts nothing: {inactive if status else listed}"
+
     def kubernetes(self) -> Found:
         from operations.cluster import Cluster
 
@@ -126,11 +143,17 @@ class DeployedChecks:
         except OperationError as error:
             yield "warning", str(error)
             return
-        if "ClusterEndpoint" in self._outputs and self._outputs["ClusterEndpoint"].rstrip("/") != cluster.server.rstrip("/"):
+        if "ClusterEndpoint" in self._account.outputs and self._account.outputs["ClusterEndpoint"].rstrip(
+            "/"
+        ) != cluster.server.rstrip("/"):
             yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 
     # Ready, of a cluster that is its own control plane, or has groups of its own.
+
+    def version(self) -> Found:
+        fault = refused_step(self.spec, self._account.outputs)
+        yield ("problem", fault) if fault else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
 
     def control_plane(self) -> Found:
         named = {"Name": "tag:Name", "Values": [f"{self.spec.name}/control-plane"]}
@@ -140,7 +163,7 @@ class DeployedChecks:
             why = "`aws autoscaling describe-scaling-activities` says why not"
             yield "problem", f"no control plane runs: its group makes another, {why}"
         for one in machines:
-            wanted, has = self._outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
+            wanted, has = self._account.outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
             good = one["State"]["Name"] == "running" and wanted in (None, has)
             text = f"{one['InstanceId']} is {one['State']['Name']} at {has}"
             yield ("ok" if good else "problem"), text + ("" if wanted in (None, has) else f", and its fixed address is {wanted}")
@@ -155,7 +178,7 @@ class DeployedChecks:
             yield "problem", f"the control plane has written no kubeconfig yet: {advice}"
 
     def snapshots(self) -> Found:
-        bucket = self._outputs.get("BucketName") or self.spec.bucket.existing_name
+        bucket = self._account.outputs.get("BucketName") or self.spec.bucket.existing_name
         times = list(every(self._client("s3"), "list_objects_v2", "Contents[].LastModified", Bucket=bucket, Prefix=SNAPSHOTS))
         if not times:
             yield "warning", f"s3://{bucket}/{SNAPSHOTS} holds no snapshot of etcd yet (cluster.snapshots.schedule)"
@@ -223,7 +246,7 @@ class DeployedChecks:
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
         systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
-        for system in sorted(systems - {self._outputs.get("FileSystemId")}):
+        for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
             for target in every(efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system):
                 if target.get("VpcId") == vpc:
                     id = target["MountTargetId"]
@@ -255,7 +278,7 @@ def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
 
 
 def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
-    """Of an add-on or a node group, as EKS tells it."""
+    """Of a cluster, an add-on or a node group, as EKS tells it."""
     issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
     good = part["status"] == "ACTIVE" and not issues
     return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")

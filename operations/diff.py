@@ -15,6 +15,9 @@ from operations.errors import BadInput, Failed, explained, of_aws
 from operations.screen import Json, as_json, say, show
 
 NAME = "paddle-aws-diff"
+MIXED = "refused"
+VERSIONS = {"Version", "ReleaseVersion"}
+"""Of a node group: EKS changes them alone."""
 
 
 class Loss(NamedTuple):
@@ -41,6 +44,7 @@ def diff(
     with explained():
         from operations.account_checks import AccountChecks
         from operations.protect import HOLDS_DATA, IN_USE
+        from operations.version_checks import refused_step
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)
@@ -61,6 +65,8 @@ def diff(
             if json:
                 as_json([])
             return
+        if refused := refused_step(spec, account.outputs):
+            raise BadInput(refused)
         api = account.client("cloudformation")
         _prepare(config, deployed)
         try:
@@ -80,6 +86,8 @@ def diff(
                 "the deploy would lose what the last column names: keep the old settings; or copy the data and "
                 "run `paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
             )
+        if any(loss.change == MIXED for loss in losses):
+            raise Failed("CloudFormation changes a node group's version alone: deploy its other changes first, then the version")
 
 
 def _prepare(config: Path, stacks: list[str]) -> None:
@@ -102,7 +110,9 @@ def _losses(api: Any, stack: str, lost: dict[str, str]) -> Iterator[Loss]:
     with suppress(api.exceptions.ChangeSetNotFoundException):
         for change in pages.search("Changes[].ResourceChange"):
             replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
-            says = "removed" if change["Action"] == "Remove" else replaced
+            named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
+            mixed = MIXED if change["ResourceType"] == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS else None
+            says = "removed" if change["Action"] == "Remove" else mixed or replaced
             if says:
                 kind = change["ResourceType"]
                 yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))

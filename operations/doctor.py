@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import Failed, Unreachable, explained
+from operations.errors import BadInput, Failed, Unreachable, explained
 from operations.screen import Json, as_json, say, show
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 def doctor(
     config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
     destroy: Annotated[bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Activate the tag that the budget counts by.")] = False,
     json: Json = False,
 ) -> None:
-    """Check the account and, once it is deployed, the cluster. Changes nothing.
+    """Check the account and, once it is deployed, the cluster. Changes nothing without --fix.
 
     Each line is ok, a warning or a problem, and says what to do; all is checked even when something fails.
     Exit code 1 if there is a problem, 3 if the account cannot be asked at all.
@@ -38,8 +39,10 @@ def doctor(
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)
+        if fix and (destroy or not spec.budget or not spec.budget.monthly_usd):
+            raise BadInput("--fix activates the tag that budget.monthly_usd counts by: set that, and leave out --destroy")
         account = AccountChecks(spec)
-        deployed = DeployedChecks(spec, account)
+        deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.all(), *ready]
         found = account_checks.run(checks)

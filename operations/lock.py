@@ -1,6 +1,7 @@
 """`paddle-aws lock add-ons`: what EKS itself says, read into a dated file; and how a lock file is written.
 
-Promises: a version is in the file only if EKS called it, and no other, the default for that Kubernetes version.
+Promises: a version is in the file only if EKS called it, and no other, the default for that Kubernetes version; a release
+of a node image only if Parameter Store recommends it.
 A file always begins with `read` (an ISO date, UTC) and `source`, and is there whole or as it was before.
 """
 
@@ -23,7 +24,7 @@ Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's s
 Out = Annotated[Path, typer.Option(help="The file to write.")]
 
 ADD_ONS = Path("locks/add-ons.json")
-ADD_ONS_SOURCE = "EKS, DescribeAddonVersions: the default version for each Kubernetes version"
+ADD_ONS_SOURCE = "EKS, DescribeAddonVersions: default versions; Parameter Store: recommended releases of node images"
 
 
 def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
@@ -36,24 +37,26 @@ def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
 
 
 def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
-    """Read the default versions of EKS's add-ons in a cluster's region, so that every deploy takes the same ones.
+    """Read the versions of EKS's add-ons and node images in a cluster's region, so that every deploy takes the same ones.
 
-    Needs AWS credentials that allow eks:DescribeAddonVersions. Versions in cluster.addons go before those of the file.
+    Without the file, add-ons and images stay as they were made. Versions in cluster.addons go before those of the file.
+    Needs AWS credentials that allow eks:DescribeAddonVersions and ssm:GetParameters.
 
     Example: paddle-aws lock add-ons && cdk diff
     """
     with explained():
-        from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, ClusterSpec
+        from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
 
         region = ClusterSpec.load(config).region
-        eks = client("eks", region)
+        eks, ssm = client("eks", region), client("ssm", region)
         read = {version: defaults(eks, version, ADDONS) for version in KUBERNETES_VERSIONS}
         if not any(read.values()):
             raise Failed(f"EKS in {region} names no default version of any add-on: {out} stays as it is")
+        read = {version: {**found, **releases(ssm, version)} for version, found in read.items()}
         write(out, ADD_ONS_SOURCE, {"region": region, "versions": read})
-        unknown = sorted(f"{name} for {version}" for version, found in read.items() for name in ADDONS if name not in found)
+        unknown = [f"{name} for {key}" for key, found in read.items() for name in (*ADDONS, *NODE_IMAGES) if name not in found]
         count = sum(map(len, read.values()))
-        say(f"{count} versions are in {out}" + (f"; EKS names no default of {', '.join(unknown)}" if unknown else ""))
+        say(f"{count} versions are in {out}" + (f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else ""))
 
 
 def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[str, str]:
@@ -67,3 +70,13 @@ def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[
         if len(default) == 1:
             found[name] = default.pop()
     return found
+
+
+def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
+    """AMI type: the release of its image that EKS recommends for nodes of `kubernetes_version`."""
+    from stacks.cluster_spec import NODE_IMAGES
+
+    family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
+    kinds = {f"{family}/{word}/recommended/release_version": kind for kind, word in NODE_IMAGES.items()}
+    found = ssm.get_parameters(Names=list(kinds))["Parameters"]
+    return {kinds[one["Name"]]: str(one["Value"]) for one in found}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from aws_cdk import Stack
 from constructs import Construct
 
 from settings.errors import SettingError
@@ -20,11 +21,11 @@ from stacks.nodes import NodesStack
 from stacks.storage import StorageStack
 
 NAME = "add-ons.json"
-"""What `paddle-aws lock add-ons` writes: the versions that it read at EKS, for stacks that should deploy the same ones."""
+"""What `paddle-aws lock add-ons` writes: the versions that it read at AWS, for stacks that should deploy the same ones."""
 
 
 def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
-    """Add-on: version, for one Kubernetes version; none where the lock in `folder` is missing or does not know it."""
+    """Add-on or AMI type: version, for one Kubernetes version; none where the lock in `folder` is missing or does not know it."""
     file = folder / NAME
     try:
         versions = json.loads(file.read_text(encoding="utf-8"))["versions"].get(kubernetes_version, {})
@@ -50,14 +51,17 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
         own = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
-        OwnNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
+        nodes: Stack = OwnNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}
         cluster = ClusterStack(scope, spec, access=access, network=network, bucket=storage.bucket, addon_versions=versions)
-        NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, addon_versions=versions)
+        nodes = NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, versions=versions)
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack
 
-        WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
+        watch = WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
+        if spec.node_metrics:
+            # An alarm on an agent that is silent: made when nodes and agent are there, gone before they go.
+            watch.add_stack_dependency(nodes)

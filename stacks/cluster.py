@@ -65,7 +65,7 @@ class ClusterStack(ClusterPart):
     def _data_job(self, identity: PodIdentity, bucket: BucketArns) -> None:
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")
         policy.add_statements(*bucket.may_read())
-        acknowledge(policy, "training data may lie anywhere in the cluster's own bucket", *wildcards(self, bucket.objects))
+        acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, bucket.objects))
 
     def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:
         settings = spec.cluster

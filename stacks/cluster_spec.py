@@ -18,14 +18,14 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from settings.model import Fault, Refused, Settings, read
-from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, ControlPlane
+from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
 from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
 from stacks.people_settings import NO_BUDGETS, Budget, Jobs, Logs
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools know this module alone of all that is below it.
-__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "ClusterSpec", "most_vcpus"]
+__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "NODE_IMAGES", "ClusterSpec", "most_vcpus"]
 
 GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])]
 

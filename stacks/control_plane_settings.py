@@ -67,6 +67,9 @@ ADDONS = (
 )
 """Add-ons that this project installs, some of them only where a setting asks for them."""
 
+NODE_IMAGES = {"AL2023_x86_64_STANDARD": "standard", "AL2023_x86_64_NVIDIA": "nvidia"}
+"""AMI types of managed nodes, and what Parameter Store calls them."""
+
 EKS_ALONE = ("administrators", "deployers", "readers", "log_days", "addons", "oidc_provider", "existing")
 SELF_MANAGED_ALONE = (
     "distribution",
@@ -109,7 +112,7 @@ class ControlPlane(Settings):
     kind: Literal["eks", "self-managed"] = "eks"
     """eks: AWS runs the control plane. self-managed: k3s on an EC2 machine of your own (docs/self-managed.md)."""
     version: str = "1.35"
-    """Kubernetes version; kind self-managed: unset, the lock's own, and if set it must be the lock's."""
+    """Kubernetes version (docs/aws.md has the upgrade); kind self-managed: unset, the lock's own, and if set the lock's."""
     service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
     """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
     public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = Field(default=[])

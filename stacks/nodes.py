@@ -13,7 +13,7 @@ from constructs import Construct
 from constructs_lib.addon import ClusterAddon, ContainerLogs, EfsDriver
 from constructs_lib.file_system import MountableFileSystem
 from constructs_lib.machine import node_role
-from constructs_lib.managed_nodes import ManagedNodes
+from constructs_lib.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.node_group import NodeGroupProps
 from constructs_lib.node_shape import NodeShape
 from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
@@ -41,9 +41,11 @@ class NodesStack(ClusterPart):
         access: AccessStack,
         network: NetworkStack,
         storage: StorageStack,
-        addon_versions: Mapping[str, str],
+        versions: Mapping[str, str],
     ) -> None:
+        """`versions`: those of add-ons by name, and of node images by EKS's AMI type."""
         super().__init__(scope, spec, "nodes", "worker nodes")
+        self._versions = versions
         self._spec, self._cluster, self._vpc = spec, home.cluster, network.vpc
         self._file_system, self._volume_key = storage.file_system, access.node_volume_key
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
@@ -51,7 +53,7 @@ class NodesStack(ClusterPart):
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = JoiningRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
-        for addon in self._addons(access.key, addon_versions):
+        for addon in self._addons(access.key):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
@@ -60,8 +62,12 @@ class NodesStack(ClusterPart):
         props = props_of(group, self._file_system, self._volume_key)
         cluster, vpc = self._cluster, self._vpc
         if group.kind == "managed":
-            repair = group.auto_repair is not False
-            return ManagedNodes(self, name, cluster=cluster, vpc=vpc, role=self._role, auto_repair=repair, **props)
+            repair, settings = group.auto_repair is not False, self._spec.cluster
+            versions = {"kubernetes_version": settings.version, "release_version": self._versions.get(AMI_TYPES[group.gpu])}
+            if settings.existing and "version" not in settings.model_fields_set:
+                # Nobody said which version somebody else's cluster has.
+                versions = {}
+            return ManagedNodes(self, name, cluster=cluster, vpc=vpc, role=self._role, auto_repair=repair, **versions, **props)
         return SelfManagedNodes(
             self,
             # A logical id keeps its type: a group may change its kind.
@@ -74,8 +80,8 @@ class NodesStack(ClusterPart):
             **props,
         )
 
-    def _addons(self, key: kms.IKey, versions: Mapping[str, str]) -> list[CfnResource]:
-        cluster, spec = self._cluster, self._spec
+    def _addons(self, key: kms.IKey) -> list[CfnResource]:
+        cluster, spec, versions = self._cluster, self._spec, self._versions
 
         def plain(name: str) -> CfnResource:
             return ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource

@@ -54,7 +54,7 @@ class People(Construct):
         for reason, resources in {
             "sessions that one has begun oneself": sessions,
             "the stacks of this one cluster, by its name": stacks,
-            "the roles that `cdk bootstrap` made": [roles],
+            "CDK's bootstrap roles; behind them CloudFormation is an administrator unless bootstrapped with our policy": [roles],
             "machines that carry this cluster's tag, by condition": [instances],
             "EC2's Describe and AWS's public lists take no resource": ["*"],
         }.items():

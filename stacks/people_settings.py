@@ -49,6 +49,7 @@ class Budget(Settings):
     """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an agent on them)."""
 
     monthly_usd: int | None = Field(default=None, ge=1)
-    """US dollars a month for everything that carries this cluster's `cluster` tag; unset: alarms and dashboard alone."""
+    """US dollars a month for everything that carries this cluster's `cluster` tag; unset: alarms and dashboard alone.
+    Counts nothing before `paddle-aws doctor --fix`, a day after the first deploy, has activated the tag."""
     emails: Annotated[list[Email], once("address")] = Field(min_length=1, max_length=10)
     """Who is told: at 80 and 100 per cent of it, when the forecast passes it, and of every alarm."""

@@ -99,7 +99,9 @@ def shipped() -> Built:
 def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Settings that no variant has, and a lock of add-ons, together in one synth: each costs a quarter of a second."""
     locks = tmp_path_factory.mktemp("locks")
-    versions = {"1.35": {"coredns": "v1.0.0-locked", "vpc-cni": "v2.0.0-locked"}, "1.34": {"kube-proxy": "v0.0.0-of-another"}}
+    images = {"AL2023_x86_64_STANDARD": "1.35.0-locked", "AL2023_x86_64_NVIDIA": "1.35.0-with-gpus"}
+    named = {"coredns": "v1.0.0-locked", "vpc-cni": "v2.0.0-locked"}
+    versions = {"1.35": {**named, **images}, "1.34": {"kube-proxy": "v0.0.0-of-another"}}
     (locks / "add-ons.json").write_text(json.dumps({"read": "2026-01-02", "source": "a test", "versions": versions}))
     return _built(
         locks,

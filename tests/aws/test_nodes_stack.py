@@ -147,6 +147,21 @@ def test_the_same_settings_give_both_kinds_the_same_sizes(variant: Any) -> None:
     assert pservers["CapacityRebalance"] is True
 
 
+def test_managed_nodes_follow_the_clusters_version_and_the_lock(shipped: Any, otherwise: Any, variant: Any, built: Any) -> None:
+    """Without a version of theirs EKS leaves them behind; of somebody else's cluster nobody knows it unless it is said."""
+
+    def versions(of: Any) -> list[tuple[str | None, str | None]]:
+        return [(group.get("Version"), group.get("ReleaseVersion")) for group in of.resources("AWS::EKS::Nodegroup")]
+
+    assert versions(shipped) == [("1.35", None)]
+    assert versions(otherwise) == [("1.35", "1.35.0-locked")]
+    lodger = variant("borrowed-cluster")
+    assert versions(lodger) == [(None, None)]
+    theirs = lodger.spec.model_dump(exclude_unset=True)
+    theirs["cluster"]["version"] = "1.34"
+    assert versions(built(**theirs)) == [("1.34", None)]
+
+
 def test_addons_with_deployments_wait_for_a_node(shipped: Any) -> None:
     groups = set(shipped.whole("AWS::EKS::Nodegroup"))
     addons = shipped.whole("AWS::EKS::Addon", "nodes")

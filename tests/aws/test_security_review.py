@@ -54,13 +54,6 @@ def test_no_explanation_is_left_over(reviews: dict[str, dict[str, Any]]) -> None
     assert idle == []
 
 
-def test_every_explanation_has_a_reason(reviews: dict[str, dict[str, Any]]) -> None:
-    for review in reviews.values():
-        assert review["acknowledged"]
-        for _, rule, reason in review["acknowledged"]:
-            assert len(reason.split()) >= 5, (rule, reason)
-
-
 def test_explanations_of_one_scope_add_up() -> None:
     from aws_cdk import App, CfnResource, Stack
 
@@ -106,14 +99,14 @@ def _write(folder: Path, file: str, template: dict[str, Any], bare: dict[str, An
 
 def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path: Path) -> None:
     """One run over every template twice: as it is, and without its explanations, which shows those that nothing needs."""
-    explained: dict[tuple[str, str, str], str] = {}
+    explained: set[tuple[str, str, str]] = set()
     for name in FILES:
         for stack, template in variant(name).templates.items():
             file = f"{name}-{stack}.json"
             bare = json.loads(json.dumps(template))
             for logical_id, resource in bare.get("Resources", {}).items():
                 for skip in resource.get("Metadata", {}).pop("checkov", {}).get("skip", []):
-                    explained[file, f"{resource['Type']}.{logical_id}", skip["id"]] = skip["comment"]
+                    explained.add((file, f"{resource['Type']}.{logical_id}", skip["id"]))
             _write(tmp_path, file, template, bare)
     options = ["--framework", "cloudformation", "--skip-download", "--compact", "--quiet", "--output", "json"]
     command = [str(PROJECT / ".venv-checkov" / "bin" / "checkov"), "--directory", str(tmp_path), *options]
@@ -127,8 +120,7 @@ def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path
         _, kind, file = failed["file_path"].split("/")
         found[kind].add((file, failed["resource"], failed["check_id"]))
     assert found["as-is"] == set(), "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
-    assert set(explained) - found["bare"] == set(), "nothing needs these explanations any more"
-    assert all(len(reason.split()) >= 5 for reason in explained.values())
+    assert explained - found["bare"] == set(), "nothing needs these explanations any more"
 
 
 def test_the_shipped_app_passes_the_cdks_strict_validation(project: Path, tmp_path: Path) -> None:

@@ -33,6 +33,17 @@ def test_alarms_reach_a_person(variant: Any) -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "ops@example.com")
 
 
+def test_an_agent_that_stops_counting_is_an_alarm_and_a_fresh_deploy_is_none(otherwise: Any, built: Any) -> None:
+    """Made after the nodes and the agent, unmade before them; where there may be no node, nobody can tell it from no agent."""
+    treated = {a["MetricName"]: a["TreatMissingData"] for a in otherwise.resources("AWS::CloudWatch::Alarm")}
+    assert treated.pop("cluster_node_count") == "breaching"
+    assert set(treated.values()) == {"notBreaching"}
+    after = {s.stack_name: {d.id for d in s.dependencies} for s in otherwise.assembly.stacks}["paddle-watch"]
+    assert "paddle-nodes" in after
+    empty = built(budget={"emails": ["a@b.de"]}, nodes={"workers": {"min": 0}})
+    assert "cluster_node_count" not in {a["MetricName"] for a in empty.resources("AWS::CloudWatch::Alarm")}
+
+
 def test_one_setting_is_enough(otherwise: Any) -> None:
     """A budget alone watches nodes too; what containers write stays where it is. Credits are watched where there are any."""
     alarms = {a["MetricName"] for a in otherwise.resources("AWS::CloudWatch::Alarm")}

@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from aws_api import AwsApi, Parameters
 from commands import Run
 
 from settings.errors import SettingError
 from stacks.build import locked_versions
-from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS
+from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 
@@ -56,14 +57,20 @@ class Eks(BaseHTTPRequestHandler):
         pass
 
 
+def recommended(given: Parameters) -> dict[str, Any]:
+    """Parameter Store knows the releases of all images but NVIDIA's of 1.36."""
+    known = [name for name in given["Names"] if "/1.36/amazon-linux-2023/x86_64/nvidia/" not in name]
+    assert all(name.endswith("/recommended/release_version") for name in known)
+    return {"Parameters": [{"Name": name, "Value": f"{name.split('/')[5]}.0-20261101"} for name in known]}
+
+
 @pytest.fixture
-def eks(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Eks]]:
+def eks(aws_api: AwsApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Eks]]:
+    aws_api.answer("ssm", "GetParameters", recommended)
     kind = type("Eks", (Eks,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     monkeypatch.setenv("AWS_ENDPOINT_URL_EKS", f"http://127.0.0.1:{server.server_port}")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
     yield kind
     server.shutdown()
     server.server_close()
@@ -74,12 +81,16 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, eks: type[Eks]
     out = tmp_path / "locks" / "add-ons.json"
     done = run("lock", "add-ons", CONFIG, "--out", str(out))
     assert (done.code, done.out) == (0, ""), done.err
-    assert done.err == f"{len(ADDONS) * len(KUBERNETES_VERSIONS)} versions are in {out}\n"
+    count = (len(ADDONS) + len(NODE_IMAGES)) * len(KUBERNETES_VERSIONS) - 1
+    assert done.err == f"{count} versions are in {out}; EKS names no default of AL2023_x86_64_NVIDIA for 1.36\n"
     lock = json.loads(out.read_text())
     assert (lock["region"], "DescribeAddonVersions" in lock["source"], len(lock["read"])) == ("us-west-2", True, 10)
     for version in KUBERNETES_VERSIONS:
         wanted = f"v1.0.{version.partition('.')[2]}-eksbuild.1"
-        assert locked_versions(out.parent, version) == dict.fromkeys(ADDONS, wanted)
+        images = dict.fromkeys(NODE_IMAGES, f"{version}.0-20261101")
+        if version == "1.36":
+            del images["AL2023_x86_64_NVIDIA"]
+        assert locked_versions(out.parent, version) == {**dict.fromkeys(ADDONS, wanted), **images}
     assert locked_versions(out.parent, "1.99") == {}
 
 
@@ -88,7 +99,7 @@ def test_what_has_no_default_is_left_out_and_named(run: Run, eks: type[Eks], tmp
     eks.unnamed = frozenset({"coredns"})
     out = tmp_path / "add-ons.json"
     done = run("lock", "add-ons", CONFIG, "--out", str(out))
-    assert done.code == 0 and "EKS names no default of coredns for 1.34, coredns for 1.35" in done.err
+    assert done.code == 0 and "coredns for 1.34, coredns for 1.35" in done.err
     assert "coredns" not in locked_versions(tmp_path, "1.35")
     before = out.read_bytes()
     eks.unnamed = frozenset(ADDONS)
