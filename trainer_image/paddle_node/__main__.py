@@ -32,8 +32,8 @@ def main(
         runtime = runtime_by_name(node.runtime)
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
-        in_kubernetes = contract.path(contract.TERMINATION_LOG, dict(environ)).exists()
-        restarts.begin(node.home, contract.path(contract.SHARED_MEMORY, dict(environ)) if in_kubernetes else None)
+        in_kubernetes = contract.path(contract.TERMINATION_LOG, environ).exists()
+        restarts.begin(node.home, contract.path(contract.SHARED_MEMORY, environ) if in_kubernetes else None)
         found = discovery.of(node, lambda text: _report(node, text))
         return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run())
     except Failure as failure:
@@ -48,7 +48,7 @@ def main(
 
 def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
     output.say("agent", sentence)
-    last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
+    last_words = contract.path(contract.TERMINATION_LOG, environ)
     with contextlib.suppress(OSError):
         if last_words.exists():
             last_words.write_text(sentence + "\n")

@@ -5,6 +5,7 @@ container path reaches the file system. The names are those of the PaddlePaddle 
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path, PurePosixPath
@@ -63,6 +64,8 @@ class Variable(StrEnum):
     POD_NAME = "POD_NAME"
     POD_UID = "POD_UID"
     POD_IP = "POD_IP"
+    API_HOST = "KUBERNETES_SERVICE_HOST"
+    API_PORT = "KUBERNETES_SERVICE_PORT"
 
     # Ours.
     NODE = "PADDLE_NODE_NODE"
@@ -127,7 +130,7 @@ class Variable(StrEnum):
     RESUMED = "PADDLE_NODE_RESUMED"
     """What this attempt resumes from, as its runtime's `Progress` chose it: a JSON object of texts."""
     MANIFEST = "PADDLE_NODE_MANIFEST"
-    """The run's data manifest, below the job's folder; empty: data-manifest.json."""
+    """The run's data manifest, below the job's folder; empty: `DATA_MANIFEST`."""
     DATA = "PADDLE_NODE_DATA"
     """Folder with this pod's data: its shard, or the copy that all share."""
     DATA_DIGEST = "PADDLE_NODE_DATA_DIGEST"
@@ -136,6 +139,12 @@ class Variable(StrEnum):
     """Digest of the whole program folder."""
     TRAINER_ID = "PADDLE_NODE_TRAINER_ID"
     """This pod's trainer id, as discovery found it."""
+    ROLE = "TRAINING_ROLE"
+    """Paddle's own: PSERVER | TRAINER; EVALUATOR and TRIAL are ours."""
+    MASTER = "PADDLE_MASTER"
+    """Paddle's own: host:port where the ranks of a collective program meet."""
+    EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
+    """Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
 
     STAGE_TO = "PADDLE_NODE_STAGE_TO"
     """Folder on local disk to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
@@ -248,7 +257,13 @@ MASTER_PORTS = MOST_PROCESSES
 addresses, also of a machine on which other jobs are rehearsed."""
 
 
-def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
+DATA_MANIFEST = "data-manifest.json"
+"""In the job's folder, written last by the split: its presence means complete (ours)."""
+SPLIT_MANIFEST = "manifest.json"
+"""The same in the split's own folder, created exclusively and never replaced (ours)."""
+
+
+def path(container_path: str | PurePosixPath, environ: Mapping[str, str] = os.environ) -> Path:
     """A container's absolute path as it lies on this machine: below PADDLE_NODE_ROOT where that is set. Raises ValueError."""
     pure = PurePosixPath(container_path)
     if not pure.is_absolute():
@@ -282,12 +297,11 @@ class JobFolder:
 
     @property
     def data_manifest(self) -> Path:
-        """Written last by the split: its presence means complete (ours)."""
-        return self.manifest or self.root / "data-manifest.json"
+        return self.manifest or self.root / DATA_MANIFEST
 
     @property
     def splits(self) -> Path:
-        """One folder a split; each is complete by its own `manifest.json`, created exclusively (ours)."""
+        """One folder a split; each is complete by its own `SPLIT_MANIFEST` (ours)."""
         return self.root / "splits"
 
     @property

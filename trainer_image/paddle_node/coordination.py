@@ -5,6 +5,7 @@ the attempt is over; both sides prove that they belong to it.
 """
 
 import contextlib
+import os
 import secrets
 import socket
 import threading
@@ -12,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from paddle_node.contract import Variable
+from paddle_node.environment import WorkerEnvironment
 from paddle_node.rendezvous import messages as m
 
 SILENCE = 30.0
@@ -141,17 +142,16 @@ class Session:
         return message
 
 
-def join(environ: Mapping[str, str]) -> Session:
+def join(environ: Mapping[str, str] = os.environ) -> Session:
     """Enters the attempt that this process's environment names. Raises `AttemptEnded` where that is over."""
-    host, _, port = environ[Variable.COORDINATOR].rpartition(":")
-    trainer_id, trainers = int(environ[Variable.TRAINER_ID]), int(environ[Variable.TRAINERS])
-    attempt = int(environ[Variable.ATTEMPT])
+    worker = WorkerEnvironment.read(environ)
+    host, _, port = worker.coordinator.rpartition(":")
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT)
     except OSError as error:
-        raise AttemptEnded(f"the coordinator at {environ[Variable.COORDINATOR]} cannot be reached: {error}") from None
+        raise AttemptEnded(f"the coordinator at {worker.coordinator} cannot be reached: {error}") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE)
-    session = Session(connection, trainer_id, trainers, attempt)
-    session.enter(environ[Variable.SESSION_KEY])
+    session = Session(connection, worker.trainer_id, worker.trainers, worker.attempt)
+    session.enter(worker.session_key)
     return session

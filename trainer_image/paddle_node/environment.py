@@ -1,17 +1,18 @@
-"""The door of a pod: the container's environment, read once, becomes a `NodeEnvironment`.
+"""The one table of environment variables: of a pod, of the data job and of the agent's workers.
 
-Promises: behind this module nothing reads a variable; every value has its type and its bounds; the first wrong
-setting raises `SettingError`, which names the variable, what was found and what is allowed.
+A dataclass whose fields are `setting`s is a part of it, which `read_settings` reads and `variables` writes. The first wrong
+setting raises `SettingError`, which names the variable, what was found and what is allowed. No other module reads a variable.
 """
 
 import ipaddress
 import json
 import math
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
@@ -27,7 +28,7 @@ RESUME_FROM = ("same", "any")
 class Reader:
     """One method a kind of value; each names the variable in its error."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
 
     def text(self, variable: Variable, default: str | None) -> str:
@@ -69,6 +70,10 @@ class Reader:
             raise SettingError(f"{variable} is {value[:80]!r}: a JSON list of texts is needed")
         return tuple(words)
 
+    def texts(self, variable: Variable) -> Mapping[str, str]:
+        """Of the agent's own making: a JSON object."""
+        return dict(json.loads(self.text(variable, "{}")))
+
     def seconds(self, variable: Variable, default: float) -> float:
         value = self.text(variable, str(default))
         try:
@@ -108,12 +113,18 @@ class Reader:
 
 def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
     """A field that is the value of one variable: read by that method of `Reader`, which takes the default and the bounds."""
-    return field(metadata={"read": lambda reader: how(reader, variable, *more)})
+    return field(metadata={"variable": variable, "read": lambda reader: how(reader, variable, *more)})
 
 
-def told(kind: type[Any], reader: Reader) -> dict[str, Any]:
+def read_settings(kind: type[Any], reader: Reader) -> dict[str, Any]:
     """Every `setting` of a dataclass, in the order of its fields."""
     return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
+
+
+def variables(settings: Any) -> dict[str, str]:
+    """The variables that `read_settings` reads these settings from."""
+    found = {each.metadata["variable"].value: getattr(settings, each.name) for each in fields(settings) if each.metadata}
+    return {name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value) for name, value in found.items()}
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,9 @@ class NodeEnvironment:
     run_id: str = setting(Reader.text, Variable.RUN_ID, "")
     job_object: str
     service: str = setting(Reader.text, Variable.SERVICE, "")
+    hosts: str = setting(Reader.text, Variable.HOSTS, "")
+    api_host: str = setting(Reader.text, Variable.API_HOST, "")
+    api_port: int = setting(Reader.port, Variable.API_PORT, 443)
     namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
     pod_name: str
     kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
@@ -222,29 +236,50 @@ class NodeEnvironment:
     @property
     def home(self) -> Path:
         """Writable scratch of this pod: working directory of the processes, the probe's status."""
-        return contract.path(contract.HOME, dict(self.environ))
+        return contract.path(contract.HOME, self.environ)
 
 
-def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvironment:
+@dataclass(frozen=True, kw_only=True)
+class WorkerEnvironment:
+    """What the agent tells its pserver and trainers, beside the container's own variables."""
+
+    coordinator: str = setting(Reader.text, Variable.COORDINATOR, "")
+    session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")
+    attempt: int = setting(Reader.whole, Variable.ATTEMPT, 1, 1, 2**63 - 1)
+    resumed: Mapping[str, str] = setting(Reader.texts, Variable.RESUMED)
+    manifest: str = setting(Reader.text, Variable.MANIFEST, "")
+    data_digest: str = setting(Reader.text, Variable.DATA_DIGEST, "")
+    program_digest: str = setting(Reader.text, Variable.PROGRAM_DIGEST, "")
+    trainer_id: int = setting(Reader.whole, Variable.TRAINER_ID, 0, 0, 10_000)
+    trainers: int = setting(Reader.whole, Variable.TRAINERS, 1, 1, 10_000)
+    run_id: str = setting(Reader.text, Variable.RUN_ID, "")
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """A worker's own; 1 of 1 where no agent started it."""
+        return cls(**read_settings(cls, Reader(environ)))
+
+
+def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> NodeEnvironment:
     """Reads the container's environment. Raises `SettingError` for the first setting that is missing or wrong."""
     read = Reader(environ)
-    found = told(NodeEnvironment, read)
-    root = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), dict(environ)) / found["job_name"]
-    manifest = read.text(Variable.MANIFEST, "")
-    folder = JobFolder(root, root / manifest if manifest else None)
+    found = read_settings(NodeEnvironment, read)
+    root = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ) / found["job_name"]
+    worker = WorkerEnvironment.read(environ)
+    folder = JobFolder(root, root / worker.manifest if worker.manifest else None)
     node = NodeEnvironment(
         **found,
         folder=folder,
         program=folder.program(found["train_config_dir"]),
         local_disk=_local_disk(read, environ, found["passes"]),
         checkpoint=read.seconds(Variable.CHECKPOINT, 1) if environ.get(Variable.CHECKPOINT) else math.inf,
-        own=OwnCommand(**told(OwnCommand, read)),
+        own=OwnCommand(**read_settings(OwnCommand, read)),
         index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000) if found["discovery"] == "index" else None,
         job_object=read.text(Variable.JOB_OBJECT, found["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
         arguments=tuple(arguments),
         environ=dict(environ),
-        identity=Identity(read.text(Variable.DATA_DIGEST, ""), read.text(Variable.PROGRAM_DIGEST, "")),
+        identity=Identity(worker.data_digest, worker.program_digest),
     )
     _check_names(node)
     _check_ports(node)
@@ -293,7 +328,7 @@ def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalD
             raise SettingError(f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local disk")
         return None
     room = read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1) if read.text(Variable.STAGE_ROOM, "") else None
-    return LocalDisk(contract.path(folder, dict(environ)), when, passes, room)
+    return LocalDisk(contract.path(folder, environ), when, passes, room)
 
 
 def _meaning(variable: Variable) -> str:

@@ -6,7 +6,6 @@ until the grace period is over; the exit code is 0 only after the job's last pas
 """
 
 import asyncio
-import json
 import signal
 import time
 import uuid
@@ -22,12 +21,12 @@ from paddle_node.agent.host import Host
 from paddle_node.agent.tasks import Tasks
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment, Peer, WorkerEnvironment, variables
 from paddle_node.failure import Failure
 from paddle_node.patience import REMIND
 from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
-from paddle_node.runtimes import Process, Runtime
+from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL, Reading
 from paddle_node.training.passes import Identity
 
@@ -269,23 +268,20 @@ class Agent:
         assert reading is not None
         node = replace(self._node, folder=reading.folder, program=reading.program)
         manifest = reading.folder.manifest
-        own = {
-            Variable.COORDINATOR.value: peers[0].endpoint(node.control_port),
-            Variable.SESSION_KEY.value: m.attempt_key(self._secret, attempt.number),
-            Variable.ATTEMPT.value: str(attempt.number),
-            Variable.RESUMED.value: json.dumps(dict(attempt.resume)),
-            Variable.MANIFEST.value: "" if manifest is None else str(manifest.relative_to(reading.folder.root)),
-            Variable.DATA_DIGEST.value: reading.identity.data,
-            Variable.PROGRAM_DIGEST.value: reading.identity.program,
-            Variable.TRAINER_ID.value: str(node.trainer_id),
-            Variable.TRAINERS.value: str(node.trainers),
-            Variable.RUN_ID.value: node.run_id,
-        }
-
-        def complete(process: Process) -> Process:
-            return replace(process, environ={**process.environ, **own})
-
-        self._group.start(node, attempt.number, [complete(each) for each in self._runtime.processes(node, peers, attempt)])
+        worker = WorkerEnvironment(
+            coordinator=peers[0].endpoint(node.control_port),
+            session_key=m.attempt_key(self._secret, attempt.number),
+            attempt=attempt.number,
+            resumed=attempt.resume,
+            manifest="" if manifest is None else str(manifest.relative_to(reading.folder.root)),
+            data_digest=reading.identity.data,
+            program_digest=reading.identity.program,
+            trainer_id=node.trainer_id,
+            trainers=node.trainers,
+            run_id=node.run_id,
+        )
+        own, processes = variables(worker), self._runtime.processes(node, peers, attempt)
+        self._group.start(node, attempt.number, [replace(each, environ={**each.environ, **own}) for each in processes])
 
     def _told(self, code: int, sentence: str) -> int:
         if code != ExitCode.DONE:

@@ -5,11 +5,10 @@ Promises: no call to the API server; a name is asked for again at every try, as 
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from paddle_node import background
-from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
 
 
@@ -33,7 +32,7 @@ class Discovery:
         if self._node.trainer_id == 0:
             return self._node.pod_ip
         name = self.name_of(0)
-        return await background.call(lambda: resolve(name, self._node.environ))
+        return await background.call(lambda: resolve(name, self._node.hosts))
 
     def name_of(self, trainer_id: int) -> str:
         """How messages call a peer, one that is missing included."""
@@ -63,9 +62,8 @@ def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
     return Discovery(node)
 
 
-def resolve(name: str, environ: Mapping[str, str]) -> str:
-    """The address of a host name: PADDLE_NODE_HOSTS first, read anew, then the system's resolver. Raises OSError."""
-    hosts = environ.get(Variable.HOSTS, "")
+def resolve(name: str, hosts: str = "") -> str:
+    """The address of a host name: the file `hosts` first, read anew, then the system's resolver. Raises OSError."""
     if hosts:
         try:
             known = json.loads(Path(hosts).read_text())

@@ -15,6 +15,7 @@ from typing import Any
 
 from paddle_node import contract
 from paddle_node.contract import Variable
+from paddle_node.environment import Reader
 
 STALE = 15.0
 """Seconds without a new status after which the agent itself counts as stuck; it writes one every second."""
@@ -87,12 +88,12 @@ def _started(process: int) -> str | None:
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """The probe command: prints the sentence; 0 is healthy, 1 is not."""
-    home = contract.path(contract.HOME, dict(environ))
+    home = contract.path(contract.HOME, environ)
     try:
         status = json.loads(status_file(home).read_text())
     except (OSError, ValueError):
         status = None
-    healthy, sentence = judge(status, time.monotonic(), float(environ.get(Variable.STALL) or contract.STALL))
+    healthy, sentence = judge(status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL))
     if kill_frozen(status, time.monotonic()):
         # Not a failure that the kubelet should count: it would end the pod, whose container starts again by itself.
         healthy, sentence = True, f"{sentence}: it is killed"

@@ -194,7 +194,7 @@ class _Watching:
         """Why nothing is known at the moment; empty while all is well."""
         self._wanted = threading.Event()
         self._lock = threading.Lock()
-        self._account = contract.path(ACCOUNT, dict(node.environ))
+        self._account = contract.path(ACCOUNT, node.environ)
         self._server = _server(node, self._account)
         threading.Thread(target=self._work, name="pod-list", daemon=True).start()
 
@@ -303,14 +303,13 @@ class _Refused(Exception):
 
 def _server(node: NodeEnvironment, account: Path) -> urllib3.HTTPSConnectionPool:
     """The API server, as a pod's service account knows it."""
-    host, port = node.environ.get("KUBERNETES_SERVICE_HOST", ""), node.environ.get("KUBERNETES_SERVICE_PORT", "443")
     authority = account / "ca.crt"
-    if not host or not (account / "token").is_file() or not authority.is_file():
+    if not node.api_host or not (account / "token").is_file() or not authority.is_file():
         raise SettingError(
             f"{Variable.DISCOVERY} is pod-list, and this pod has no service account token ({account}/token): "
             "set automountServiceAccountToken: true and a service account that may list pods, or use index"
         )
-    return urllib3.HTTPSConnectionPool(host, int(port), cert_reqs="CERT_REQUIRED", ca_certs=str(authority))
+    return urllib3.HTTPSConnectionPool(node.api_host, node.api_port, cert_reqs="CERT_REQUIRED", ca_certs=str(authority))
 
 
 def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:

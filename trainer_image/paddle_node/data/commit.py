@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddle_node import contract, durable
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import SPLIT_MANIFEST, ExitCode, JobFolder
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataManifest, ManifestError, Shard, below
 from paddle_node.data.deal import HELD_OUT
@@ -21,7 +21,7 @@ from paddle_node.data.whole_files import Names
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import attempts, lease
 
-MANIFEST = "manifest.json"
+MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"
 CURRENT = "current"
 SILENT = 3600.0

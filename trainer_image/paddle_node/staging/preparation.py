@@ -81,7 +81,7 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
 def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
     """The program's folder, behind its link, and its digest: the run's, where it has one."""
     if node.archive:
-        place = contract.path(contract.UNPACKED, dict(node.environ))
+        place = contract.path(contract.UNPACKED, node.environ)
         return program_archive.unpack(node.folder, node.archive, place), node.archive
     if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
         return copied, wanted
