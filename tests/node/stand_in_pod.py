@@ -59,7 +59,7 @@ def late(seconds):
             time.sleep(seconds)
             yield event
 
-    class LateWatching(pod_list._Watching):
+    class LatePodList(pod_list.PodList):
         first = True
 
         def _list(self):
@@ -71,7 +71,7 @@ def late(seconds):
             answer = super()._ask(silence, **more)
             return contextlib.nullcontext(slowly(answer)) if "watch" in more else answer
 
-    pod_list._Watching = LateWatching
+    pod_list.PodList = LatePodList
 
 
 if __name__ == "__main__":

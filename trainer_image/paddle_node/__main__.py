@@ -10,12 +10,12 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from paddle_node import contract, environment, runtimes
 from paddle_node.agent import discovery, output, restarts
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
-from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
@@ -34,8 +34,8 @@ def main(
             node.home.mkdir(parents=True, exist_ok=True)
         in_kubernetes = contract.path(contract.TERMINATION_LOG, environ).exists()
         restarts.begin(node.home, contract.path(contract.SHARED_MEMORY, environ) if in_kubernetes else None)
-        found = discovery.of(node, lambda text: _report(node, text))
-        return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run())
+        found = discovery.of(node, partial(output.of_agent, node))
+        return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, partial(output.of_agent, ready))).run())
     except Failure as failure:
         return _ended(environ, failure.code, failure.sentence)
     except OSError as error:
@@ -53,10 +53,6 @@ def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
         if last_words.exists():
             last_words.write_text(sentence + "\n")
     return int(code)
-
-
-def _report(node: NodeEnvironment, text: str) -> None:
-    output.say(f"agent {'?' if node.index is None else node.index}", text)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Discovery:
         return f"{name}.{self._node.service}" if self._node.service else name
 
     @property
-    def view(self) -> str:
+    def membership(self) -> str:
         """Equal on all pods that agree on who is who."""
         return "index"
 

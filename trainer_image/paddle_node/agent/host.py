@@ -5,17 +5,16 @@ Promises: nobody is served without the lease; a holder that lost it, or could no
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 
 from paddle_node import background
 from paddle_node.agent.discovery import Discovery
-from paddle_node.agent.tasks import Tasks
+from paddle_node.background import Tasks
 from paddle_node.environment import NodeEnvironment
 from paddle_node.rendezvous import lease
 from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.server import Server, Volume
-from paddle_node.rendezvous.state import Rendezvous
 from paddle_node.runtimes import Runtime
 
 RELEASE = 5.0
@@ -34,17 +33,18 @@ class Host:
         self._beating: asyncio.Task[None] | None = None
         self._server: Server | None = None
 
-    async def serve(self, runtime: Runtime, boot: str, secret: str) -> None:
+    async def serve(self, runtime: Runtime, incarnation: str, secret: str) -> None:
         node, state, say = self._node, self._node.folder.run_state, self._say
-        held = await background.ask(lambda: lease.acquire(state, node.run_id, boot, node.lease, say), node, say, node.lease)
+        held = await background.ask(
+            lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say), node, say, node.lease
+        )
         self._lease = held
         self._beating = self._tasks.spawn(self._keep(held))
         record = await background.ask(lambda: Record(node.folder, node.run_id, held.check), node, say)
         progress = runtime.progress(node, say)
         volume = await background.ask(lambda: Volume(node, record, progress, say), node, say)
-        view, name_of = self._discovery.view, self._discovery.name_of
-        rendezvous = Rendezvous(node, view, name_of, progress.trainers_join, volume.identity, time.monotonic())
-        self._server = Server(node, rendezvous, volume, secret, say, self._tasks)
+        members = Members(node.trainers, self._discovery.membership, self._discovery.name_of)
+        self._server = Server(node, members, volume, secret, say, self._tasks)
         await self._server.serve()
 
     async def close(self) -> None:

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from paddle_node.environment import NodeEnvironment
+
 LONGEST_LINE = 64 * 1024
 """Bytes without a line's end after which they are passed on all the same."""
 READER = 1.0
@@ -49,6 +51,11 @@ _output = _Output()
 def say(prefix: str, text: str) -> None:
     """Writes one line to the pod's own output, never mixed with another one."""
     _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
+
+
+def of_agent(node: NodeEnvironment, text: str) -> None:
+    """Says it as the agent of that pod."""
+    say(f"agent {'?' if node.index is None else node.index}", text)
 
 
 class Exceptions:

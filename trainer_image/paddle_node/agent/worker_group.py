@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from paddle_node import background
-from paddle_node.agent.output import say
-from paddle_node.agent.tasks import Tasks
+from paddle_node.agent.output import of_agent
 from paddle_node.agent.workers import Worker, Workers
+from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
@@ -224,7 +224,7 @@ class WorkerGroup:
         self._tell(m.Lost(self.attempt, what, told, failed, worker.error if failed else ""))
 
     def _say(self, text: str) -> None:
-        say(f"agent {self._node.index}", text)
+        of_agent(self._node, text)
 
 
 async def _answers(address: str, port: int, path: str) -> bool:

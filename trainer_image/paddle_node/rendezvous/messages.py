@@ -53,7 +53,7 @@ class Hello(Message):
 
     rank: int
     world_size: int
-    boot: str
+    incarnation: str
     """Which start of the agent this is."""
     membership: str
     """Equal on all pods that agree on who is who."""

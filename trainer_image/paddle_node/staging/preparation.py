@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from paddle_node import contract, durable
@@ -26,18 +26,10 @@ POLL = 1.0
 """Seconds between two looks for the data; the data job takes minutes."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What this pod's processes work on."""
-
-    folder: JobFolder
-    """The job's folder, with the manifest that was read and the folder of this pod's data."""
-    program: Path
-    identity: Identity
-
-
-def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
-    """Returns when the shard is verified, and copied where that is asked for or faster. Blocking. Raises `Failure`, OSError."""
+def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnvironment:
+    """The node with the manifest, data and program that its processes work on, once the shard is verified, and copied where
+    that is asked for or faster. Blocking. Raises `Failure`, OSError.
+    """
     from paddle_node.staging import shard_copy  # Pulls in the checksums' library: not before the pod has said hello.
 
     run = patiently(lambda: attempts.Record(node.folder, node.run_id).identity, report)
@@ -50,7 +42,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
     program, digest = patiently(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
         program = patiently(lambda: _work_in(program, node), report)
-    return Reading(replace(folder, data=place.resolve()), program, Identity(data, digest))
+    return replace(node, folder=replace(folder, data=place.resolve()), program=program, identity=Identity(data, digest))
 
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:
