@@ -28,7 +28,7 @@ def inside(podman: Podman, *command: str, check: bool = True, image: str = IMAGE
 def the_clients_work(podman: Podman, image: str) -> None:
     """Parts of both are left out of the image: AWS's for the data job, Kubernetes' for pod-list discovery."""
     program = """
-import boto3, paddle_node.agent.pod_list
+import boto3, paddle_node.rendezvous.pod_list
 for service in ("s3", "sts"):
     client = boto3.client(service, region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
     print(client.meta.endpoint_url)

@@ -52,7 +52,7 @@ def blind(flag):
 
 def late(seconds):
     """What the API server has to say reaches this pod late, but for its first answer."""
-    from paddle_node.agent import pod_list
+    from paddle_node.rendezvous import pod_list
 
     def slowly(events):
         for event in events:

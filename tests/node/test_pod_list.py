@@ -5,10 +5,9 @@ import threading
 import time
 
 import pytest
-from api_server import ApiServer
 from paddle_node import environment
-from paddle_node.agent.pod_list import PodList
 from paddle_node.failure import Failure
+from paddle_node.rendezvous.pod_list import PodList
 
 pytestmark = pytest.mark.slow
 
@@ -67,26 +66,6 @@ def test_ids_follow_the_addresses_as_numbers(api, tmp_path):
     assert node.run_id == "run-1"
 
 
-def test_ipv6(tmp_path):
-    api = ApiServer("::1")
-    for name, address in (("pod-a", "fd00::10"), ("pod-b", "fd00::9"), ("pod-c", "fd00::a:0")):
-        api.put(name, address)
-    node, coordinator = identified(discovery(api, tmp_path, "pod-a", "fd00::10"))
-    api.close()
-    assert (node.trainer_id, coordinator) == (1, "fd00::9")
-
-
-@pytest.mark.slow
-def test_waits_for_exactly_n_and_asks_once(api, tmp_path):
-    api.put("pod-a", "10.0.0.9")
-    api.put("pod-b", "10.0.0.10")
-    api.put("pod-c", "", phase="Pending")
-    when_watched(api, lambda: api.put("pod-c", "10.0.0.8"))
-    node, _ = identified(discovery(api, tmp_path))
-    assert node.trainer_id == 2
-    assert api.requests == {"list": 1, "watch": 1}
-
-
 def test_pods_that_ended_or_will_end_or_are_another_runs_do_not_count(api, tmp_path):
     three(api)
     api.put("failed", "10.0.0.1", phase="Failed")
@@ -97,15 +76,6 @@ def test_pods_that_ended_or_will_end_or_are_another_runs_do_not_count(api, tmp_p
     assert identified(discovery(api, tmp_path))[0].trainer_id == 1
 
 
-@pytest.mark.slow
-def test_more_than_n_is_not_n(api, tmp_path):
-    three(api)
-    api.put("pod-d", "10.0.0.11")
-    threading.Timer(0.5, lambda: api.delete("pod-a")).start()
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 0
-
-
-@pytest.mark.slow
 def test_the_missing_pod_is_named_with_kubernetes_own_reason(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -120,12 +90,6 @@ def test_the_missing_pod_is_named_with_kubernetes_own_reason(api, tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_a_wrong_job_name_is_suspected(api, tmp_path):
-    with pytest.raises(Failure, match=r"this pod \(pod-b\) is not among the 0 pods of job-name=job"):
-        identified(discovery(api, tmp_path, deadline="0.5"))
-
-
 def test_403_says_which_role_is_missing(api, tmp_path):
     api.forbidden = True
     with pytest.raises(Failure) as failure:
@@ -136,21 +100,12 @@ def test_403_says_which_role_is_missing(api, tmp_path):
     )
 
 
-def test_401_is_the_token(api, tmp_path):
-    found = discovery(api, tmp_path)
-    (tmp_path / "var/run/secrets/kubernetes.io/serviceaccount/token").write_text("an old token")
-    with pytest.raises(Failure, match="401 Unauthorized") as failure:
-        identified(found)
-    assert failure.value.code == 77
-
-
 def test_no_account_at_all(api, tmp_path):
     with pytest.raises(Failure, match="automountServiceAccountToken: true") as failure:
         discovery(api, tmp_path, KUBERNETES_SERVICE_HOST="")
     assert failure.value.code == 2
 
 
-@pytest.mark.slow
 def test_a_certificate_of_another_authority_is_not_trusted(api, tmp_path):
     three(api)
     with pytest.raises(Failure, match="its certificate is not signed by the mounted CA"):
@@ -166,14 +121,6 @@ def test_a_server_in_trouble_is_asked_again(api, tmp_path, faults):
     assert api.requests["list"] == len(faults) + 1
 
 
-@pytest.mark.slow
-def test_a_slow_server(api, tmp_path):
-    three(api)
-    api.faults = ["slow"]
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
-
-
-@pytest.mark.slow
 def test_a_cut_watch_goes_on_where_it_was(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -187,7 +134,6 @@ def test_a_cut_watch_goes_on_where_it_was(api, tmp_path):
     assert api.requests == {"list": 1, "watch": 2}
 
 
-@pytest.mark.slow
 def test_a_watch_that_fell_behind_lists_again(api, tmp_path):
     api.put("pod-a", "10.0.0.9")
     api.put("pod-b", "10.0.0.10")
@@ -204,7 +150,6 @@ def test_a_watch_that_fell_behind_lists_again(api, tmp_path):
     assert api.requests["list"] == 2
 
 
-@pytest.mark.slow
 def test_a_replaced_pod_moves_the_ids_and_resting_asks_nothing(api, tmp_path):
     three(api)
     found = discovery(api, tmp_path)

@@ -24,15 +24,6 @@ def test_three_pods_train_and_exit_with_0(job):
     assert not list(pods.folder.run_state.glob("lease-00002*"))
 
 
-@pytest.mark.slow
-def test_one_pod_alone_needs_no_service(job):
-    pods = job(count=1, stand_in={"waits": True})
-    pods.start()
-    assert pods.codes() == [0]
-    assert pods.values(1) == pods.undisturbed
-
-
-@pytest.mark.slow
 def test_a_pod_with_an_ipv6_address(job):
     pods = job(count=1)
     pods.address = lambda index: "::1"
@@ -41,7 +32,6 @@ def test_a_pod_with_an_ipv6_address(job):
     assert pods.values(1) == pods.undisturbed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", ["trainer", "server"])
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
@@ -64,7 +54,6 @@ def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
     assert "attempt 1: from pass 0" in pods.folder.train_log(index).read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_whole_pod(job, index):
     # With one attempt: a lost pod costs none.
@@ -83,7 +72,6 @@ def test_kill_9_of_a_whole_pod(job, index):
     assert "attempt 2: from pass 1" in pods.log(survivor)
 
 
-@pytest.mark.slow
 def test_kill_9_during_a_save_loads_the_pass_before(job):
     pods = job(stand_in={"passes": 2, "steps": 3, "seconds": 0.01, "holds": [1, 1, "save"]})
     pods.start()
@@ -95,18 +83,6 @@ def test_kill_9_during_a_save_loads_the_pass_before(job):
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert "pass 1 was not complete and is removed" in pods.log(0) and not (half / "values").exists()
     assert pods.values(1) == pods.undisturbed
-
-
-@pytest.mark.slow
-def test_a_container_restarted_in_place_is_a_lost_pod(job):
-    # Same address, same name: only the boot id is new.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    pods.start()
-    pods.wait_until_held()
-    pods.kill(2)
-    pods.start(2)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
 
 
 def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
@@ -121,7 +97,6 @@ def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
     assert "2 attempts ended without progress" in pods.log(1)
 
 
-@pytest.mark.slow
 def test_attempts_that_complete_a_pass_are_not_counted(job):
     # Three attempts fail, each behind a new complete pass but the first; two fruitless ones would be too many.
     fails = [[1, 1, 0, 1], [1, 2, 1, 1], [1, 3, 2, 1]]
@@ -132,7 +107,6 @@ def test_attempts_that_complete_a_pass_are_not_counted(job):
     assert pods.values(2) == pods.undisturbed
 
 
-@pytest.mark.slow
 def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
     pods.start()
@@ -140,16 +114,6 @@ def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     assert "trainer 1 ended with 65 (BAD_DATA), in job-1.job, which another attempt cannot change" in pods.log(2)
 
 
-@pytest.mark.slow
-def test_so_does_a_pservers(job):
-    # It reads the same settings as the trainer, and may be the first to find one wrong.
-    pods = job(count=1, stand_in={"server_code": 2})
-    pods.start()
-    assert pods.codes() == [2], pods.logs()
-    assert "pserver 0 ended with 2 (BAD_SETTING), in job-0.job, which another attempt cannot change" in pods.log(0)
-
-
-@pytest.mark.slow
 def test_no_success_without_the_last_pass(job):
     pods = job(stand_in={"forget_done": 1}, ATTEMPTS="1")
     pods.start()
@@ -157,19 +121,6 @@ def test_no_success_without_the_last_pass(job):
     assert "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete one" in pods.log(2)
 
 
-def test_sigterm_to_all_lets_the_trainers_leave(job):
-    pods = job(stand_in={"holds": [1, 1, 1]})
-    pods.start()
-    pods.wait_until_held()
-    pods.terminate()
-    # Long before the grace period is over: they leave, nobody ends them.
-    assert pods.codes() == [143, 143, 143], pods.logs()
-    for index in range(3):
-        assert "told to stop\n" in pods.folder.train_log(index).read_text()
-    assert pods.attempts()[0]["kind"] == "stopped"
-
-
-@pytest.mark.slow
 def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     pods.start()
@@ -183,17 +134,6 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
     assert pods.values(2) == pods.undisturbed
 
 
-@pytest.mark.slow
-def test_sigterm_while_waiting_for_peers(job):
-    pods = job()
-    pods.start(0, 1)
-    for index in (0, 1):
-        pods.wait_for_status(index)
-    pods.terminate(0, 1)
-    assert pods.codes() == [143, 143]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     # The replacement's address is the highest: every id behind the dead pod's changes, the coordinator's included.
@@ -208,7 +148,6 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     assert "[trainer 2] pass 2" in pods.log(index)
 
 
-@pytest.mark.slow
 def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_id(job, api):
     # The pod of trainer 0 has counted anew by then, and answers: there is nothing wrong with the connection.
     pods = job(stand_in={"passes": 3, "steps": 10, "late": {"job-2-a": 3}, "holds": [1, 1, 4]}, api=api)
@@ -221,7 +160,6 @@ def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_
     assert "[trainer 1] pass 2" in pods.log(2)
 
 
-@pytest.mark.slow
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose urllib3 has a version of its own.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api, interpreter=str(IMAGE_PYTHON))
@@ -233,7 +171,6 @@ def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     assert "[trainer 0] pass 2" in pods.log(0)
 
 
-@pytest.mark.slow
 def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, api):
     # The others have ended: it will never see all of them run.
     pods = job(count=2, stand_in={"passes": 1, "steps": 1}, api=api, PEER_DEADLINE="60")

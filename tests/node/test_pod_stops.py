@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from node_pods import runs
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_a_trainer_that_does_not_leave_is_ended_when_the_grace_period_is_over(job):
     pods = job(stand_in={"hang": [1, 0, 1]}, GRACE="1.5")
     pods.start()
@@ -35,7 +36,6 @@ def zombies_of(parent):
     return count
 
 
-@pytest.mark.slow
 def test_orphans_are_reaped(job):
     pods = job(count=1, stand_in={"orphans": True, "passes": 2, "steps": 12, "holds": [1, 1, 0]})
     pods.start()
@@ -46,7 +46,6 @@ def test_orphans_are_reaped(job):
     assert pods.codes() == [143]
 
 
-@pytest.mark.slow
 def test_what_left_its_session_does_not_outlive_its_attempt(job):
     pods = job(count=1, stand_in={"daemons": True, "fails": [[0, 1, 0, 1]], "holds": [2, 0, 0]})
     pods.start()
@@ -58,7 +57,6 @@ def test_what_left_its_session_does_not_outlive_its_attempt(job):
     assert not runs(second)
 
 
-@pytest.mark.slow
 def test_output_that_nobody_reads_holds_nobody_up(job):
     pods = job(count=2, stand_in={"floods": 12_000})
     pods.start(0)
@@ -67,7 +65,6 @@ def test_output_that_nobody_reads_holds_nobody_up(job):
     assert pods.folder.train_log(1).read_text().count("x" * 1000) == 12_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_an_agent_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
     # As a node that the network has forgotten for a while.
@@ -98,7 +95,6 @@ def small_volume(tmp_path):
     subprocess.run(["umount", "-l", volume], check=True)
 
 
-@pytest.mark.slow
 def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume):
     pods = job(count=1)
     shutil.move(tmp_path / "jobs/job", small_volume / "job")
@@ -112,7 +108,6 @@ def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume)
     assert "Traceback" not in pods.log(0)
 
 
-@pytest.mark.slow
 def test_trainers_that_wait_for_pservers_have_nothing_to_save(job):
     pods = job(count=2, stand_in={"waits": True, "deaf": True})
     pods.start()
@@ -124,20 +119,6 @@ def test_trainers_that_wait_for_pservers_have_nothing_to_save(job):
     assert pods.codes() == [143, 143], pods.logs()
 
 
-@pytest.mark.slow
-def test_nothing_of_a_pod_outlives_it(job):
-    pods = job(count=1, stand_in={"holds": [1, 0, 1]})
-    pods.start()
-    pods.wait_until_held()
-    children = [pods.child(0, "trainer"), pods.child(0, "server")]
-    pods.terminate()
-    assert pods.codes() == [143]
-    for child in children:
-        with pytest.raises(ProcessLookupError):
-            os.kill(child, 0)
-
-
-@pytest.mark.slow
 def test_a_volume_that_hangs_from_the_beginning_is_left(job):
     # A pipe that nobody writes: whoever opens it to read waits for ever, as on an NFS mount that has lost its server.
     pods = job(count=2, PEER_DEADLINE="3")
@@ -165,19 +146,6 @@ def hanging(process):
 NEEDS_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
 
 
-@pytest.mark.slow
-@NEEDS_STRACE
-def test_a_volume_that_hangs_before_the_attempt_is_left(job):
-    pods = job(count=2, PEER_DEADLINE="6")
-    pods.start(0)
-    pods.wait_for(0, "is read unchecked")
-    with hanging(pods.pods[0]):
-        pods.start(1)
-        assert pods.codes() == [75, 75], pods.logs()
-    assert "nothing can be recorded there" in pods.log(1)
-
-
-@pytest.mark.slow
 @NEEDS_STRACE
 def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
     pods = job(count=2, stand_in={"holds": [1, 0, 1]}, PEER_DEADLINE="6")
@@ -199,7 +167,6 @@ while not Path(sys.argv[1], "goes-on").exists():
 """
 
 
-@pytest.mark.slow
 def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
     """† A node was drained: both processes answered SIGTERM with 0, and the job was complete in the middle of its work."""
     agent = Path(__file__).parents[2] / "trainer_image/paddle_node/__main__.py"

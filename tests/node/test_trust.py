@@ -135,57 +135,35 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     assert asked.attempts()[-1]["resume"]["folder"] == "attempts/run-2-2/pass-00001"
 
 
-def test_a_program_exchanged_under_waiting_pods_is_read_again_by_those_that_have_the_old_one(job):
+def test_data_and_program_exchanged_under_waiting_pods_are_read_again_by_those_that_have_the_old_ones(job):
     pods = job()
+    split(pods, "old")
     program(pods, "old")
     pods.start(0, 1)
     for index in (0, 1):
         pods.wait_for(index, "has read data")
+    new = split(pods, "new")
     program(pods, "new")
     pods.start(2)
     assert pods.codes() == [0, 0, 0], pods.logs()
     assert "no attempt begins, they prepare again" in pods.log(0)
-    assert [attempt["program"] for attempt in pods.attempts()] == [program_copy.digest(pods.folder.program("quick_start"))]
+    read = [(attempt["data"], attempt["program"]) for attempt in pods.attempts()]
+    assert read == [(new, program_copy.digest(pods.folder.program("quick_start")))]
 
 
-def test_a_pod_that_comes_later_in_a_run_reads_the_runs_program_though_the_link_has_moved_on(job):
+def test_a_pod_that_comes_later_reads_the_data_and_the_program_that_its_run_began_with(job):
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    digest = copied_program(pods, "the run's")
+    data, digest = split(pods, "old"), copied_program(pods, "the run's")
     pods.start()
     pods.wait_until_held()
+    assert split(pods, "new") != data
     copied_program(pods, "the next run's")
     pods.kill(1)
     pods.start(1)
     assert pods.codes() == [0, 0, 0], pods.logs()
-    assert {attempt["program"] for attempt in pods.attempts()} == {digest}
-    assert f"has read data without a manifest and program {digest[:12]}" in pods.log(1)
+    assert {(attempt["data"], attempt["program"]) for attempt in pods.attempts()} == {(data, digest)}
+    assert f"has read data {data[:12]} and program {digest[:12]}" in pods.log(1)
     assert pods.values(2) == pods.undisturbed
-
-
-def test_shards_exchanged_under_waiting_pods_are_read_again_by_those_that_have_the_old_ones(job):
-    pods = job()
-    split(pods, "old")
-    pods.start(0, 1)
-    for index in (0, 1):
-        pods.wait_for(index, "has read data")
-    new = split(pods, "new")
-    pods.start(2)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert "no attempt begins, they prepare again" in pods.log(0)
-    assert [attempt["data"] for attempt in pods.attempts()] == [new]
-
-
-def test_a_pod_that_comes_later_in_a_run_reads_the_runs_shards_though_the_data_was_split_anew(job):
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    runs_own = split(pods, "old")
-    pods.start()
-    pods.wait_until_held()
-    assert split(pods, "new") != runs_own
-    pods.kill(1)
-    pods.start(1)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert {attempt["data"] for attempt in pods.attempts()} == {runs_own}
-    assert f"has read data {runs_own[:12]}" in pods.log(1)
 
 
 def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
@@ -203,21 +181,3 @@ def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
     again.start()
     assert again.codes() == [0, 0], again.logs()
     assert again.attempts()[-1]["resume"]["folder"] == "attempts/run-1-4/pass-00002"
-
-
-def test_a_fault_that_was_no_pass_s_own_loses_none(job):
-    """A run that always failed before its first step made the next one begin anew, and keep_passes then delete what was good."""
-    first = job(count=2, stand_in={"passes": 1})
-    first.start()
-    assert first.codes() == [0, 0], first.logs()
-    broken = job(
-        count=2, run="run-2", stand_in={"fails": [[i, attempt, 1, 0] for i in (0, 1) for attempt in (2, 3)]}, ATTEMPTS="9"
-    )
-    broken.start()
-    assert 70 in broken.codes(), broken.logs()
-    assert [attempt["resume"].get("pass") for attempt in broken.attempts()] == [None, "0", "0"]
-    mended = job(count=2, run="run-3", stand_in={"keep": 1})
-    mended.start()
-    assert mended.codes() == [0, 0], mended.logs()
-    assert mended.attempts()[-1]["resume"]["folder"] == "attempts/run-1-1/pass-00000"
-    assert mended.values(1) == mended.undisturbed

@@ -15,8 +15,6 @@ from functools import partial
 from paddle_node import background
 from paddle_node.agent import health, output
 from paddle_node.agent.client import Client
-from paddle_node.agent.discovery import Discovery
-from paddle_node.agent.host import Host
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
@@ -25,6 +23,8 @@ from paddle_node.failure import Failure
 from paddle_node.patience import REMIND
 from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.discovery import Discovery
+from paddle_node.rendezvous.server import Server
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL
 
@@ -56,7 +56,7 @@ class Agent:
         self._secret = ""
         """The run's, by which its pods know each other."""
         self._terminated = False
-        self._host: Host | None = None
+        self._server: Server | None = None
         self._client: Client | None = None
         self._prepares_for: int | None = None
         self._prepared = node
@@ -81,7 +81,7 @@ class Agent:
             return ExitCode.TERMINATED
         finally:
             self._tasks.let_finish()
-            for each in (self._group, self._client, self._host):
+            for each in (self._group, self._client, self._server):
                 if each is not None:
                     await each.close()
 
@@ -94,8 +94,8 @@ class Agent:
             node = self._node
             self._secret = await background.ask(partial(m.run_secret, node.folder, node.run_id), node, self._say)
             if node.trainer_id == 0:
-                self._host = Host(node, self._discovery, self._tasks, self._say)
-                await self._host.serve(self._runtime, self._incarnation, self._secret)
+                self._server = Server(node, self._discovery, self._tasks, self._say)
+                await self._server.serve(self._runtime, self._incarnation, self._secret)
             if self._prepares_for != node.trainer_id:
                 self._prepares_for, self._ready, self._unread = node.trainer_id, False, None
                 self._tasks.spawn(self._prepare())
@@ -108,9 +108,9 @@ class Agent:
                 if not await self._end_workers():
                     return ExitCode.TERMINATED
             self._say("pod membership changed; reassigning ranks")
-            if self._host is not None:
-                await self._host.close()
-                self._host = None
+            if self._server is not None:
+                await self._server.close()
+                self._server = None
 
     async def _identify(self) -> attempts.Outcome | None:
         """Learns who this pod is; or how its run ended: then the others may be gone, and would be waited for in vain."""

@@ -1,6 +1,6 @@
 """The workers of a pod as processes: started, told to stop, ended with all their descendants, reaped.
 
-Promises: this program may be PID 1; a worker never outlives the agent, and no descendant of it, in whatever session, its attempt.
+This program may be PID 1. A worker never outlives the agent, and no descendant of a worker, in whatever session, its attempt.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Worker:
 class Workers:
     """All of this pod. Lives in the event loop's thread; `on_end` is called there for each end."""
 
-    def __init__(self, on_end: Callable[[Worker], None]) -> None:
+    def __init__(self, on_end: Callable[[Worker], object]) -> None:
         self._on_end = on_end
         self._by_pid: dict[int, Worker] = {}
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -129,9 +129,9 @@ def sweep(folder: JobFolder, keep: str) -> None:
 def unused(folder: JobFolder) -> bool:
     """No run has begun to train here, or it has shown no sign of life for as long as a lease lasts."""
     holder = lease.holder(folder.run_state)
-    if holder is None or not attempts.begun(folder, holder.run):
+    if holder is None or not attempts.begun(folder, holder[0]):
         return True
-    return _now(folder) - holder.beat > contract.LEASE
+    return _now(folder) - holder[1] > contract.LEASE
 
 
 def remove(path: Path, sure: Callable[[], bool]) -> None:

@@ -1,7 +1,7 @@
-"""The rendezvous server, in the agent of trainer 0: sockets, clock and volume around the `Rendezvous`.
+"""The rendezvous server, in the agent of trainer 0: sockets, clock, lease and volume around the `Rendezvous`.
 
-A connection that does not prove in time that it knows the run's secret, or says anything malformed, is closed without effect.
-The volume is asked beside the event loop, one question at a time.
+Nobody is served without the lease on the job's folder: a holder that lost it, or could not renew it in time, ends. A connection
+that does not prove in time that it knows the run's secret, or says anything malformed, is closed without effect.
 """
 
 import asyncio
@@ -19,15 +19,19 @@ from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.patience import passing, patiently
+from paddle_node.rendezvous import lease
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
+from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Question, Rendezvous, State
-from paddle_node.runtimes import Progress, Resumption
+from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.training.passes import Identity
 
 UNPROVEN = 256
 """Connections in their handshake at a time, beside the run's own: beyond them, the oldest makes room."""
+RELEASE = 5.0
+"""Seconds for the volume to take the lease back."""
 GOODBYE = 5.0
 """Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
 LOOKS = 4
@@ -116,17 +120,14 @@ class Volume:
 
 
 class Server:
-    """Lives in one event loop, as some of its `tasks`. Carries out the rendezvous's `Effects`."""
+    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out the rendezvous's `Effects`."""
 
-    def __init__(
-        self, node: NodeEnvironment, members: Members, volume: Volume, secret: str, say: Callable[[str], None], tasks: Tasks
-    ) -> None:
+    def __init__(self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]) -> None:
         self.say = say
         self._node = node
-        self._volume = volume
-        self._rendezvous = Rendezvous(node, members, volume.trainers_join, volume.identity, self, time.monotonic())
-        self._secret = secret
+        self._discovery = discovery
         self._tasks = tasks
+        self._lease: lease.Lease | None = None
         self._unproven: dict[asyncio.StreamWriter, None] = {}
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
         self._asked: float | None = None
@@ -135,9 +136,19 @@ class Server:
         self._server: asyncio.Server | None = None
         self._own: list[asyncio.Task[None]] = []
 
-    async def serve(self) -> None:
-        """Listens on the pod's own address. Raises `Failure` when the port is taken."""
-        node = self._node
+    async def serve(self, runtime: Runtime, incarnation: str, secret: str) -> None:
+        """Listens on the pod's own address. Raises `Failure` when another run holds the folder, or the port is taken."""
+        node, say, state = self._node, self.say, self._node.folder.run_state
+        held = self._lease = await background.ask(
+            lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say), node, say, node.lease
+        )
+        self._own.append(self._tasks.spawn(self._keep(held)))
+        record = await background.ask(lambda: Record(node.folder, node.run_id, held.check), node, say)
+        progress = runtime.progress(node, say)
+        self._secret, self._volume = secret, await background.ask(lambda: Volume(node, record, progress, say), node, say)
+        members = Members(node.trainers, self._discovery.membership, self._discovery.name_of)
+        join, identity = progress.trainers_join, self._volume.identity
+        self._rendezvous = Rendezvous(node, members, join, identity, self, time.monotonic())
         try:
             self._server = await asyncio.start_server(self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096)
         except OSError as error:
@@ -146,24 +157,26 @@ class Server:
                 f"port {node.control_port} of {node.pod_ip} cannot be served ({error.strerror}): "
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
-        self._own = [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
+        self._own += [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
         if self._volume.exhausted is not None:
             self._rendezvous.finish(self._volume.exhausted)
 
     async def close(self) -> None:
-        """Stops to serve. What is to be recorded is, and after the job's end the others get a moment to hear of it."""
-        if self._server is None:
-            return
-        self._rendezvous.record_end()
-        deadline = time.monotonic() + GOODBYE
-        finished = self._rendezvous.state is State.FINISHED
-        while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
-            await asyncio.sleep(0.02)
+        """Records what is to be recorded, gives the others a moment to hear of the job's end, and releases the lease."""
+        if self._server is not None:
+            self._rendezvous.record_end()
+            deadline = time.monotonic() + GOODBYE
+            finished = self._rendezvous.state is State.FINISHED
+            while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
+                await asyncio.sleep(0.02)
+            self._server.close()
+            for member in self._rendezvous.members.values():
+                self.close_connection(member.connection)
         for task in self._own:
             task.cancel()
-        self._server.close()
-        for member in self._rendezvous.members.values():
-            self.close_connection(member.connection)
+        if self._lease is not None:
+            with contextlib.suppress(TimeoutError):  # It expires instead.
+                await asyncio.wait_for(background.call(self._lease.release), RELEASE)
 
     # The rendezvous's effects.
 
@@ -225,7 +238,7 @@ class Server:
         writer.write(m.encode(m.Proof("", m.proof(key, nonce, proof.nonce))))
         return hello
 
-    # Time and the volume.
+    # Time, the lease and the volume.
 
     async def _ask_volume(self) -> None:
         while True:
@@ -258,3 +271,23 @@ class Server:
             progressed, self._progressed = self._progressed, False
             self._rendezvous.tick(now, now - last > 3 * m.BEAT, self._asked, progressed)
             last = now
+
+    async def _keep(self, held: lease.Lease) -> None:
+        while True:
+            await asyncio.sleep(min(held.interval, max(0.0, held.left)))
+            try:
+                # A volume that hangs must not hold up the look at the clock; a pod that was frozen may hear who replaced it.
+                async with asyncio.timeout(max(1.0, held.left)):
+                    await background.call(held.beat)
+            except TimeoutError:
+                pass
+            except lease.TakenOver as failure:
+                self._lease = None
+                if failure.same_run and self._discovery.moved():
+                    return  # Ids were given anew, and another pod heard of it first.
+                raise
+            except OSError as error:
+                self.say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
+            if held.left <= 0:
+                self._lease = None  # Not released: it expires when everything of this run has stopped.
+                raise held.overdue()

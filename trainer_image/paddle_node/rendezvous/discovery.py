@@ -56,7 +56,7 @@ def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
     """The discovery that the environment asks for. Raises `Failure` where it cannot work."""
     if node.discovery == "pod-list":
         # TLS and HTTP take time to import: only who asks for it pays.
-        from paddle_node.agent.pod_list import PodList
+        from paddle_node.rendezvous.pod_list import PodList
 
         return PodList(node, say)
     return Discovery(node)
