@@ -4,7 +4,6 @@ import contextlib
 import errno
 import json
 import os
-import threading
 import time
 from pathlib import Path
 
@@ -84,54 +83,6 @@ def test_a_holder_that_cannot_renew_it_has_no_time_left_before_another_may_take_
     (tmp_path / "away").rename(folder)
     holder.beat()
     holder.check()
-
-
-def test_of_many_that_find_a_dead_lease_one_gets_it(tmp_path):
-    acquire(tmp_path, "dead", "z")
-    together, somebody_won, beating = threading.Barrier(8), threading.Event(), threading.Lock()
-    won, refused = [], []
-
-    def contend(number: int) -> None:
-        waited = Clock()
-
-        def sleep(seconds: float) -> None:
-            waited(seconds)
-            if waited.slept == EXPIRY:
-                together.wait()
-            elif waited.slept > EXPIRY:
-                # Time that passes for those who look again passes for the winner too: it beats.
-                somebody_won.wait(10)
-                with beating:
-                    won[0].beat()
-
-        try:
-            won.append(lease.acquire(tmp_path / "run", f"run-{number}", f"boot-{number}", EXPIRY, sleep=sleep))
-            somebody_won.set()
-        except Failure:
-            refused.append(number)
-
-    threads = [threading.Thread(target=contend, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(refused) == 7
-    assert len(won) == 1
-    won[0].beat()
-
-
-def test_a_holder_that_is_killed_at_once_is_known_by_its_run(tmp_path, monkeypatch):
-    def killed(draft, path):
-        link(draft, path)
-        raise KeyboardInterrupt
-
-    link = os.link
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(os, "link", killed)
-        acquire(tmp_path, "one", "a")
-    clock = Clock()
-    acquire(tmp_path, "one", "b", clock)
-    assert clock.slept == 0
 
 
 def test_an_unreadable_lease_is_somebodys(tmp_path):

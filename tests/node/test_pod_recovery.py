@@ -148,18 +148,6 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     assert "[trainer 2] pass 2" in pods.log(index)
 
 
-def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_id(job, api):
-    # The pod of trainer 0 has counted anew by then, and answers: there is nothing wrong with the connection.
-    pods = job(stand_in={"passes": 3, "steps": 10, "late": {"job-2-a": 3}, "holds": [1, 1, 4]}, api=api)
-    pods.start()
-    pods.wait_until_held()
-    pods.kill(1)
-    pods.start(1)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
-    assert "[trainer 1] pass 2" in pods.log(2)
-
-
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose urllib3 has a version of its own.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api, interpreter=str(IMAGE_PYTHON))

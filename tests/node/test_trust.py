@@ -77,23 +77,15 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     assert pods.values(3) == pods.undisturbed
 
 
-def test_a_holder_whose_looks_at_the_lease_fail_stops_before_another_run_trains(job, tmp_path):
-    """† EIO on its own looks, forced in stand_in_pod.blind: two runs trained side by side, and both ended with 0."""
-    flag = tmp_path / "blind"
-    first = job(count=2, stand_in={"passes": 1000, "blind": str(flag)}, LEASE="9")
-    second = job(count=2, run="run-2", stand_in={"passes": 1002, "seconds": 0.01, "steps": 1}, LEASE="9")
-    first.start()
-    first.wait_for_pass(0)
-    pids = [first.child(index, role) for index in range(2) for role in ("trainer", "server")]
-    flag.touch()
-    second.start()
-    assert first.pods[0].wait(30) == 75, first.logs()
-    assert "the lease on" in first.log(0) and "could not be renewed for 6 s" in first.log(0)
-    first.wait_until(lambda: not any(runs(pid) for pid in pids))
-    assert "attempt" not in second.log(0), second.log(0)
-    second.wait_for(0, r"attempt \d+: all 2 pods are here")
-    # What was trained before is of the same data and program: it goes on behind it.
-    second.wait_for(0, r"passes found: \d+ of this data and program; training goes on behind attempts/run-1-1/")
+def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_another_run_may_train(job):
+    pods = job(count=2, stand_in={"passes": 1000}, LEASE="9")
+    pods.start()
+    pods.wait_for_pass(0)
+    pids = [pods.child(index, role) for index in range(2) for role in ("trainer", "server")]
+    pods.folder.run_state.rename(pods.folder.root / "away")
+    assert pods.pods[0].wait(90) == 75, pods.logs()
+    assert "the lease on" in pods.log(0) and "could not be renewed for 6 s" in pods.log(0)
+    pods.wait_until(lambda: not any(runs(pid) for pid in pids))
 
 
 def test_a_program_that_does_nothing_is_no_success_in_an_old_folder(job):
