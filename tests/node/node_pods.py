@@ -171,8 +171,9 @@ class Pods:
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.02)
 
-    def wait_until_held(self) -> None:
+    def start_and_hold(self) -> None:
         """Returns when all trainers are where `holds` of the stand-in says: [attempt, pass, step], or "save" for a step."""
+        self.start()
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
             self.wait_for(index, r"waits in (step|the save)")
 
@@ -206,10 +207,11 @@ class Pods:
     def values(self, number: int) -> list[int]:
         return json.loads((self.folder.pass_dir(number) / "values").read_text())
 
-    @property
-    def undisturbed(self) -> list[int]:
-        """What each server holds in the end when no step was lost or done twice."""
-        return [self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))] * self.count
+    def end_undisturbed(self) -> None:
+        """All end with 0, and each server holds what it should: no step was lost or done twice."""
+        assert self.codes() == [0] * self.count, self.logs()
+        expected = self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))
+        assert self.values(self.stand_in["passes"] - 1) == [expected] * self.count, self.logs()
 
     def attempts(self) -> list[dict]:
         return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]

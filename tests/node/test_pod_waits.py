@@ -45,8 +45,7 @@ def test_pods_that_do_not_agree_on_their_number(job):
 
 def test_a_second_run_of_the_same_name_is_refused(job):
     first = job(stand_in={"holds": [1, 0, 1]}, LEASE="9")
-    first.start()
-    first.wait_until_held()
+    first.start_and_hold()
     second = job(run="run-2", LEASE="9")
     second.start(0)
     assert second.pods[0].wait(90) == 73, second.logs()

@@ -52,8 +52,7 @@ def split(pods: Pods, word: str) -> str:
 
 def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
     pods = job(stand_in={"passes": 4, "steps": 4, "holds": [1, 1, "save"], "keep": 2})
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     old, trainer = pods.pods[0], pods.child(0, "trainer")
     agent_and_server = [old.pid, pods.child(0, "server")]
     for pid in (trainer, *agent_and_server):
@@ -74,7 +73,7 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     assert [one.name for one in passes.find(pods.folder)] == kept
     for one in passes.find(pods.folder):
         passes.verify(one.folder)
-    assert pods.values(3) == pods.undisturbed
+    pods.end_undisturbed()
 
 
 def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_another_run_may_train(job):
@@ -146,27 +145,24 @@ def test_data_and_program_exchanged_under_waiting_pods_are_read_again_by_those_t
 def test_a_pod_that_comes_later_reads_the_data_and_the_program_that_its_run_began_with(job):
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     data, digest = split(pods, "old"), copied_program(pods, "the run's")
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     assert split(pods, "new") != data
     copied_program(pods, "the next run's")
     pods.kill(1)
     pods.start(1)
-    assert pods.codes() == [0, 0, 0], pods.logs()
+    pods.end_undisturbed()
     assert {(attempt["data"], attempt["program"]) for attempt in pods.attempts()} == {(data, digest)}
     assert f"has read data {data[:12]} and program {digest[:12]}" in pods.log(1)
-    assert pods.values(2) == pods.undisturbed
 
 
 def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
     pods = job(count=2, stand_in={"passes": 3, "poisons": [1, 1], "fails": [[1, 1, 2, 1]]})
     pods.start()
-    assert pods.codes() == [0, 0], pods.logs()
+    pods.end_undisturbed()
     bad = "attempts/run-1-1/pass-00001"
     assert f"{bad} is passed over: two attempts that began with it ended before their first step" in pods.log(0)
     assert [attempt["resume"].get("pass") for attempt in pods.attempts()] == [None, "1", "1", "0"]
     assert pods.attempts()[-1]["passed_over"] == [bad]
-    assert pods.values(2) == pods.undisturbed
     # The bad one stays where it is; the next run does not try it again.
     assert (pods.folder.output / bad / "done").exists()
     again = job(count=2, run="run-2", stand_in={"passes": 4})
