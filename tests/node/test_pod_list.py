@@ -50,7 +50,7 @@ def test_ids_follow_the_addresses_of_the_runs_own_running_pods_as_numbers(api, t
     api.put("other", "10.0.0.5", job="other-job")
     found = discovery(api, tmp_path)
     node = identified(found)
-    assert (node.trainer_id, node.run_id, asyncio.run(found.coordinator())) == (1, "run-1", "10.0.0.9")
+    assert (node.trainer_id, node.run_id, asyncio.run(found.server_address())) == (1, "run-1", "10.0.0.9")
 
 
 CONDITION = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}

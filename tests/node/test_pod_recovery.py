@@ -85,7 +85,7 @@ def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
 
 
 def test_attempts_that_complete_a_pass_are_not_counted(job):
-    # Three attempts fail, each behind a new complete pass but the first; two fruitless ones would be too many.
+    # Three attempts fail, each behind a new complete pass but the first; two without progress would be too many.
     fails = [[1, 1, 0, 1], [1, 2, 1, 1], [1, 3, 2, 1]]
     pods = job(stand_in={"passes": 3, "fails": fails}, ATTEMPTS="2")
     pods.start()
@@ -120,7 +120,7 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
-    # The replacement's address is the highest: every id behind the dead pod's changes, the coordinator's included.
+    # The replacement's address is the highest: every id behind the dead pod's changes, rank 0's included.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api)
     pods.start_and_hold()
     pods.kill(index)

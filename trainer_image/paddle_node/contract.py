@@ -122,9 +122,9 @@ class Variable(StrEnum):
 
     # What the agent hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
-    """host:port of the agent of trainer 0."""
+    """host:port of the rendezvous server."""
     SESSION_KEY = "PADDLE_NODE_SESSION_KEY"
-    """By which a trainer of this attempt, and the coordinator, know each other."""
+    """By which a trainer of this attempt, and the rendezvous server, know each other."""
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
     """Number of this attempt, from 1, kept on the volume."""
     RESUMED = "PADDLE_NODE_RESUMED"

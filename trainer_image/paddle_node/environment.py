@@ -57,9 +57,6 @@ class Reader:
             raise SettingError(f"{variable} is {value[:80]!r}: the 64 hex digits of a SHA-256 are needed")
         return value
 
-    def port(self, variable: Variable, default: int) -> int:
-        return self.whole(variable, default, 1, 65535)
-
     def words(self, variable: Variable) -> tuple[str, ...]:
         value = self.text(variable, "[]")
         try:
@@ -200,16 +197,16 @@ class NodeEnvironment:
     service: str = setting(Reader.text, Variable.SERVICE, "")
     hosts: str = setting(Reader.text, Variable.HOSTS, "")
     api_host: str = setting(Reader.text, Variable.API_HOST, "")
-    api_port: int = setting(Reader.port, Variable.API_PORT, 443)
+    api_port: int = setting(Reader.whole, Variable.API_PORT, 443, 1, 65535)
     namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
     pod_name: str
     kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
     pod_ip: str = setting(Reader.address, Variable.POD_IP)
     nic: str = setting(Reader.text, Variable.NIC, "eth0")
-    port: int = setting(Reader.port, Variable.PORT, contract.FIRST_PORT)
+    port: int = setting(Reader.whole, Variable.PORT, contract.FIRST_PORT, 1, 65535)
     ports_num: int = setting(Reader.whole, Variable.PORTS_NUM, contract.PORTS_NUM, 1, 100)
     ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100)
-    control_port: int = setting(Reader.port, Variable.CONTROL_PORT, contract.CONTROL_PORT)
+    control_port: int = setting(Reader.whole, Variable.CONTROL_PORT, contract.CONTROL_PORT, 1, 65535)
     peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
     grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
     stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
@@ -243,7 +240,7 @@ class NodeEnvironment:
 class WorkerEnvironment:
     """What the agent tells its pserver and trainers, beside the container's own variables."""
 
-    coordinator: str = setting(Reader.text, Variable.COORDINATOR, "")
+    server: str = setting(Reader.text, Variable.COORDINATOR, "")
     session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")
     attempt: int = setting(Reader.whole, Variable.ATTEMPT, 1, 1, 2**63 - 1)
     resumed: Mapping[str, str] = setting(Reader.texts, Variable.RESUMED)
@@ -281,43 +278,49 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
         environ=dict(environ),
         identity=Identity(worker.data_digest, worker.program_digest),
     )
-    _check_names(node)
-    _check_ports(node)
+    _check(node)
     return node
 
 
-def _check_names(node: NodeEnvironment) -> None:
+def _check(node: NodeEnvironment) -> None:
+    """What no setting alone can be wrong about."""
     folder = str(node.folder.root)
-    if contract.NOT_IN_PATHS.intersection(folder):
-        raise SettingError(
-            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
-            "so spaces, quotes and its other special characters are not allowed there"
-        )
-    if "/" in node.run_id or contract.NOT_IN_PATHS.intersection(node.run_id):
-        raise SettingError(f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID")
-    if node.index is None:
-        return
-    if node.index >= node.trainers:
-        raise SettingError(
-            f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
-            f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number"
-        )
-    if not node.run_id:
-        raise SettingError(f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another")
-    if node.trainers > 1 and not node.service:
-        raise SettingError(
-            f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other"
-        )
-
-
-def _check_ports(node: NodeEnvironment) -> None:
     last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.own.words else 0)
-    if last > 65535:
-        raise SettingError(f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest")
-    if node.port <= node.control_port <= last:
-        raise SettingError(
-            f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
-        )
+    by_index = node.index is not None
+    for wrong, sentence in (
+        (
+            contract.NOT_IN_PATHS.intersection(folder),
+            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
+            "so spaces, quotes and its other special characters are not allowed there",
+        ),
+        (
+            contract.NOT_IN_PATHS.union("/").intersection(node.run_id),
+            f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID",
+        ),
+        (
+            by_index and node.trainer_id >= node.trainers,
+            f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
+            f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number",
+        ),
+        (
+            by_index and not node.run_id,
+            f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another",
+        ),
+        (
+            by_index and node.trainers > 1 and not node.service,
+            f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other",
+        ),
+        (
+            last > 65535,
+            f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest",
+        ),
+        (
+            node.port <= node.control_port <= last,
+            f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port",
+        ),
+    ):
+        if wrong:
+            raise SettingError(sentence)
 
 
 def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:

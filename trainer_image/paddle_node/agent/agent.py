@@ -164,7 +164,7 @@ class Agent:
         # Also where the server answers: it may have counted the pods anew, and refuses this one's older membership.
         while not self._discovery.moved():
             try:
-                address = await self._discovery.coordinator()
+                address = await self._discovery.server_address()
                 return await Client.open(address, node.control_port, self._secret, hello, lambda: self._group.quiet)
             except OSError as error:
                 why = str(error.strerror or error)
@@ -253,7 +253,7 @@ class Agent:
         node, manifest = self._prepared, self._prepared.folder.manifest
         peers = [Peer(rank, self._discovery.name_of(rank), address) for rank, address in enumerate(addresses)]
         worker = WorkerEnvironment(
-            coordinator=peers[0].endpoint(node.control_port),
+            server=peers[0].endpoint(node.control_port),
             session_key=m.attempt_key(self._secret, attempt.number),
             attempt=attempt.number,
             resumed=attempt.resume,

@@ -1,7 +1,6 @@
 """What the workers write: to their logs on the volume, byte for byte, and to the pod's own output, line by line.
 
-Promises: neither a volume that takes no more bytes nor a pod's output that nobody reads stops a worker from writing, or
-the agent.
+Neither a full volume nor a pod's output that nobody reads stops a worker, or the agent.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 goes on counting.
+"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 continues the count.
 
-Promises: an attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is
-written before any pod learns of it, so that whoever comes later ends the same way.
+An attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is written before any
+pod learns of it, so that a pod that comes later ends the same way.
 """
 
 import json
@@ -110,23 +110,14 @@ class Record:
         failed = [one.resume for one in own if one.early]
         stepped = [one.resume for one in own if one.stepped]
         unloadable = [one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE]
-        return History(not own, [one.resume for one in self.fruitless()], unloadable)
+        return History(not own, [one.resume for one in self.without_progress()], unloadable)
 
     def begin(self, resumption: Resumption, identity: Identity) -> int:
         """The number of the attempt that starts now."""
         # Numbers order the passes: where this record was removed, those of the folders count.
         number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
-        self._attempts.append(
-            Ended(
-                number,
-                self._run_id,
-                time.time(),
-                resumption.resume,
-                passed_over=resumption.passed_over,
-                data=identity.data,
-                program=identity.program,
-            )
-        )
+        began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over)
+        self._attempts.append(replace(began, data=identity.data, program=identity.program))
         self._write()
         return number
 
@@ -141,7 +132,7 @@ class Record:
     def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:
         """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none."""
         last, before = self._attempts[-1], ""
-        if len(earlier := self.fruitless()) and earlier[-1].number == last.number - 1:
+        if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
             before = earlier[-1].error if earlier[-1].resume == last.resume else ""
         hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
         stepped = loss.stepped if trainers_join else not hopeless
@@ -153,7 +144,7 @@ class Record:
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
         """The failure that too many attempts without progress are; None while another one is allowed."""
-        failed, faults = self.fruitless(PROGRAM), self.fruitless(CLUSTER)
+        failed, faults = self.without_progress(PROGRAM), self.without_progress(CLUSTER)
         if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
             sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
@@ -172,7 +163,7 @@ class Record:
         sentence = f"two attempts that resumed as the next one would failed before their first step: {self.last.cause}"
         return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
 
-    def fruitless(self, kind: str = PROGRAM) -> list[Ended]:
+    def without_progress(self, kind: str = PROGRAM) -> list[Ended]:
         """This run's attempts of that kind since the last one that made progress."""
         found: list[Ended] = []
         for attempt in reversed(self._attempts):

@@ -1,7 +1,4 @@
-"""Who am I and where is trainer 0: by index, from the Job's completion index and the headless Service's names.
-
-Promises: no call to the API server; a name is asked for again at every try, as a replaced pod keeps its name, not its address.
-"""
+"""Who am I and where is trainer 0: by the Job's completion index and the headless Service's names, without the API server."""
 
 import json
 import socket
@@ -27,7 +24,7 @@ class Discovery:
         """Which run this pod belongs to; empty as long as nobody knows."""
         return self._node.run_id
 
-    async def coordinator(self) -> str:
+    async def server_address(self) -> str:
         """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
         if self._node.trainer_id == 0:
             return self._node.pod_ip

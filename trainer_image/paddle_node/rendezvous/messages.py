@@ -1,7 +1,7 @@
 """What agents, trainers and the rendezvous server say to each other: typed messages, JSON objects, one a line.
 
-Promises: nothing but the expected messages is read from a connection, each field of its type. Both sides prove that they know the
-run's secret before either believes a word (`proof`): it never travels, and lies in a file that only this job's user may read.
+Both sides prove that they know the run's secret before either believes a word (`proof`). It never travels; it lies in a file that
+only this job's user may read.
 """
 
 import asyncio
@@ -277,6 +277,19 @@ async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
         except asyncio.LimitOverrunError as over:
             line += await reader.readexactly(over.consumed)
     raise ValueError(f"a line has more than {longest} bytes")
+
+
+class Greeting:
+    """A client's side of the handshake: its `lines` introduce it, and show that it knows `key`."""
+
+    def __init__(self, key: str, hello: Hello | Join, challenge: Challenge) -> None:
+        self._key, self._own, self._other = key, secrets.token_hex(16), challenge.nonce
+        said = encode(hello)
+        self.lines = said + encode(Proof(self._own, proof(key, self._own, self._other, said)))
+
+    def proven_by(self, answer: Proof) -> bool:
+        """Whether the server knows it, too."""
+        return proven(self._key, self._own, self._other, answer.mac)
 
 
 def proof(key: str, own: str, other: str, said: bytes = b"") -> str:

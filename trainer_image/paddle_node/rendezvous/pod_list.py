@@ -118,7 +118,7 @@ class PodList(Discovery):
     def run_id(self) -> str:
         return self._node.run_id or next((pod.owner for pod in self._own_run() or ()), "")
 
-    async def coordinator(self) -> str:
+    async def server_address(self) -> str:
         return self._order[0].address
 
     def name_of(self, trainer_id: int) -> str:

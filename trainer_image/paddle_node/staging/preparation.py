@@ -1,7 +1,7 @@
 """What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
 
-Promises: a pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead
-by then; a data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
+A pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead by then. A
+data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
 """
 
 import os
@@ -106,10 +106,9 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
 def _whose(node: NodeEnvironment) -> str | None:
     """The data job that wrote the manifest; empty: an unknown one; None: there is none, or a damaged one, which a split mends."""
     try:
-        manifest = data_manifest.read(node.folder.data_manifest)
+        return getattr(data_manifest.read(node.folder.data_manifest), "job", None)
     except ManifestError:
         return None
-    return None if manifest is None else manifest.job
 
 
 def _there(node: NodeEnvironment) -> bool:
