@@ -5,7 +5,7 @@ import os
 from unittest.mock import Mock
 
 import pytest
-from paddle_node import environment, patience
+from paddle_node import environment, retry
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import Record
 from paddle_node.rendezvous.members import Members
@@ -38,8 +38,8 @@ class Refusing:
     ],
 )
 def test_a_fault_that_passes_is_waited_for_and_then_counted(tmp_path, monkeypatch, times, number, found):
-    monkeypatch.setattr(patience, "PATIENCE", 0.1)
-    monkeypatch.setattr(patience, "PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(retry, "DEADLINE", 0.1)
+    monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     environ = {"JOB_NAME": "job", "JOB_PATH": str(tmp_path), "TRAIN_CONFIG_DIR": "p", "CONF_PADDLE_GRADIENT_NUM": "1"}
     node = environment.parse(environ | {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": "run", "POD_IP": "127.0.0.1"})
     volume = Volume(node, Record(node.folder, "run"), Refusing(times, number), print)

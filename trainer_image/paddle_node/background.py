@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.patience import REMIND, patiently
+from paddle_node.retry import REMIND, retry
 
 T = TypeVar("T")
 
@@ -33,11 +33,11 @@ async def call(function: Callable[[], T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], patience: float = 0.0) -> T:
-    """What the volume answers to a question that may itself wait for `patience` seconds. Raises `Failure` where it hangs."""
+async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], allowed: float = 0.0) -> T:
+    """What the volume answers to a question that may itself wait for `allowed` seconds. Raises `Failure` where it hangs."""
     began = time.monotonic()
-    waited, pause, deadline = 0.0, patience + REMIND, patience + node.peer_deadline
-    answer = asyncio.ensure_future(call(lambda: patiently(question, say)))
+    waited, pause, deadline = 0.0, allowed + REMIND, allowed + node.peer_deadline
+    answer = asyncio.ensure_future(call(lambda: retry(question, say)))
     try:
         while True:
             await asyncio.wait({answer}, timeout=min(pause, deadline - waited))

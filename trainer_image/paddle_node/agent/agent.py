@@ -20,11 +20,11 @@ from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Attempt, NodeEnvironment, Peer, WorkerEnvironment, variables
 from paddle_node.failure import Failure
-from paddle_node.patience import REMIND
 from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.server import Server
+from paddle_node.retry import REMIND
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL
 

@@ -15,7 +15,7 @@ from typing import Self
 from paddle_node import durable, typed
 from paddle_node.contract import SPLIT_MANIFEST, ExitCode, JobFolder
 from paddle_node.failure import Failure
-from paddle_node.patience import naming
+from paddle_node.retry import naming
 
 VERSION = 2
 """1 named files below their shard's folder; 2 names them below the job's."""

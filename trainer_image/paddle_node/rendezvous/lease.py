@@ -19,7 +19,7 @@ from typing import Any
 from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.patience import passing
+from paddle_node.retry import passing
 
 BEATS = 9
 """Heartbeats in the time that a silent lease takes to expire."""

@@ -21,8 +21,8 @@ from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
-from paddle_node.patience import REMIND
 from paddle_node.rendezvous.discovery import Discovery
+from paddle_node.retry import REMIND
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes mounts a service account's token and the cluster's CA."""

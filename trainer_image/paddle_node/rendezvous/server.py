@@ -18,13 +18,13 @@ from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.patience import passing, patiently
 from paddle_node.rendezvous import lease
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Question, Rendezvous, State
+from paddle_node.retry import passing, retry
 from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.training.passes import Identity
 
@@ -66,7 +66,7 @@ class Volume:
     def begin(self, identity: Identity) -> Answer:
         """The next attempt's number and what it resumes from."""
         try:
-            self._resumption = patiently(lambda: self._progress.begin(identity, self._record.history), self._say)
+            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless)
             number = self._record.begin(self._resumption, identity)
@@ -89,8 +89,8 @@ class Volume:
     def conclude(self, attempt: int, stopped: bool) -> Answer:
         """Whether anything is missing for the job to be done."""
         identity = Identity(self._record.last.data, self._record.last.program)
-        missing = patiently(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
-        made = patiently(lambda: self._progress.made(attempt, self._resumption), self._say)
+        missing = retry(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
+        made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
         return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
 
     def record_outcome(self, outcome: Outcome, loss: Loss | None) -> Answer:
@@ -113,7 +113,7 @@ class Volume:
     def _end(self, loss: Loss) -> None:
         try:
             if self._record.unfinished():
-                made = patiently(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
+                made = retry(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
                 self._record.end(loss, made, self.trainers_join)
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")

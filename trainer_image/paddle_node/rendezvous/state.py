@@ -15,12 +15,12 @@ from typing import Any, Literal, Protocol
 
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
-from paddle_node.patience import REMIND
 from paddle_node.rendezvous import deadlines
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import POD, PROGRAM, STOPPED, Loss, Outcome
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import SHOWN, Trainer, Trainers, numbers
+from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
 

@@ -17,8 +17,8 @@ from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
-from paddle_node.patience import patiently
 from paddle_node.rendezvous import attempts
+from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
 from paddle_node.training.passes import Identity
 
@@ -32,16 +32,16 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
     """
     from paddle_node.staging import shard_copy  # Pulls in the checksums' library: not before the pod has said hello.
 
-    run = patiently(lambda: attempts.Record(node.folder, node.run_id).identity, report)
+    run = retry(lambda: attempts.Record(node.folder, node.run_id).identity, report)
     if run is None:
         _wait_for_data(node, report)
-    data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)
-    folder = patiently(lambda: _of_digest(node.folder, data), report)
+    data = run.data if run is not None else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
+    folder = retry(lambda: _of_digest(node.folder, data), report)
     # What a try has copied is kept by the next.
-    place = patiently(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
-    program, digest = patiently(lambda: _program(node, None if run is None else run.program), report)
+    place = retry(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
+    program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
-        program = patiently(lambda: _work_in(program, node), report)
+        program = retry(lambda: _work_in(program, node), report)
     return replace(node, folder=replace(folder, data=place.resolve()), program=program, identity=Identity(data, digest))
 
 
@@ -88,13 +88,13 @@ def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
 def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:
     deadline = time.monotonic() + node.peer_deadline
     said = False
-    while not patiently(lambda: _there(node), report) and time.monotonic() < deadline:
+    while not retry(lambda: _there(node), report) and time.monotonic() < deadline:
         if not said:
             said = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
         time.sleep(POLL)
-    if node.data_job and not patiently(lambda: _there(node), report):
-        other = patiently(lambda: _whose(node), report)
+    if node.data_job and not retry(lambda: _there(node), report):
+        other = retry(lambda: _whose(node), report)
         there = "no whole one is there" if other is None else f"the one there is of data job {other or 'unknown'}"
         raise Failure(
             ExitCode.BAD_DATA,

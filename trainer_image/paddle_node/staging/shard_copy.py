@@ -19,7 +19,7 @@ from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest
 from paddle_node.failure import Failure
-from paddle_node.patience import naming
+from paddle_node.retry import naming
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.training import passes
