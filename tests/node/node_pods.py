@@ -115,16 +115,12 @@ class Pods:
                     self._replaced[index] += 1
                 self.api.lay_account(root)
                 self.api.put(self.pod_name(index), self.address(index), job=self.job, uid=self.run)
-            environment = {**self.environment(index), "PADDLE_NODE_ROOT": ""}
-            home = life / "root"
-            environment["PADDLE_NODE_ROOT"] = str(home)
-            environment["JOB_PATH"] = "/jobs"
-            (home / "jobs").symlink_to(self.volume / "jobs")
+            (root / "jobs").symlink_to(self.volume / "jobs")
             with (life / "log").open("wb") as log:
                 pod = subprocess.Popen(
                     [self.interpreter, self.program],
-                    env=environment,
-                    cwd=home,
+                    env={**self.environment(index), "PADDLE_NODE_ROOT": str(root), "JOB_PATH": "/jobs"},
+                    cwd=root,
                     stdout=subprocess.PIPE if unread else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -156,19 +152,13 @@ class Pods:
     def logs(self) -> str:
         return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{(pod.life / 'log').read_text()}" for pod in self._all)
 
-    def wait_for(self, index: int, pattern: str, seconds: float = 90) -> re.Match[str]:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            found = re.search(pattern, self.log(index))
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"pod {index} never said {pattern!r}\n{self.logs()}")
+    def wait_for(self, index: int, pattern: str, seconds: float = 90) -> None:
+        self.wait_until(lambda: re.search(pattern, self.log(index)), seconds, f"pod {index} never said {pattern!r}\n")
 
-    def wait_until(self, condition: Callable[[], object], seconds: float = 90) -> None:
+    def wait_until(self, condition: Callable[[], object], seconds: float = 90, what: str = "") -> None:
         deadline = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < deadline, self.logs()
+            assert time.monotonic() < deadline, what + self.logs()
             time.sleep(0.02)
 
     def start_and_hold(self) -> None:
@@ -180,12 +170,9 @@ class Pods:
     def release(self) -> None:
         (self.folder.root / "goes-on").touch()
 
-    def wait_for_pass(self, number: int, seconds: float = 90) -> None:
+    def wait_for_pass(self, number: int) -> None:
         """Returns when the pass is complete on the volume."""
-        deadline = time.monotonic() + seconds
-        while not self.folder.done(number).exists():
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.01)
+        self.wait_until(self.folder.done(number).exists)
 
     def codes(self, seconds: float = 120) -> list[int]:
         """All exit codes; fails with the logs when a pod does not end."""
@@ -197,12 +184,9 @@ class Pods:
                 raise AssertionError(f"a pod does not end\n{self.logs()}") from None
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
-    def wait_for_status(self, index: int, seconds: float = 90) -> None:
+    def wait_for_status(self, index: int) -> None:
         """Returns when the agent is up."""
-        deadline = time.monotonic() + seconds
-        while not (self.pods[index].life / "root/home/paddle/status.json").exists():
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.02)
+        self.wait_until((self.pods[index].life / "root/home/paddle/status.json").exists)
 
     def values(self, number: int) -> list[int]:
         return json.loads((self.folder.pass_dir(number) / "values").read_text())

@@ -84,15 +84,6 @@ def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
     assert "2 attempts ended without progress" in pods.log(1)
 
 
-def test_attempts_that_complete_a_pass_are_not_counted(job):
-    # Three attempts fail, each behind a new complete pass but the first; two without progress would be too many.
-    fails = [[1, 1, 0, 1], [1, 2, 1, 1], [1, 3, 2, 1]]
-    pods = job(stand_in={"passes": 3, "fails": fails}, ATTEMPTS="2")
-    pods.start()
-    pods.end_undisturbed()
-    assert [attempt["made"] for attempt in pods.attempts()] == ["", "pass 0", "pass 1", "pass 2"]
-
-
 def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
     pods.start()

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,18 +56,6 @@ def test_output_that_nobody_reads_holds_nobody_up(job):
     pods.start(1, unread=True)
     assert pods.codes() == [0, 0], pods.logs()
     assert pods.folder.train_log(1).read_text().count("x" * 1000) == 12_000
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_an_agent_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
-    # As a node that the network has forgotten for a while.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    pods.start_and_hold()
-    pods.pods[index].send_signal(signal.SIGSTOP)
-    pods.wait_for(2, "said nothing for 6 s" if index else "the pod of trainer 0 was lost")
-    pods.pods[index].send_signal(signal.SIGCONT)
-    pods.end_undisturbed()
-    assert len(pods.attempts()) == 2
 
 
 @pytest.fixture

@@ -167,8 +167,8 @@ def test_who_waits_in_vain_is_found(scene):
     scene.wait(1)
     first, second = scene.heard("agent 0", m.Status)[-1].trainer, scene.heard("agent 1", m.Status)[-1].trainer
     assert (first["waits_in"], first["waits_for"], second["waits_for"]) == ("meeting step", [1], [])
-    scene.tell("trainer 0", m.Meeting(""), m.Gather("a", None))
-    scene.tell("trainer 1", m.Gather("b", None))
+    scene.tell("trainer 0", m.Meeting(""), m.Gather("barrier a", None))
+    scene.tell("trainer 1", m.Gather("barrier b", None))
     assert scene.ended().cause == "the trainers wait for each other: trainers 0 in barrier a; trainers 1 in barrier b"
 
 
@@ -176,7 +176,10 @@ def test_who_waits_in_vain_is_found(scene):
 def test_nobody_waits_for_a_trainer_that_has_ended(scene, first):
     scene.started()
     scene.trainer(0)
-    steps = [lambda: scene.tell("trainer 0", m.Gather("step", None)), lambda: scene.tell("agent 1", report(1, ended="trained"))]
+    steps = [
+        lambda: scene.tell("trainer 0", m.Gather("barrier step", None)),
+        lambda: scene.tell("agent 1", report(1, ended="trained")),
+    ]
     for step in steps if first == "the wait" else reversed(steps):
         step()
     assert scene.ended().cause == "trainer 1 ended while others wait for it in barrier step"
@@ -199,7 +202,7 @@ def test_a_pserver_that_answers_nothing_is_named_and_then_a_fault_of_the_cluster
     scene.started()
     for rank in (0, 1):
         scene.trainer(rank)
-    scene.tell("trainer 0", m.Gather("pass 0 saved", None))
+    scene.tell("trainer 0", m.Gather("barrier pass 0 saved", None))
     scene.tell("agent 0", report(1, silent=True), report(1))
     scene.tell("agent 1", report(1, silent=True))
     scene.wait(32)

@@ -96,11 +96,6 @@ def test_a_program_that_does_nothing_is_no_success_in_an_old_folder(job):
     again.start()
     assert again.codes() == [70, 70], again.logs()
     assert "trainers 0, 1 ended with 0 and had never joined the others: they have trained nothing" in again.log(1)
-    program(pods, "sys.exit(0)")
-    changed = job(count=2, run="run-3", stand_in={"absent": True}, ATTEMPTS="1")
-    changed.start()
-    assert changed.codes() == [70, 70], changed.logs()
-    assert "not used; set resume_from: any to continue from pass 1" in changed.log(0)
 
 
 def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from_the_beginning(job):

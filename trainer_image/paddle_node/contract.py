@@ -1,7 +1,7 @@
-"""The one owner of every name that charts, image, volume and tools share.
+"""The one owner of every name that charts, image, volume and tools share: variables, ports, paths and exit codes.
 
-Promises: each environment variable, port, path and exit code is spelled here and nowhere else; `path()` is the only way a
-container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials (2016-17); ours are marked so.
+`path()` is the only way a container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials
+(2016-17); ours are marked so.
 """
 
 import os

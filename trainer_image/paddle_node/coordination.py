@@ -46,7 +46,7 @@ class Session:
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
-        self._ask(m.Ask("servers"))
+        self._ask(m.Gather(m.SERVERS, None))
 
     def barrier(self, name: str) -> None:
         """Returns when all N trainers have called it with the same name. A name may be used again."""
@@ -54,7 +54,7 @@ class Session:
 
     def gather(self, name: str, value: Any) -> list[Any]:
         """Every trainer's JSON value, by trainer id, when all N have called it with the same name."""
-        return self._ask(m.Gather(name, value)).values or []
+        return self._ask(m.Gather(f"barrier {name}", value)).values or []
 
     def progress(self, pass_number: int, step: int) -> None:
         """Tells the health probe that training moves; at most one message a second is sent."""
@@ -90,7 +90,7 @@ class Session:
 
     def leave(self) -> None:
         """Waits until all N trainers leave; from then on a pserver may end. The session is over."""
-        self._ask(m.Ask("leave"))
+        self._ask(m.Gather(m.LEAVE, None))
         self._lines.close()
         self._connection.close()
 

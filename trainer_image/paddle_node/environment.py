@@ -154,12 +154,10 @@ class OwnCommand:
     """What runs instead of train.py. All texts may hold placeholders."""
 
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
-    """Empty: there is none."""
     processes: int = setting(Reader.whole, Variable.PROCESSES, 1, 1, contract.MOST_PROCESSES)
     gpus: int = setting(Reader.whole, Variable.GPUS, 0, 0, contract.MOST_PROCESSES)
     resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
     progress: str = setting(Reader.text, Variable.PROGRESS, "")
-    """A glob below the job's folder; empty: what `resume` names is progress."""
     success: str = setting(Reader.text, Variable.SUCCESS, "")
     templates: str = setting(Reader.text, Variable.TEMPLATES, "")
 
@@ -174,16 +172,13 @@ class NodeEnvironment:
     program: Path
     """The user's program: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`, or where this pod unpacked it."""
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
-    """SHA-256 of the archive that this pod unpacks the program from; empty: the program lies on the volume as a folder."""
     local_disk: LocalDisk | None
-    """Where the shard may be copied before training; None: it is read where it lies."""
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
     trainers: int = setting(Reader.whole, Variable.TRAINERS, None, 1, 10_000)
     threads: int = setting(Reader.whole, Variable.THREADS, 1, 1, 1024)
     passes: int = setting(Reader.whole, Variable.PASSES, 10, 1, 99_999)
     keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES, 0, 0, 99_999)
-    checkpoint: float
-    """Seconds between two checkpoints inside a pass; inf: none."""
+    checkpoint: float  # inf: none
     resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
     attempts: int = setting(Reader.whole, Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000)
     seed: int = setting(Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
@@ -287,40 +282,35 @@ def _check(node: NodeEnvironment) -> None:
     folder = str(node.folder.root)
     last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.own.words else 0)
     by_index = node.index is not None
-    for wrong, sentence in (
-        (
-            contract.NOT_IN_PATHS.intersection(folder),
-            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
-            "so spaces, quotes and its other special characters are not allowed there",
-        ),
-        (
-            contract.NOT_IN_PATHS.union("/").intersection(node.run_id),
-            f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID",
-        ),
-        (
-            by_index and node.trainer_id >= node.trainers,
-            f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
-            f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number",
-        ),
-        (
-            by_index and not node.run_id,
-            f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another",
-        ),
-        (
-            by_index and node.trainers > 1 and not node.service,
-            f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other",
-        ),
-        (
-            last > 65535,
-            f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest",
-        ),
-        (
-            node.port <= node.control_port <= last,
-            f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port",
-        ),
-    ):
-        if wrong:
-            raise SettingError(sentence)
+    _refuse(
+        contract.NOT_IN_PATHS.intersection(folder),
+        f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
+        "so spaces, quotes and its other special characters are not allowed there",
+    )
+    _refuse(
+        contract.NOT_IN_PATHS.union("/").intersection(node.run_id),
+        f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID",
+    )
+    _refuse(
+        by_index and node.trainer_id >= node.trainers,
+        f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
+        f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number",
+    )
+    missing = f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another"
+    _refuse(by_index and not node.run_id, missing)
+    _refuse(
+        by_index and node.trainers > 1 and not node.service,
+        f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other",
+    )
+    highest = f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest"
+    _refuse(last > 65535, highest)
+    taken = f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
+    _refuse(node.port <= node.control_port <= last, taken)
+
+
+def _refuse(wrong: object, sentence: str) -> None:
+    if wrong:
+        raise SettingError(sentence)
 
 
 def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:

@@ -34,8 +34,24 @@ UNLOADABLE = 2
 
 
 @dataclass(frozen=True)
+class Loss:
+    """Why an attempt ends."""
+
+    cause: str
+    kind: str
+    """One of `KINDS`: what it is counted as."""
+    code: int = 0
+    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    failed: bool = False
+    """A process of the program ended it by itself: neither killed nor for want of room."""
+    error: str = ""
+    """The exception that ended it; empty: none was seen."""
+    stepped: bool = False
+
+
+@dataclass(frozen=True)
 class Ended:
-    """One attempt of the record. `cause` is None while it runs."""
+    """One attempt of the record, and the `Loss` that ended it. `cause` is None while it runs."""
 
     number: int
     run: str
@@ -44,34 +60,17 @@ class Ended:
     """What it resumed from, in the runtime's own names; empty: it began anew."""
     cause: str | None = None
     code: int = 0
-    """The exit code of the trainer that ended it; 0: it was no trainer."""
     made: str = ""
     """Its progress, in the runtime's own words; empty: none."""
     kind: str = PROGRAM
-    """One of `KINDS`: what it is counted as."""
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or that earlier attempts could not load."""
     data: str = ""
     program: str = ""
     stepped: bool = False
     error: str = ""
-    """The exception that ended it; empty: none was seen."""
     early: bool = False
     """The program failed by itself before its first step."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Why an attempt ends."""
-
-    cause: str
-    kind: str
-    code: int = 0
-    """The exit code of the trainer that ended it; 0: it was no trainer."""
-    failed: bool = False
-    """A process of the program ended it by itself: neither killed nor for want of room."""
-    error: str = ""
-    stepped: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ FIRST = 4096
 LONGEST = 16 * 1024 * 1024
 """Bytes of a line behind it."""
 Ended = Literal["", "trained", "stopped"]
+SERVERS, LEAVE = "servers", "leave"
+"""Where trainers meet beside their own barriers."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -193,14 +195,8 @@ class Finish(Message):
 # From a trainer.
 
 
-class Ask(Message):
-    """Asks for an answer when the pservers of all pods listen, or every trainer leaves."""
-
-    what: Literal["servers", "leave"]
-
-
 class Gather(Message):
-    """Asks for an answer when every trainer has come with this name."""
+    """Asks for an answer when every trainer has come with this name; with `SERVERS` when the pservers of all pods listen."""
 
     name: str
     value: Any
@@ -240,7 +236,7 @@ class Over(Message):
 
 FROM_AGENT = (Beat, Report, Lost, Fatal)
 TO_AGENT = (Status, PrepareAgain, Start, AllReached, Stop, End, Finish)
-FROM_TRAINER = (Ask, Gather, Step, Meeting)
+FROM_TRAINER = (Gather, Step, Meeting)
 
 
 def encode(message: Message) -> bytes:

@@ -4,11 +4,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddle_node.rendezvous.messages import Answer, Ask, Gather, Meeting, Message, Step
+from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
 
 SHOWN = 20
 """Ranks that a message names at most."""
-LEAVE, SERVERS = "leave", "servers"
 
 
 @dataclass(eq=False)
@@ -48,12 +47,10 @@ class Trainers:
             case Step(number, step):
                 session.at = (number, step)
                 self.stepped = self.stepped or step > 0
-            case Ask("servers"):
+            case Gather("servers"):
                 session.waits_in = SERVERS
-            case Ask():
-                self._gather(session, rank, LEAVE, None, now)
             case Gather(name, value):
-                self._gather(session, rank, f"barrier {name}", value, now)
+                self._gather(session, rank, name, value, now)
         session.moved = now
         if serving:
             self.serve(now)
