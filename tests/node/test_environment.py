@@ -92,7 +92,7 @@ def test_a_volume_that_refuses_is_one_sentence(tmp_path, capfd, fault, code):
     last_words.parent.mkdir()
     last_words.touch()
     assert pod_entry.main(GOOD | {"PADDLE_NODE_ROOT": str(tmp_path)}, [], refuse) == code
-    sentence = "this pod cannot go on: /mnt/volume/output: no such luck\n"
+    sentence = "this pod cannot continue: /mnt/volume/output: no such luck\n"
     assert last_words.read_text() == sentence
     assert capfd.readouterr().out.endswith(sentence)
 

@@ -25,7 +25,7 @@ from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
 
 RESTARTS, WITHIN = 5, 3600.0
-"""Restarts of its container that a pod may have within so many seconds. The kubelet would go on without telling the Job."""
+"""Restarts of its container that a pod may have within so many seconds. The kubelet itself would never stop, nor tell the Job."""
 
 
 def main(
@@ -49,7 +49,7 @@ def main(
         # A volume may refuse anything at any time: another try may find it well again.
         code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1
         where = f"{error.filename}: " if error.filename else ""
-        sentence = f"this pod cannot go on: {where}{error.strerror or str(error) or type(error).__name__}"
+        sentence = f"this pod cannot continue: {where}{error.strerror or str(error) or type(error).__name__}"
     output.say("agent", sentence)
     with contextlib.suppress(OSError):
         if last_words.exists():

@@ -101,7 +101,7 @@ class Variable(StrEnum):
     CHECKPOINT = "PADDLE_NODE_CHECKPOINT"
     """Seconds between two checkpoints inside a pass, of programs on paddle_node.fleet; empty: none."""
     RESUME_FROM = "PADDLE_NODE_RESUME_FROM"
-    """same (default): only passes of this very data and program are gone on from | any: the newest pass, whatever made it."""
+    """same (default): resume only from passes of this very data and program | any: from the newest pass, whatever made it."""
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many failures of the program, without progress in between, end the job."""
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
@@ -157,7 +157,7 @@ class Variable(StrEnum):
     ROOT = "PADDLE_NODE_ROOT"
     """Folder in which the container's paths begin."""
     HOSTS = "PADDLE_NODE_HOSTS"
-    """JSON file {name: address} that is asked before DNS, read anew at each look-up."""
+    """JSON file {name: address} that is asked before DNS, read again at each look-up."""
 
 
 class ExitCode(IntEnum):
@@ -201,7 +201,7 @@ FAIL_JOB = (
 
 RESTART_IN_PLACE = (137,)
 """128 + SIGKILL, want of memory included: nobody's decision, so the kubelet starts the container again in its pod. Never 143:
-what the kubelet itself ends has lost its sandbox, and a pod whose code asks for a restart then waits for one for ever."""
+what the kubelet itself ends has lost its sandbox, and its pod would wait for a restart without end."""
 
 # The image.
 ENTRY_POINT = "/usr/local/bin/start.sh"
@@ -274,7 +274,7 @@ def path(container_path: str | PurePosixPath, environ: Mapping[str, str] = os.en
 
 @dataclass(frozen=True)
 class JobFolder:
-    """`<volume>/<job name>/`, the layout that all jobs, tools and people read (seeds 000, 003, 004)."""
+    """`<volume>/<job name>/`, the layout that all jobs, tools and people read."""
 
     root: Path
     manifest: Path | None = None
@@ -287,7 +287,7 @@ class JobFolder:
         return self.root / str(index) / "data"
 
     def older_shard(self, index: int) -> Path:
-        """`data/<i>`, seed 004's layout: read when the first is absent."""
+        """`data/<i>`, another tutorial's layout: read when the first is absent."""
         return self.root / "data" / str(index)
 
     @property

@@ -20,7 +20,7 @@ SILENCE = 30.0
 CONNECT = 30.0
 """Seconds to reach the server: it was there when this process was started."""
 PROGRESS_EVERY = 1.0
-"""Seconds between two reports of progress, or of a meeting that goes on; calls in between cost a clock reading."""
+"""Seconds between two reports of progress, or of a meeting that lasts; calls in between cost a clock reading."""
 LONGEST = 4 * 1024 * 1024
 """Bytes of one message: a gathered value belongs in a file when it is larger."""
 

@@ -164,7 +164,7 @@ class OwnCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeEnvironment:
-    """What a pod was told: `Variable` says what each is. `index` is None in pod-list mode until discovery knows it."""
+    """A pod's settings: `Variable` says what each is. `index` is None in pod-list mode until discovery knows it."""
 
     job_name: str = setting(Reader.folder_name, Variable.JOB_NAME)
     folder: JobFolder

@@ -161,7 +161,7 @@ class Agent:
             node=node.kubernetes_node,
             address=node.pod_ip,
         )
-        # Also where the server answers: it may have counted the pods anew, and refuses this one's older membership.
+        # Also where the server answers: it may have a newer membership, and refuse this pod's older one.
         while not self._discovery.moved():
             try:
                 address = await self._discovery.server_address()

@@ -144,5 +144,5 @@ class Log(threading.Thread):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they go on in this pod's own log")
+        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they continue in this pod's own log")
         self._file = None

@@ -114,7 +114,7 @@ class WorkerGroup:
         self.gone = True
 
     async def finish(self) -> None:
-        """The job is done: pservers that a trainer stopped end by themselves; those that know no end are told."""
+        """The job is done: pservers that a trainer stopped end by themselves; others get SIGTERM."""
         self._rest()
         servers = [worker for worker in self._of_role("server") if worker.code is None]
         for worker in servers if not self.leaving else ():
@@ -210,11 +210,11 @@ class WorkerGroup:
         worker.reported = True
         code = worker.code or 0
         # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
-        told = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
+        shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
         # One that was killed, for want of memory or by hand, or found the volume full, says nothing of what it had loaded.
         failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
         what = f"{worker.name} ended with {_code(worker.code)}"
-        self._tell(m.Lost(self.attempt, what, told, failed, worker.error if failed else ""))
+        self._tell(m.Lost(self.attempt, what, shown, failed, worker.error if failed else ""))
 
     def _say(self, text: str) -> None:
         of_agent(self._node, text)

@@ -23,7 +23,7 @@ program count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUST
 CLUSTER_FAULTS = 10
 ALIKE = 10
 """Attempts in a row that resume from the same and fail with the same exception, until nobody believes what they say they made:
-a program may write its checkpoint anew, and then fail as before."""
+a program may rewrite its checkpoint, and then fail as before."""
 CANNOT_START = (126, 127)
 CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundError", "ImportError", "python: ")
 """How an exception begins that no other attempt can change, whether or not the program tells its steps."""
@@ -57,7 +57,7 @@ class Ended:
     run: str
     started: float
     resume: Mapping[str, str] = field(default_factory=dict)
-    """What it resumed from, in the runtime's own names; empty: it began anew."""
+    """What it resumed from, in the runtime's own names; empty: nothing."""
     cause: str | None = None
     code: int = 0
     made: str = ""
@@ -94,7 +94,7 @@ class Record:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the run ended; None while it goes on."""
+        """How the run ended; None while it lasts."""
         return self._outcomes.get(self._run_id)
 
     @property

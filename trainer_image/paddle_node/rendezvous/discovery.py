@@ -42,7 +42,7 @@ class Discovery:
         return "index"
 
     def moved(self) -> bool:
-        """Whether the pods are others than at the last `identify`, so that ids must be given anew: an index stays."""
+        """Whether membership changed since the last `identify`, so that ranks must be reassigned: an index stays."""
         return False
 
     def rest(self) -> None:
@@ -60,7 +60,7 @@ def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
 
 
 def resolve(name: str, hosts: str = "") -> str:
-    """The address of a host name: the file `hosts` first, read anew, then the system's resolver. Raises OSError."""
+    """The address of a host name: the file `hosts` first, read again each time, then the system's resolver. Raises OSError."""
     if hosts:
         try:
             known = json.loads(Path(hosts).read_text())

@@ -118,7 +118,7 @@ class Lease:
             return False
         newest = _newest(self._folder)
         if newest is not None and newest.path > self.path:
-            # A number that was swept away was created anew: the holder is further on.
+            # The number was swept away before, and created again: the holder has a higher one.
             self.path.unlink(missing_ok=True)
             return False
         for older in self._folder.glob("lease-*.json"):

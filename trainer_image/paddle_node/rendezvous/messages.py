@@ -130,7 +130,7 @@ class Lost(Message):
 
 
 class Fatal(Message):
-    """The run cannot go on, whatever pod tries."""
+    """The run cannot continue, whatever pod tries."""
 
     code: int
     sentence: str
@@ -299,7 +299,7 @@ def proven(key: str, own: str, other: str, mac: str, said: bytes = b"") -> bool:
 
 
 def attempt_key(secret: str, attempt: int) -> str:
-    """The key of an attempt's trainers: whoever reads a process's environment later learns nothing that still opens a door."""
+    """The key of an attempt's trainers: what a process's environment shows later opens no door any more."""
     return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
 
 

@@ -230,7 +230,7 @@ class PodList(Discovery):
 
     def _ask(self, silence: float, **more: str) -> urllib3.BaseHTTPResponse:
         """About the Job's pods. Raises `_Refused`, or what urllib3 raises."""
-        # Read anew for each request, because the kubelet renews it.
+        # Read for each request, because the kubelet renews it.
         token = (self._account / "token").read_text().strip()
         answer = self._server.request(
             "GET",

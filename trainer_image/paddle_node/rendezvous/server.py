@@ -42,7 +42,7 @@ Answer = Callable[[Rendezvous, float], None]
 
 
 def lasting(outcome: Outcome) -> bool:
-    """Whether it is the run's end also for pods that the Job starts anew."""
+    """Whether it is the run's end also for pods that the Job starts later."""
     return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
 
 
@@ -94,7 +94,7 @@ class Volume:
         return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
 
     def record_outcome(self, outcome: Outcome, loss: Loss | None) -> Answer:
-        """The run's end. One that another try may change is not recorded: the pods that the Job starts anew get their chance."""
+        """The run's end. One that another try may change is not recorded: the pods that the Job starts later get their chance."""
         if loss is not None:
             self._end(loss)
         if lasting(outcome):
@@ -284,7 +284,7 @@ class Server:
             except lease.TakenOver as failure:
                 self._lease = None
                 if failure.same_run and self._discovery.moved():
-                    return  # Ids were given anew, and another pod heard of it first.
+                    return  # Ranks were reassigned, and another pod heard of it first.
                 raise
             except OSError as error:
                 self.say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
