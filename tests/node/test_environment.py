@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import subprocess
 import sys
 import time
@@ -60,6 +61,7 @@ def test_paths_begin_at_the_rehearsals_root():
         ({"PADDLE_NODE_CONTROL_PORT": "7165"}, "PADDLE_NODE_CONTROL_PORT is 7165: the pserver listens on 7164 to 7167"),
         ({"PADDLE_NODE_PEER_DEADLINE": "-1"}, "PADDLE_NODE_PEER_DEADLINE is '-1': a number of seconds above 0 is needed"),
         ({"PADDLE_NODE_PEER_DEADLINE": "nan"}, "PADDLE_NODE_PEER_DEADLINE is 'nan': a number of seconds above 0 is needed"),
+        ({"PADDLE_NODE_COMMAND": '{"a": "b"}'}, 'PADDLE_NODE_COMMAND is \'{"a": "b"}\': a JSON list of texts is needed'),
         ({"POD_IP": "job-0"}, "POD_IP is 'job-0': the pod's IPv4 or IPv6 address is needed"),
     ],
 )
@@ -125,3 +127,10 @@ def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_p
     (home / "starts.json").write_text(json.dumps([time.monotonic() - 60] * 6))
     assert pod_entry.main(environ, []) == 79
     assert "was killed 6 times within an hour" in last_words.read_text()
+
+
+def test_only_the_table_reads_variables():
+    package = Path(environment.__file__).parent
+    files = [file for room in (".", "agent", "rendezvous", "staging") for file in (package / room).glob("*.py")]
+    reading = {file.name for file in files if re.search(r"environ(\[|\.get\()", file.read_text())}
+    assert reading <= {"environment.py", "contract.py", "fleet.py"}

@@ -58,18 +58,21 @@ class Reader:
         return value
 
     def words(self, variable: Variable) -> tuple[str, ...]:
-        value = self.text(variable, "[]")
-        try:
-            words = json.loads(value)
-        except (ValueError, RecursionError):
-            words = None
-        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-            raise SettingError(f"{variable} is {value[:80]!r}: a JSON list of texts is needed")
-        return tuple(words)
+        return tuple(self._json(variable, [], "list"))
 
     def texts(self, variable: Variable) -> Mapping[str, str]:
-        """Of the agent's own making: a JSON object."""
-        return dict(json.loads(self.text(variable, "{}")))
+        return dict(self._json(variable, {}, "object"))
+
+    def _json(self, variable: Variable, default: Any, kind: str) -> Any:
+        value = self.text(variable, json.dumps(default))
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            found = None
+        texts = found.values() if isinstance(found, dict) else found
+        if type(found) is not type(default) or not all(isinstance(text, str) for text in texts):
+            raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
+        return found
 
     def seconds(self, variable: Variable, default: float) -> float:
         value = self.text(variable, str(default))
