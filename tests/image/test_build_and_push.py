@@ -5,8 +5,6 @@ Limits: the engine is a stand-in (a script that writes down how it was called, a
 emulated ECR); the real engine builds in test_container.py, and no registry is near to push to.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

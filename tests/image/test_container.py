@@ -1,7 +1,5 @@
 """The image, built for real and run for real: three containers with addresses of their own train together."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
