@@ -147,3 +147,13 @@ def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
     pods.release()
     assert pods.codes() == [0, 0], pods.logs()
     assert [one["kind"] for one in pods.attempts()] == ["stopped", "stopped"] and pods.attempts()[0]["cause"] != "done"
+
+
+def test_a_command_that_cannot_be_started_is_said_and_not_tried_again(job):
+    agent = Path(__file__).parents[2] / "trainer_image/paddle_node/__main__.py"
+    pods = job(count=1, program=agent, RUNTIME="launch", COMMAND='["./train.sh"]')
+    (pods.folder.program("quick_start") / "train.sh").write_text("exit 0\n")  # Nobody made it executable.
+    pods.start()
+    assert pods.codes() == [126], pods.logs()
+    assert "./train.sh cannot be started: Permission denied" in pods.folder.train_log(0).read_text()
+    assert "is not tried again: trainer 0 ended with 126" in pods.log(0)
