@@ -34,11 +34,10 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "tests/node"))
 
 from paddle_node import environment, runtimes  # noqa: E402
-from paddle_node.agent.tasks import Tasks  # noqa: E402
+from paddle_node.background import Tasks  # noqa: E402
 from paddle_node.rendezvous import messages  # noqa: E402
-from paddle_node.rendezvous.attempts import Record  # noqa: E402
-from paddle_node.rendezvous.server import Server, Volume  # noqa: E402
-from paddle_node.rendezvous.state import Rendezvous  # noqa: E402
+from paddle_node.rendezvous.discovery import Discovery  # noqa: E402
+from paddle_node.rendezvous.server import Server  # noqa: E402
 
 PORT = 7163
 HUB = "127.250.0.1"
@@ -109,10 +108,8 @@ def serve(pods: int, parent) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as place:
             node = node_of(0, pods, place)
-            progress = runtimes.by_name(node.runtime).progress(node, lambda text: None)
-            volume = Volume(node, Record(node.folder, node.run_id), progress, lambda text: None)
-            rendezvous = Rendezvous(node, "index", str, True, None, time.monotonic())
-            await Server(node, rendezvous, volume, SECRET, lambda text: None, Tasks()).serve()
+            server = Server(node, Discovery(node), Tasks(), lambda text: None)
+            await server.serve(runtimes.by_name(node.runtime), "incarnation", SECRET)
             parent.send("serving")
             while not parent.poll():
                 await asyncio.sleep(0.2)
@@ -272,7 +269,7 @@ def put(api, number: int, phase: str) -> None:
 
 
 def list_client(api, number: int, pods: int, place: str):
-    from paddle_node.agent.pod_list import PodList
+    from paddle_node.rendezvous.pod_list import PodList
 
     node = environment.parse(
         {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from paddle_node.contract import Variable
+from paddle_node.contract import DATA_MANIFEST, Variable
 
 from operations.cluster import Cluster, Object
 from operations.errors import BadInput, explained
@@ -101,7 +101,7 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     job = submission.job
     with VolumeAccess(cluster, job.name, job.namespace, write=False, submission=submission) as volume:
         try:
-            manifest = json.loads(volume.read("data-manifest.json"))
+            manifest = json.loads(volume.read(DATA_MANIFEST))
         except (Missing, ValueError):
             return False
     return isinstance(manifest, dict) and bool(ours) and manifest.get("job") == ours

@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 import yaml
+from paddle_node.contract import DATA_MANIFEST
 
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, OperationError, Unreachable
@@ -137,7 +138,7 @@ class VolumeAccess:
             state = states(self._cluster, self._namespace, [pod])[0]
             if state.phase == "running":
                 try:
-                    self._ask("GET", "list", {"path": "data-manifest.json"}, tries=1)
+                    self._ask("GET", "list", {"path": DATA_MANIFEST}, tries=1)
                     return
                 except (Unreachable, Missing, ApiError) as error:
                     # It listens a moment after it runs; a refusal for good stays one.

@@ -1,7 +1,5 @@
 """One built image for all tests of it."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import sys

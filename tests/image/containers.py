@@ -5,8 +5,6 @@ are not set (a test calls the probe's command itself), and the network policy ha
 leads nowhere else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ Limits: the engine is a stand-in (a script that writes down how it was called, a
 emulated ECR); the real engine builds in test_container.py, and no registry is near to push to.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -52,6 +50,11 @@ if arguments[0] == "push":
 """
 
 
+OUTPUTS = json.dumps(
+    {"paddle-storage": {"RepositoryUri": "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer"}, "paddle-nodes": {}}
+)
+
+
 class Machine:
     """A PATH of its own, with the engines that a test asks for."""
 
@@ -89,29 +92,29 @@ class Machine:
         path = self.folder / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def outputs(self, repository: str = "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer") -> None:
-        (self.folder / "outputs.json").write_text(
-            json.dumps({"paddle-storage": {"RepositoryUri": repository}, "paddle-nodes": {}})
-        )
-
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def refused(done: Result, code: int, sentence: str) -> None:
-    assert (done.exit_code, done.stderr) == (code, sentence + "\n")
-
-
-def test_no_engine(machine: Machine) -> None:
-    refused(machine.run("build"), 2, "no container engine was found: install docker or podman")
-
-
-def test_a_docker_without_its_daemon(machine: Machine) -> None:
-    machine.install("docker")
-    machine.environ["ALIVE"] = ""
-    refused(machine.run("build"), 2, "docker does not answer (`docker info` fails): start it, or install docker or podman")
+@pytest.mark.parametrize(("command", "engines", "environ", "outputs", "code", "sentence"), [
+    ("build", "", {}, None, 2, "no container engine was found: install docker or podman\n"),
+    ("build", "docker", {"ALIVE": ""}, None, 2, "docker does not answer (`docker info` fails): start it, or install docker or podman\n"),
+    ("build --requirements none.lock", "", {}, None, 2, f"none.lock does not exist below {PROJECT}: name a file of locked requirements\n"),
+    ("push", "", {}, None, 2, "outputs.json does not exist: deploy with `cdk deploy --all --outputs-file outputs.json`\n"),
+    ("push", "", {}, "{", 2, "outputs.json is no outputs file of cdk deploy: "),
+    ("push", "", {}, "{}", 2, "outputs.json has 0 outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"),
+    ("push", "docker", {"NO_IMAGE": "1"}, OUTPUTS, 2, "there is no image paddle-aws-trainer:0.1.0 yet: run `make image` first\n"),
+    ("push", "docker", {}, OUTPUTS, 3, "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE\n"),
+])  # fmt: skip
+def test_what_is_missing_is_one_sentence(machine: Machine, command, engines, environ, outputs, code, sentence) -> None:
+    machine.install(*engines.split())
+    machine.environ |= environ
+    if outputs is not None:
+        (machine.folder / "outputs.json").write_text(outputs)
+    done = machine.run(*command.split())
+    assert done.exit_code == code and done.stderr.startswith(sentence) and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
@@ -173,46 +176,6 @@ def test_packages_that_do_not_fit(machine: Machine, said: str, code: int, senten
     assert done.exit_code == code and re.fullmatch(sentence + "\n", done.stderr)
 
 
-def test_requirements_that_do_not_exist(machine: Machine) -> None:
-    refused(
-        machine.run("build", "--requirements", "none.lock"),
-        2,
-        f"none.lock does not exist below {PROJECT}: name a file of locked requirements",
-    )
-
-
-def test_push_before_deploy(machine: Machine) -> None:
-    refused(machine.run("push"), 2, "outputs.json does not exist: deploy with `cdk deploy --all --outputs-file outputs.json`")
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("{", "outputs.json is no outputs file of cdk deploy: "),
-        ("{}", "outputs.json has 0 outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"),
-    ],
-)
-def test_outputs_that_are_none(machine: Machine, content: str, sentence: str) -> None:
-    (machine.folder / "outputs.json").write_text(content)
-    done = machine.run("push")
-    assert done.exit_code == 2
-    assert done.stderr.startswith(sentence)
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_push_before_build(machine: Machine) -> None:
-    machine.install("docker")
-    machine.outputs()
-    machine.environ["NO_IMAGE"] = "1"
-    refused(machine.run("push"), 2, "there is no image paddle-aws-trainer:0.1.0 yet: run `make image` first")
-
-
-def test_push_without_credentials(machine: Machine) -> None:
-    machine.install("docker")
-    machine.outputs()
-    refused(machine.run("push"), 3, "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE")
-
-
 @pytest.mark.slow
 class TestAgainstAnEmulatedRegistry:
     """ECR's API is the emulator's."""
@@ -222,7 +185,7 @@ class TestAgainstAnEmulatedRegistry:
         from rehearsal.cloud import Cloud
 
         machine.install("docker")
-        machine.outputs()
+        (machine.folder / "outputs.json").write_text(OUTPUTS)
         with Cloud(PROJECT, tmp_path / "state") as cloud:
             machine.environ |= {name: value for name, value in cloud.environment.items() if name.startswith("AWS_")}
             self.ecr = cloud.client("ecr")
@@ -259,19 +222,12 @@ class TestAgainstAnEmulatedRegistry:
         with pytest.raises(JobError, match="in no image that was pushed"):
             chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
 
-    def test_a_login_that_is_refused(self, deployed: Machine) -> None:
+    def test_a_login_that_is_refused_and_a_repository_that_is_gone(self, deployed: Machine) -> None:
         deployed.environ["REFUSED"] = "1"
-        refused(
-            deployed.run("push"),
-            1,
-            "docker could not log in to 000000000000.dkr.ecr.us-west-2.amazonaws.com: Error: denied: token expired",
-        )
-        assert not (deployed.folder / "image.json").exists()
-
-    def test_a_repository_that_is_gone(self, deployed: Machine) -> None:
+        done = deployed.run("push")
+        host = "000000000000.dkr.ecr.us-west-2.amazonaws.com"
+        assert (done.exit_code, done.stderr) == (1, f"docker could not log in to {host}: Error: denied: token expired\n")
         self.ecr.delete_repository(repositoryName="paddle-trainer", force=True)
-        refused(
-            deployed.run("push"),
-            2,
-            "there is no repository paddle-trainer in account 000000000000: are the outputs those of a cluster that is gone?",
-        )
+        done, gone = deployed.run("push"), "there is no repository paddle-trainer in account 000000000000"
+        assert (done.exit_code, done.stderr) == (2, f"{gone}: are the outputs those of a cluster that is gone?\n")
+        assert not (deployed.folder / "image.json").exists()

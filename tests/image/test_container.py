@@ -1,7 +1,5 @@
 """The image, built for real and run for real: three containers with addresses of their own train together."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -28,7 +26,7 @@ def inside(podman: Podman, *command: str, check: bool = True, image: str = IMAGE
 def the_clients_work(podman: Podman, image: str) -> None:
     """Parts of both are left out of the image: AWS's for the data job, Kubernetes' for pod-list discovery."""
     program = """
-import boto3, paddle_node.agent.pod_list
+import boto3, paddle_node.rendezvous.pod_list
 for service in ("s3", "sts"):
     client = boto3.client(service, region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
     print(client.meta.endpoint_url)
@@ -49,28 +47,21 @@ def test_labels_user_and_size(podman: Podman) -> None:
     assert found["Size"] < 1e9
 
 
-def test_who_it_runs_as_and_what_it_may_write(podman: Podman) -> None:
+def test_what_is_in_it_and_what_is_not(podman: Podman) -> None:
     assert inside(podman, "id", "-u").stdout.strip() == "1000"
     refused = inside(podman, "touch", "/home/paddle/x", "/opt/paddle/x", "/x", check=False)
     assert refused.stderr.count("Read-only file system") == 3
     # Nothing belongs to the user, so that not even a writable root would let a job change the program.
     owned = inside(podman, "find", "/opt", "/usr/local", "(", "-user", "1000", "-o", "-perm", "-002", "!", "-type", "l", ")")
-    assert owned.stdout == ""
-
-
-def test_what_a_save_shells_out_to_is_there(podman: Podman) -> None:
-    """Without bash, mkdir, rm and cat a save hangs, or a job trains on nothing and ends with 0."""
+    leftovers = inside(podman, "find", "/opt/paddle", "(", "-name", "*.tsv", "-o", "-name", "*.lock", ")")
+    assert owned.stdout == leftovers.stdout == ""
+    # Without bash, mkdir, rm and cat a save hangs, or a job trains on nothing and ends with 0.
     for program in ("bash", "mkdir", "rm", "cat"):
         assert inside(podman, "sh", "-c", f"command -v {program}").stdout.strip()
-
-
-def test_the_clients_work(podman: Podman) -> None:
+    # A read-only root cannot keep byte code: without it each process of each pod would compile Paddle anew.
+    for folder in ("/opt/paddle/paddle_node", "/opt/venv/lib"):
+        assert inside(podman, "find", folder, "-name", "*.pyc").stdout.strip()
     the_clients_work(podman, IMAGE)
-
-
-def test_no_leftovers(podman: Podman) -> None:
-    found = inside(podman, "find", "/opt/paddle", "(", "-name", "*.tsv", "-o", "-name", "*.lock", ")")
-    assert found.stdout == ""
 
 
 def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podman: Podman, tmp_path: Path) -> None:
@@ -96,12 +87,6 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podm
     refused = build(["protobuf>=7"], [])
     assert refused.returncode == 2, refused.stdout[-3000:]
     assert refused.stderr.splitlines()[-1].startswith("program.requirements has protobuf>=7, which does not fit the image's own")
-
-
-def test_byte_code_is_baked(podman: Podman) -> None:
-    """A read-only root cannot keep any: without it each process of each pod would compile Paddle anew."""
-    for folder in ("/opt/paddle/paddle_node", "/opt/venv/lib"):
-        assert inside(podman, "find", folder, "-name", "*.pyc").stdout.strip()
 
 
 @pytest.fixture

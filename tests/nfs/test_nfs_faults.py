@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nfs_machine import Volume, server_down
-from paddle_node import patience
+from paddle_node import retry
 
 
 def test_nfs_a_file_replaced_while_it_is_read_and_the_server_restarts_is_stale_and_read_again(volume: Volume) -> None:
@@ -23,5 +23,5 @@ def test_nfs_a_file_replaced_while_it_is_read_and_the_server_restarts_is_stale_a
                 Path("/proc/sys/vm/drop_caches").write_text("3")
             return begun + stream.read()
 
-    assert patience.patiently(work, faults.append) == b"new" * 1_000_000
+    assert retry.retry(work, faults.append) == b"new" * 1_000_000
     assert faults == ["the volume: Stale file handle; trying again in 0.5 s"]

@@ -143,6 +143,6 @@ def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_
             until(lambda: second.beats > beats + 1)
             assert second.lost is None
             assert (holder := lease.holder(volume.c / "state"))
-            assert holder.run == "second"
+            assert holder[0] == "second"
         finally:
             second.end()

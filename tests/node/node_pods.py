@@ -115,16 +115,12 @@ class Pods:
                     self._replaced[index] += 1
                 self.api.lay_account(root)
                 self.api.put(self.pod_name(index), self.address(index), job=self.job, uid=self.run)
-            environment = {**self.environment(index), "PADDLE_NODE_ROOT": ""}
-            home = life / "root"
-            environment["PADDLE_NODE_ROOT"] = str(home)
-            environment["JOB_PATH"] = "/jobs"
-            (home / "jobs").symlink_to(self.volume / "jobs")
+            (root / "jobs").symlink_to(self.volume / "jobs")
             with (life / "log").open("wb") as log:
                 pod = subprocess.Popen(
                     [self.interpreter, self.program],
-                    env=environment,
-                    cwd=home,
+                    env={**self.environment(index), "PADDLE_NODE_ROOT": str(root), "JOB_PATH": "/jobs"},
+                    cwd=root,
                     stdout=subprocess.PIPE if unread else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -156,35 +152,27 @@ class Pods:
     def logs(self) -> str:
         return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{(pod.life / 'log').read_text()}" for pod in self._all)
 
-    def wait_for(self, index: int, pattern: str, seconds: float = 90) -> re.Match[str]:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            found = re.search(pattern, self.log(index))
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"pod {index} never said {pattern!r}\n{self.logs()}")
+    def wait_for(self, index: int, pattern: str, seconds: float = 90) -> None:
+        self.wait_until(lambda: re.search(pattern, self.log(index)), seconds, f"pod {index} never said {pattern!r}\n")
 
-    def wait_until(self, condition: Callable[[], object], seconds: float = 90) -> None:
+    def wait_until(self, condition: Callable[[], object], seconds: float = 90, what: str = "") -> None:
         deadline = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < deadline, self.logs()
+            assert time.monotonic() < deadline, what + self.logs()
             time.sleep(0.02)
 
-    def wait_until_held(self) -> None:
+    def start_and_hold(self) -> None:
         """Returns when all trainers are where `holds` of the stand-in says: [attempt, pass, step], or "save" for a step."""
+        self.start()
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
             self.wait_for(index, r"waits in (step|the save)")
 
     def release(self) -> None:
         (self.folder.root / "goes-on").touch()
 
-    def wait_for_pass(self, number: int, seconds: float = 90) -> None:
+    def wait_for_pass(self, number: int) -> None:
         """Returns when the pass is complete on the volume."""
-        deadline = time.monotonic() + seconds
-        while not self.folder.done(number).exists():
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.01)
+        self.wait_until(self.folder.done(number).exists)
 
     def codes(self, seconds: float = 120) -> list[int]:
         """All exit codes; fails with the logs when a pod does not end."""
@@ -196,20 +184,18 @@ class Pods:
                 raise AssertionError(f"a pod does not end\n{self.logs()}") from None
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
-    def wait_for_status(self, index: int, seconds: float = 90) -> None:
+    def wait_for_status(self, index: int) -> None:
         """Returns when the agent is up."""
-        deadline = time.monotonic() + seconds
-        while not (self.pods[index].life / "root/home/paddle/status.json").exists():
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.02)
+        self.wait_until((self.pods[index].life / "root/home/paddle/status.json").exists)
 
     def values(self, number: int) -> list[int]:
         return json.loads((self.folder.pass_dir(number) / "values").read_text())
 
-    @property
-    def undisturbed(self) -> list[int]:
-        """What each server holds in the end when no step was lost or done twice."""
-        return [self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))] * self.count
+    def end_undisturbed(self) -> None:
+        """All end with 0, and each server holds what it should: no step was lost or done twice."""
+        assert self.codes() == [0] * self.count, self.logs()
+        expected = self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))
+        assert self.values(self.stand_in["passes"] - 1) == [expected] * self.count, self.logs()
 
     def attempts(self) -> list[dict]:
         return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]

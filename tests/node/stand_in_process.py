@@ -1,6 +1,6 @@
 """Stands in for a pserver or a trainer: tiny, quick, no Paddle.
 
-What is real: the process, its socket, its memory that is lost with it, the coordinator's session, the passes on
+What is real: the process, its socket, its memory that is lost with it, the session with the rendezvous server, the passes on
 the volume. What is not: the model is one number a server, and a step is an addition, so that a test knows to the
 last digit what training must have come to; a server that started empty, or a step lost or done twice, shows.
 """

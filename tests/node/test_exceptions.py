@@ -50,13 +50,3 @@ def test_a_program_that_never_begins_is_named_too(tmp_path, program, exception):
     assert last(said.stdout) == exception.format(path)
     module = subprocess.run([sys.executable, "-m", "no_such.main"], stderr=subprocess.PIPE, text=True).stderr
     assert last(module).startswith("python: Error while finding module specification for 'no_such.main' (ModuleNotFoundError")
-
-
-def test_it_is_told_with_the_pods_end(job):
-    pods = job(count=2, stand_in={"raises": 1}, NODE="ip-10-0-3-4")
-    pods.start()
-    assert pods.codes() == [70, 1], pods.logs()
-    assert "trainer 1 ended with 1: RuntimeError: boom (stand_in_process.py:" in pods.log(0)
-    assert "), in job-1.job on ip-10-0-3-4" in pods.log(0)
-    assert "attempt 1 failed before its first step and is not tried again" in pods.log(0)
-    assert [attempt["error"][:18] for attempt in pods.attempts()] == ["RuntimeError: boom"]

@@ -5,44 +5,30 @@ import threading
 import time
 
 import pytest
-from api_server import ApiServer
 from paddle_node import environment
-from paddle_node.agent.pod_list import PodList
 from paddle_node.failure import Failure
+from paddle_node.rendezvous.pod_list import PodList
 
 pytestmark = pytest.mark.slow
 
 
-def discovery(api, root, name="pod-b", address="10.0.0.10", authority="ca.pem", deadline="30", **variables):
+def discovery(api, root, authority="ca.pem", **variables):
     api.lay_account(root, authority)
-    node = environment.parse(
-        {
-            "JOB_NAME": "job",
-            "TRAIN_CONFIG_DIR": "quick_start",
-            "CONF_PADDLE_GRADIENT_NUM": "3",
-            "PADDLE_NODE_DISCOVERY": "pod-list",
-            "PADDLE_NODE_PEER_DEADLINE": deadline,
-            "PADDLE_NODE_ROOT": str(root),
-            "POD_NAME": name,
-            "POD_IP": address,
-            **api.environment,
-            **variables,
-        }
-    )
-    return PodList(node, lambda text: None)
+    job = {"JOB_NAME": "job", "TRAIN_CONFIG_DIR": "quick_start", "CONF_PADDLE_GRADIENT_NUM": "3", "POD_NAME": "pod-b"}
+    pod = {"PADDLE_NODE_DISCOVERY": "pod-list", "PADDLE_NODE_ROOT": str(root), "POD_IP": "10.0.0.10"}
+    return PodList(environment.parse({**job, **pod, **api.environment, **variables}), lambda text: None)
 
 
-def three(api, **more):
-    api.put("pod-a", "10.0.0.9", **more)
-    api.put("pod-b", "10.0.0.10", **more)
-    api.put("pod-c", "10.0.0.100", **more)
+def put(api, **pods):
+    for name, address in pods.items():
+        api.put(f"pod-{name}", address)
 
 
 def when_watched(api, act):
     """Does it as soon as the pod has its list and watches for changes."""
 
     def wait():
-        while not api._watches:
+        while not api.watches:
             time.sleep(0.01)
         act()
 
@@ -50,181 +36,89 @@ def when_watched(api, act):
 
 
 def identified(found):
-    async def ask():
-        node = await found.identify()
-        return node, await found.coordinator()
-
     try:
-        return asyncio.run(ask())
+        return asyncio.run(found.identify())
     finally:
         found.rest()
 
 
-def test_ids_follow_the_addresses_as_numbers(api, tmp_path):
-    three(api)
-    node, coordinator = identified(discovery(api, tmp_path))
-    assert (node.trainer_id, coordinator) == (1, "10.0.0.9")
-    assert node.run_id == "run-1"
-
-
-def test_ipv6(tmp_path):
-    api = ApiServer("::1")
-    for name, address in (("pod-a", "fd00::10"), ("pod-b", "fd00::9"), ("pod-c", "fd00::a:0")):
-        api.put(name, address)
-    node, coordinator = identified(discovery(api, tmp_path, "pod-a", "fd00::10"))
-    api.close()
-    assert (node.trainer_id, coordinator) == (1, "fd00::9")
-
-
-@pytest.mark.slow
-def test_waits_for_exactly_n_and_asks_once(api, tmp_path):
-    api.put("pod-a", "10.0.0.9")
-    api.put("pod-b", "10.0.0.10")
-    api.put("pod-c", "", phase="Pending")
-    when_watched(api, lambda: api.put("pod-c", "10.0.0.8"))
-    node, _ = identified(discovery(api, tmp_path))
-    assert node.trainer_id == 2
-    assert api.requests == {"list": 1, "watch": 1}
-
-
-def test_pods_that_ended_or_will_end_or_are_another_runs_do_not_count(api, tmp_path):
-    three(api)
+def test_ids_follow_the_addresses_of_the_runs_own_running_pods_as_numbers(api, tmp_path):
+    put(api, a="10.0.0.9", b="10.0.0.10", c="10.0.0.100")
     api.put("failed", "10.0.0.1", phase="Failed")
-    api.put("succeeded", "10.0.0.2", phase="Succeeded")
     api.put("leaving", "10.0.0.3", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"})
     api.put("earlier", "10.0.0.4", uid="run-0")
     api.put("other", "10.0.0.5", job="other-job")
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
-
-
-@pytest.mark.slow
-def test_more_than_n_is_not_n(api, tmp_path):
-    three(api)
-    api.put("pod-d", "10.0.0.11")
-    threading.Timer(0.5, lambda: api.delete("pod-a")).start()
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 0
-
-
-@pytest.mark.slow
-def test_the_missing_pod_is_named_with_kubernetes_own_reason(api, tmp_path):
-    api.put("pod-a", "10.0.0.9")
-    api.put("pod-b", "10.0.0.10")
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
-    api.put("pod-c", "", phase="Pending", status={"conditions": [condition]})
-    with pytest.raises(Failure) as failure:
-        identified(discovery(api, tmp_path, deadline="1.5"))
-    assert failure.value.code == 69
-    assert failure.value.sentence.startswith(
-        "2 of 3 pods of job-name=job in namespace default run: pod-a, pod-b; "
-        "waiting: pod-c (Unschedulable: 0/2 nodes are available) after "
-    )
-
-
-@pytest.mark.slow
-def test_a_wrong_job_name_is_suspected(api, tmp_path):
-    with pytest.raises(Failure, match=r"this pod \(pod-b\) is not among the 0 pods of job-name=job"):
-        identified(discovery(api, tmp_path, deadline="0.5"))
-
-
-def test_403_says_which_role_is_missing(api, tmp_path):
-    api.forbidden = True
-    with pytest.raises(Failure) as failure:
-        identified(discovery(api, tmp_path))
-    assert failure.value.code == 77
-    assert 'RoleBinding there to a Role with apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]' in str(
-        failure.value
-    )
-
-
-def test_401_is_the_token(api, tmp_path):
     found = discovery(api, tmp_path)
-    (tmp_path / "var/run/secrets/kubernetes.io/serviceaccount/token").write_text("an old token")
-    with pytest.raises(Failure, match="401 Unauthorized") as failure:
+    node = identified(found)
+    assert (node.trainer_id, node.run_id, asyncio.run(found.server_address())) == (1, "run-1", "10.0.0.9")
+
+
+CONDITION = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
+
+
+@pytest.mark.parametrize(("token", "faults", "more", "code", "sentence"), [
+    ("a-token", [403], {}, 77,
+     'RoleBinding there to a Role with apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]'),
+    ("old", [], {}, 77, "401 Unauthorized"),
+    ("a-token", [], {"KUBERNETES_SERVICE_HOST": ""}, 2, "automountServiceAccountToken: true"),
+    ("a-token", [], {"authority": "other-ca.pem"}, 69, "its certificate is not signed by the mounted CA"),
+    ("a-token", [], {"PADDLE_NODE_JOB_OBJECT": "jbo"}, 69, "this pod (pod-b) is not among the 0 pods of job-name=jbo"),
+    ("a-token", [], {}, 69, "2 of 3 pods of job-name=job in namespace default run: pod-a, pod-b; "
+     "waiting: pod-c (Unschedulable: 0/2 nodes are available) after "),
+])  # fmt: skip
+def test_what_is_missing_is_said(api, tmp_path, token, faults, more, code, sentence):
+    put(api, a="10.0.0.9", b="10.0.0.10")
+    api.put("pod-c", phase="Pending", status={"conditions": [CONDITION]})
+    api.faults = faults
+    with pytest.raises(Failure) as failure:
+        found = discovery(api, tmp_path, **{"PADDLE_NODE_PEER_DEADLINE": "1.5", **more})
+        (tmp_path / "var/run/secrets/kubernetes.io/serviceaccount/token").write_text(token)
         identified(found)
-    assert failure.value.code == 77
-
-
-def test_no_account_at_all(api, tmp_path):
-    with pytest.raises(Failure, match="automountServiceAccountToken: true") as failure:
-        discovery(api, tmp_path, KUBERNETES_SERVICE_HOST="")
-    assert failure.value.code == 2
-
-
-@pytest.mark.slow
-def test_a_certificate_of_another_authority_is_not_trusted(api, tmp_path):
-    three(api)
-    with pytest.raises(Failure, match="its certificate is not signed by the mounted CA"):
-        identified(discovery(api, tmp_path, authority="other-ca.pem", deadline="1.5"))
-    assert not api.requests
+    assert failure.value.code == code and sentence in failure.value.sentence
 
 
 @pytest.mark.parametrize("faults", [[500, 503], [429, 429], ["cut"], [410]])
 def test_a_server_in_trouble_is_asked_again(api, tmp_path, faults):
-    three(api)
+    put(api, a="10.0.0.9", b="10.0.0.10", c="10.0.0.100")
     api.faults = list(faults)
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
+    assert identified(discovery(api, tmp_path)).trainer_id == 1
     assert api.requests["list"] == len(faults) + 1
 
 
-@pytest.mark.slow
-def test_a_slow_server(api, tmp_path):
-    three(api)
-    api.faults = ["slow"]
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 1
-
-
-@pytest.mark.slow
-def test_a_cut_watch_goes_on_where_it_was(api, tmp_path):
-    api.put("pod-a", "10.0.0.9")
-    api.put("pod-b", "10.0.0.10")
+@pytest.mark.parametrize(
+    ("faults", "requests"), [([], {"list": 1, "watch": 2}), ([None, None, "expired"], {"list": 2, "watch": 3})]
+)
+def test_a_cut_watch_continues_where_it_was_and_one_that_fell_behind_lists_again(api, tmp_path, faults, requests):
+    put(api, a="10.0.0.9", b="10.0.0.10")
+    api.faults = faults
 
     def cut_and_change():
         api.cut_watches()
-        api.put("pod-c", "10.0.0.8")
+        while faults:
+            time.sleep(0.01)
+        put(api, c="10.0.0.8")
 
     when_watched(api, cut_and_change)
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 2
-    assert api.requests == {"list": 1, "watch": 2}
+    assert identified(discovery(api, tmp_path)).trainer_id == 2
+    assert api.requests["list"] == requests["list"] and api.requests["watch"] <= requests["watch"]
 
 
-@pytest.mark.slow
-def test_a_watch_that_fell_behind_lists_again(api, tmp_path):
-    api.put("pod-a", "10.0.0.9")
-    api.put("pod-b", "10.0.0.10")
-
-    def fall_behind():
-        api.put("pod-x", "10.0.0.7", phase="Failed")
-        api.put("pod-c", "10.0.0.8")
-        api.forget_events()
-        return "cut"
-
-    # When the cut watch is asked for again, the server has forgotten what came after its version: 410.
-    api.faults = [None, fall_behind]
-    assert identified(discovery(api, tmp_path))[0].trainer_id == 2
-    assert api.requests["list"] == 2
-
-
-@pytest.mark.slow
 def test_a_replaced_pod_moves_the_ids_and_resting_asks_nothing(api, tmp_path):
-    three(api)
+    put(api, a="10.0.0.9", b="10.0.0.10", c="10.0.0.100")
     found = discovery(api, tmp_path)
 
     async def live():
         await found.identify()
         assert not found.moved()
-        async with asyncio.timeout(60):
-            while not api._watches:
-                await asyncio.sleep(0.01)
+        while not api.watches:
+            await asyncio.sleep(0.01)
         found.rest()
         asked = dict(api.requests)
         api.put("pod-a", "10.0.0.9", phase="Failed")
-        await asyncio.sleep(0.3)
-        assert api.requests == asked
-        assert not found.moved()
-        api.put("pod-e", "10.0.0.200")
-        async with asyncio.timeout(60):
-            while not found.moved():
-                await asyncio.sleep(0.05)
+        assert not found.moved() and api.requests == asked
+        put(api, e="10.0.0.200")
+        while not found.moved():
+            await asyncio.sleep(0.05)
         return await found.identify()
 
     assert asyncio.run(live()).trainer_id == 0

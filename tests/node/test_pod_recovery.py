@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,46 +15,28 @@ IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
 def test_three_pods_train_and_exit_with_0(job):
     pods = job()
     pods.start()
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(1) == pods.undisturbed
+    pods.end_undisturbed()
     assert "[trainer 2] pass 1\n" in pods.log(2)
     assert pods.folder.train_log(2).read_text().endswith("attempt 1: from pass 0\npass 0\npass 1\n")
     assert "serving on" in pods.folder.server_log(1).read_text()
     assert not list(pods.folder.run_state.glob("lease-00002*"))
 
 
-@pytest.mark.slow
-def test_one_pod_alone_needs_no_service(job):
-    pods = job(count=1, stand_in={"waits": True})
-    pods.start()
-    assert pods.codes() == [0]
-    assert pods.values(1) == pods.undisturbed
-
-
-@pytest.mark.slow
 def test_a_pod_with_an_ipv6_address(job):
     pods = job(count=1)
     pods.address = lambda index: "::1"
     pods.start()
-    assert pods.codes() == [0], pods.logs()
-    assert pods.values(1) == pods.undisturbed
+    pods.end_undisturbed()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", ["trainer", "server"])
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    began = time.monotonic()
-    pods.start()
-    pods.wait_until_held()
-    killed = time.monotonic()
+    pods.start_and_hold()
     os.kill(pods.child(index, role), signal.SIGKILL)
     pods.wait_for((index + 1) % 3, "attempt 2: from pass 1")
-    # On a machine so busy that the start and 14 steps took longer than the 3 s that they take, so may the recovery.
-    assert time.monotonic() - killed < max(10, 3 * (killed - began))
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
+    pods.end_undisturbed()
     attempts = pods.attempts()
     assert [attempt["number"] for attempt in attempts] == [1, 2]
     who = "pserver" if role == "server" else "trainer"
@@ -64,13 +45,11 @@ def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
     assert "attempt 1: from pass 0" in pods.folder.train_log(index).read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_whole_pod(job, index):
     # With one attempt: a lost pod costs none.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, ATTEMPTS="1")
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     trainer, server = pods.child(index, "trainer"), pods.child(index, "server")
     pods.kill(index)
     survivor = 2
@@ -78,35 +57,19 @@ def test_kill_9_of_a_whole_pod(job, index):
     pods.wait_until(lambda: not runs(trainer) and not runs(server))
     assert pods.pods[survivor].poll() is None
     pods.start(index)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
+    pods.end_undisturbed()
     assert "attempt 2: from pass 1" in pods.log(survivor)
 
 
-@pytest.mark.slow
 def test_kill_9_during_a_save_loads_the_pass_before(job):
     pods = job(stand_in={"passes": 2, "steps": 3, "seconds": 0.01, "holds": [1, 1, "save"]})
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     half = pods.folder.attempt("run-1", 1) / "pass-00001"
     assert (half / "values").exists()
     assert not (half / "done").exists()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
-    assert pods.codes() == [0, 0, 0], pods.logs()
+    pods.end_undisturbed()
     assert "pass 1 was not complete and is removed" in pods.log(0) and not (half / "values").exists()
-    assert pods.values(1) == pods.undisturbed
-
-
-@pytest.mark.slow
-def test_a_container_restarted_in_place_is_a_lost_pod(job):
-    # Same address, same name: only the boot id is new.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    pods.start()
-    pods.wait_until_held()
-    pods.kill(2)
-    pods.start(2)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
 
 
 def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
@@ -121,18 +84,6 @@ def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
     assert "2 attempts ended without progress" in pods.log(1)
 
 
-@pytest.mark.slow
-def test_attempts_that_complete_a_pass_are_not_counted(job):
-    # Three attempts fail, each behind a new complete pass but the first; two fruitless ones would be too many.
-    fails = [[1, 1, 0, 1], [1, 2, 1, 1], [1, 3, 2, 1]]
-    pods = job(stand_in={"passes": 3, "fails": fails}, ATTEMPTS="2")
-    pods.start()
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert [attempt["made"] for attempt in pods.attempts()] == ["", "pass 0", "pass 1", "pass 2"]
-    assert pods.values(2) == pods.undisturbed
-
-
-@pytest.mark.slow
 def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
     pods.start()
@@ -140,16 +91,6 @@ def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     assert "trainer 1 ended with 65 (BAD_DATA), in job-1.job, which another attempt cannot change" in pods.log(2)
 
 
-@pytest.mark.slow
-def test_so_does_a_pservers(job):
-    # It reads the same settings as the trainer, and may be the first to find one wrong.
-    pods = job(count=1, stand_in={"server_code": 2})
-    pods.start()
-    assert pods.codes() == [2], pods.logs()
-    assert "pserver 0 ended with 2 (BAD_SETTING), in job-0.job, which another attempt cannot change" in pods.log(0)
-
-
-@pytest.mark.slow
 def test_no_success_without_the_last_pass(job):
     pods = job(stand_in={"forget_done": 1}, ATTEMPTS="1")
     pods.start()
@@ -157,83 +98,38 @@ def test_no_success_without_the_last_pass(job):
     assert "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete one" in pods.log(2)
 
 
-def test_sigterm_to_all_lets_the_trainers_leave(job):
-    pods = job(stand_in={"holds": [1, 1, 1]})
-    pods.start()
-    pods.wait_until_held()
-    pods.terminate()
-    # Long before the grace period is over: they leave, nobody ends them.
-    assert pods.codes() == [143, 143, 143], pods.logs()
-    for index in range(3):
-        assert "told to stop\n" in pods.folder.train_log(index).read_text()
-    assert pods.attempts()[0]["kind"] == "stopped"
-
-
-@pytest.mark.slow
 def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     pods.terminate(1)
     assert pods.pods[1].wait(90) == 143
     pods.wait_for(0, "attempt 1 ends: the pod of trainer 1 .* was told to stop")
     assert pods.pods[0].poll() is None
     pods.start(1)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
+    pods.end_undisturbed()
 
 
-@pytest.mark.slow
-def test_sigterm_while_waiting_for_peers(job):
-    pods = job()
-    pods.start(0, 1)
-    for index in (0, 1):
-        pods.wait_for_status(index)
-    pods.terminate(0, 1)
-    assert pods.codes() == [143, 143]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
-    # The replacement's address is the highest: every id behind the dead pod's changes, the coordinator's included.
+    # The replacement's address is the highest: every id behind the dead pod's changes, rank 0's included.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api)
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     pods.kill(index)
     pods.wait_for(2, "was lost")
     pods.start(index)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
+    pods.end_undisturbed()
     assert "[trainer 2] pass 2" in pods.log(index)
 
 
-@pytest.mark.slow
-def test_pod_list_a_pod_that_hears_late_of_the_others_replacement_takes_its_new_id(job, api):
-    # The pod of trainer 0 has counted anew by then, and answers: there is nothing wrong with the connection.
-    pods = job(stand_in={"passes": 3, "steps": 10, "late": {"job-2-a": 3}, "holds": [1, 1, 4]}, api=api)
-    pods.start()
-    pods.wait_until_held()
-    pods.kill(1)
-    pods.start(1)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
-    assert "[trainer 1] pass 2" in pods.log(2)
-
-
-@pytest.mark.slow
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose urllib3 has a version of its own.
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api, interpreter=str(IMAGE_PYTHON))
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
+    pods.end_undisturbed()
     assert "[trainer 0] pass 2" in pods.log(0)
 
 
-@pytest.mark.slow
 def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, api):
     # The others have ended: it will never see all of them run.
     pods = job(count=2, stand_in={"passes": 1, "steps": 1}, api=api, PEER_DEADLINE="60")

@@ -4,25 +4,22 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from node_pods import runs
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_a_trainer_that_does_not_leave_is_ended_when_the_grace_period_is_over(job):
     pods = job(stand_in={"hang": [1, 0, 1]}, GRACE="1.5")
     pods.start()
     pods.wait_for(1, "this trainer hangs on purpose")
-    began = time.monotonic()
     pods.terminate()
     assert pods.codes() == [143, 143, 143], pods.logs()
-    assert time.monotonic() - began > 1.5
     assert "the 1.5 s after SIGTERM are over" in pods.logs()
 
 
@@ -35,22 +32,17 @@ def zombies_of(parent):
     return count
 
 
-@pytest.mark.slow
 def test_orphans_are_reaped(job):
     pods = job(count=1, stand_in={"orphans": True, "passes": 2, "steps": 12, "holds": [1, 1, 0]})
-    pods.start()
-    # Each step leaves one behind.
-    pods.wait_until_held()
+    pods.start_and_hold()  # Each step leaves one behind.
     pods.wait_until(lambda: zombies_of(pods.pods[0].pid) <= 1)
     pods.terminate()
     assert pods.codes() == [143]
 
 
-@pytest.mark.slow
 def test_what_left_its_session_does_not_outlive_its_attempt(job):
     pods = job(count=1, stand_in={"daemons": True, "fails": [[0, 1, 0, 1]], "holds": [2, 0, 0]})
-    pods.start()
-    pods.wait_until_held()
+    pods.start_and_hold()
     first, second = map(int, (pods.folder.root / "daemons").read_text().split())
     assert not runs(first) and runs(second)
     pods.release()
@@ -58,32 +50,12 @@ def test_what_left_its_session_does_not_outlive_its_attempt(job):
     assert not runs(second)
 
 
-@pytest.mark.slow
 def test_output_that_nobody_reads_holds_nobody_up(job):
     pods = job(count=2, stand_in={"floods": 12_000})
     pods.start(0)
     pods.start(1, unread=True)
     assert pods.codes() == [0, 0], pods.logs()
     assert pods.folder.train_log(1).read_text().count("x" * 1000) == 12_000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("index", [0, 1])
-def test_an_agent_that_says_nothing_for_six_seconds_is_lost_and_comes_back(job, index):
-    # As a node that the network has forgotten for a while.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
-    began = time.monotonic()
-    pods.start()
-    pods.wait_until_held()
-    pods.pods[index].send_signal(signal.SIGSTOP)
-    stopped = time.monotonic()
-    pods.wait_for(2, "said nothing for 6 s" if index else "the pod of trainer 0 was lost")
-    # On a machine so busy that the start and 14 steps took longer than the 3 s that they take, so may this.
-    assert time.monotonic() - stopped < max(10, 6 + 2 * (stopped - began))
-    pods.pods[index].send_signal(signal.SIGCONT)
-    assert pods.codes() == [0, 0, 0], pods.logs()
-    assert pods.values(2) == pods.undisturbed
-    assert len(pods.attempts()) == 2
 
 
 @pytest.fixture
@@ -98,7 +70,6 @@ def small_volume(tmp_path):
     subprocess.run(["umount", "-l", volume], check=True)
 
 
-@pytest.mark.slow
 def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume):
     pods = job(count=1)
     shutil.move(tmp_path / "jobs/job", small_volume / "job")
@@ -112,7 +83,6 @@ def test_a_full_volume_ends_the_job_with_a_sentence(job, tmp_path, small_volume)
     assert "Traceback" not in pods.log(0)
 
 
-@pytest.mark.slow
 def test_trainers_that_wait_for_pservers_have_nothing_to_save(job):
     pods = job(count=2, stand_in={"waits": True, "deaf": True})
     pods.start()
@@ -124,20 +94,6 @@ def test_trainers_that_wait_for_pservers_have_nothing_to_save(job):
     assert pods.codes() == [143, 143], pods.logs()
 
 
-@pytest.mark.slow
-def test_nothing_of_a_pod_outlives_it(job):
-    pods = job(count=1, stand_in={"holds": [1, 0, 1]})
-    pods.start()
-    pods.wait_until_held()
-    children = [pods.child(0, "trainer"), pods.child(0, "server")]
-    pods.terminate()
-    assert pods.codes() == [143]
-    for child in children:
-        with pytest.raises(ProcessLookupError):
-            os.kill(child, 0)
-
-
-@pytest.mark.slow
 def test_a_volume_that_hangs_from_the_beginning_is_left(job):
     # A pipe that nobody writes: whoever opens it to read waits for ever, as on an NFS mount that has lost its server.
     pods = job(count=2, PEER_DEADLINE="3")
@@ -148,44 +104,21 @@ def test_a_volume_that_hangs_from_the_beginning_is_left(job):
     assert "nothing can be read there" in pods.log(0)
 
 
-@contextlib.contextmanager
-def hanging(process):
-    """Each fsync of the process really takes 7 s longer than it would: strace holds the system call up."""
+@pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
+def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
+    """Each fsync of the agent really takes 7 s longer than it would: strace holds the system call up."""
+    pods = job(count=2, stand_in={"holds": [1, 0, 1]}, PEER_DEADLINE="6")
+    pods.start_and_hold()
     slowed = ["strace", "-f", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=7000000", "-o", "/dev/null"]
-    with subprocess.Popen([*slowed, "-p", str(process.pid)], stderr=subprocess.PIPE, text=True) as tracer:
+    with subprocess.Popen([*slowed, "-p", str(pods.pods[0].pid)], stderr=subprocess.PIPE, text=True) as tracer:
         attached = tracer.stderr.readline()
         if "attached" not in attached:
             pytest.skip(f"strace may not work here: {attached.strip()}")
         try:
-            yield
+            pods.release()
+            assert pods.codes() == [75, 75], pods.logs()
         finally:
             tracer.kill()  # A pod that does not end would be waited for.
-
-
-NEEDS_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
-
-
-@pytest.mark.slow
-@NEEDS_STRACE
-def test_a_volume_that_hangs_before_the_attempt_is_left(job):
-    pods = job(count=2, PEER_DEADLINE="6")
-    pods.start(0)
-    pods.wait_for(0, "is read unchecked")
-    with hanging(pods.pods[0]):
-        pods.start(1)
-        assert pods.codes() == [75, 75], pods.logs()
-    assert "nothing can be recorded there" in pods.log(1)
-
-
-@pytest.mark.slow
-@NEEDS_STRACE
-def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
-    pods = job(count=2, stand_in={"holds": [1, 0, 1]}, PEER_DEADLINE="6")
-    pods.start()
-    pods.wait_until_held()
-    with hanging(pods.pods[0]):
-        pods.release()
-        assert pods.codes() == [75, 75], pods.logs()
     assert "output/run takes no outcome" in pods.log(1)
 
 
@@ -199,7 +132,6 @@ while not Path(sys.argv[1], "goes-on").exists():
 """
 
 
-@pytest.mark.slow
 def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
     """† A node was drained: both processes answered SIGTERM with 0, and the job was complete in the middle of its work."""
     agent = Path(__file__).parents[2] / "trainer_image/paddle_node/__main__.py"
@@ -215,3 +147,13 @@ def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
     pods.release()
     assert pods.codes() == [0, 0], pods.logs()
     assert [one["kind"] for one in pods.attempts()] == ["stopped", "stopped"] and pods.attempts()[0]["cause"] != "done"
+
+
+def test_a_command_that_cannot_be_started_is_said_and_not_tried_again(job):
+    agent = Path(__file__).parents[2] / "trainer_image/paddle_node/__main__.py"
+    pods = job(count=1, program=agent, RUNTIME="launch", COMMAND='["./train.sh"]')
+    (pods.folder.program("quick_start") / "train.sh").write_text("exit 0\n")  # Nobody made it executable.
+    pods.start()
+    assert pods.codes() == [126], pods.logs()
+    assert "./train.sh cannot be started: Permission denied" in pods.folder.train_log(0).read_text()
+    assert "is not tried again: trainer 0 ended with 126" in pods.log(0)

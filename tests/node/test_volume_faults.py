@@ -2,11 +2,13 @@
 
 import errno
 import os
+from unittest.mock import Mock
 
 import pytest
-from paddle_node import environment, patience
+from paddle_node import environment, retry
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.server import Volume
 from paddle_node.rendezvous.state import Rendezvous, State
 from paddle_node.runtimes import Resumption
@@ -36,15 +38,16 @@ class Refusing:
     ],
 )
 def test_a_fault_that_passes_is_waited_for_and_then_counted(tmp_path, monkeypatch, times, number, found):
-    monkeypatch.setattr(patience, "PATIENCE", 0.1)
-    monkeypatch.setattr(patience, "PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(retry, "DEADLINE", 0.1)
+    monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     environ = {"JOB_NAME": "job", "JOB_PATH": str(tmp_path), "TRAIN_CONFIG_DIR": "p", "CONF_PADDLE_GRADIENT_NUM": "1"}
     node = environment.parse(environ | {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": "run", "POD_IP": "127.0.0.1"})
     volume = Volume(node, Record(node.folder, "run"), Refusing(times, number), print)
-    rendezvous = Rendezvous(node, "", str, True, None, 0.0)
-    rendezvous.hello(m.Hello(0, 1, "boot", "", "job-0", "", "10.0.0.1"), "agent", 0.0)
-    *_, asked = rendezvous.agent_said(0, "agent", m.Report(0, True, "d", "p", False, False, "", False), 0.0)
-    said = volume.begin(*asked.about)(rendezvous, 1.0)
+    effects = Mock()
+    rendezvous = Rendezvous(node, Members(1, "", str), True, None, effects, 0.0)
+    rendezvous.hello(m.Hello(0, 1, "incarnation", "", "job-0", "", "10.0.0.1"), "agent", 0.0)
+    rendezvous.agent_said(0, "agent", m.Report(0, True, "d", "p", False, False, "", False), 0.0)
+    volume.begin(*effects.ask.call_args.args[1:])(rendezvous, 1.0)
     assert rendezvous.state is found
     if found is State.FINISHED:
-        assert said[-1].about[0].code == 74
+        assert effects.ask.call_args.args[1].code == 74

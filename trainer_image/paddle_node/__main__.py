@@ -1,24 +1,31 @@
 """The entry of a pod: parse the environment, supervise, exit.
 
-Promises: a wrong setting, or any other end on purpose, is one sentence on the pod's output and in Kubernetes'
-termination log, and an exit code of `contract.ExitCode` or the trainer's own.
+Each end on purpose is one sentence on the pod's output and in Kubernetes' termination log, and an exit code of
+`contract.ExitCode` or the trainer's own.
 """
 
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 from paddle_node import contract, environment, runtimes
-from paddle_node.agent import discovery, output, restarts
+from paddle_node.agent import output
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
-from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import discovery
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
+
+RESTARTS, WITHIN = 5, 3600.0
+"""Restarts of its container that a pod may have within so many seconds. The kubelet itself would never stop, nor tell the Job."""
 
 
 def main(
@@ -27,36 +34,46 @@ def main(
     runtime_by_name: Callable[[str], Runtime] = runtimes.by_name,
 ) -> int:
     """The pod's exit code."""
+    last_words = contract.path(contract.TERMINATION_LOG, environ)
     try:
         node = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
         runtime = runtime_by_name(node.runtime)
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
-        in_kubernetes = contract.path(contract.TERMINATION_LOG, dict(environ)).exists()
-        restarts.begin(node.home, contract.path(contract.SHARED_MEMORY, dict(environ)) if in_kubernetes else None)
-        found = discovery.of(node, lambda text: _report(node, text))
-        return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, lambda text: _report(ready, text))).run())
+        _count_start(node.home, contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None)
+        found = discovery.of(node, partial(output.of_agent, node))
+        return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, partial(output.of_agent, ready))).run())
     except Failure as failure:
-        return _ended(environ, failure.code, failure.sentence)
+        code, sentence = failure.code, failure.sentence
     except OSError as error:
         # A volume may refuse anything at any time: another try may find it well again.
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1
         where = f"{error.filename}: " if error.filename else ""
-        why = error.strerror or str(error) or type(error).__name__
-        return _ended(environ, ExitCode.VOLUME_FULL if full else 1, f"this pod cannot go on: {where}{why}")
-
-
-def _ended(environ: Mapping[str, str], code: int, sentence: str) -> int:
+        sentence = f"this pod cannot continue: {where}{error.strerror or str(error) or type(error).__name__}"
     output.say("agent", sentence)
-    last_words = contract.path(contract.TERMINATION_LOG, dict(environ))
     with contextlib.suppress(OSError):
         if last_words.exists():
             last_words.write_text(sentence + "\n")
     return int(code)
 
 
-def _report(node: NodeEnvironment, text: str) -> None:
-    output.say(f"agent {'?' if node.index is None else node.index}", text)
+def _count_start(home: Path, shared_memory: Path | None) -> None:
+    """Keeps count in the pod's scratch. Raises `Failure` after too many.
+
+    What a killed container left in shared memory counts against the memory of the next one, and is removed.
+    """
+    starts, now = home / "starts.json", time.monotonic()
+    left = list(shared_memory.glob("*")) if shared_memory is not None and starts.exists() else []
+    recent: list[float] = []
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        recent = [clock for clock in map(float, json.loads(starts.read_text())) if now - WITHIN < clock <= now]
+    with contextlib.suppress(OSError):
+        starts.write_text(json.dumps([*recent, now]))
+        for segment in left:
+            segment.unlink()
+    if len(recent) > RESTARTS:
+        killed = f"this pod's container was killed {len(recent)} times within an hour"
+        raise Failure(ExitCode.KILLED_AGAIN, f"{killed}: if it ran out of memory, raise resources.memory")
 
 
 if __name__ == "__main__":

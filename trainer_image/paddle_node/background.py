@@ -1,20 +1,19 @@
-"""Blocking calls beside the event loop: name look-ups, and a volume that may answer late.
+"""What runs beside the event loop's main task: other tasks, and blocking calls, such as to a volume that may answer late.
 
-Promises: `call` and `ask` never hold up the loop, and a call that never returns never holds up the exit (asyncio's own
-executor would be waited for).
+A call that never returns holds up neither the loop nor the exit: asyncio's own executor would be waited for.
 """
 
 import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from paddle_node.contract import ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.patience import REMIND, patiently
+from paddle_node.retry import REMIND, retry
 
 T = TypeVar("T")
 
@@ -34,11 +33,11 @@ async def call(function: Callable[[], T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], patience: float = 0.0) -> T:
-    """What the volume answers to a question that may itself wait for `patience` seconds. Raises `Failure` where it hangs."""
+async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], allowed: float = 0.0) -> T:
+    """What the volume answers to a question that may itself wait for `allowed` seconds. Raises `Failure` where it hangs."""
     began = time.monotonic()
-    waited, pause, deadline = 0.0, patience + REMIND, patience + node.peer_deadline
-    answer = asyncio.ensure_future(call(lambda: patiently(question, say)))
+    waited, pause, deadline = 0.0, allowed + REMIND, allowed + node.peer_deadline
+    answer = asyncio.ensure_future(call(lambda: retry(question, say)))
     try:
         while True:
             await asyncio.wait({answer}, timeout=min(pause, deadline - waited))
@@ -51,3 +50,38 @@ async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[s
             say(sentence)
     finally:
         answer.cancel()
+
+
+class Tasks:
+    """Tasks beside a main one, which made them and would hang without them: a fault of any of them cancels it.
+
+    `fault` is why it was cancelled; None where it was `interrupt`ed.
+    """
+
+    def __init__(self) -> None:
+        self._owner = asyncio.current_task()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.fault: BaseException | None = None
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs `work` beside the owner."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def interrupt(self) -> None:
+        """Cancels the owner wherever it waits, once."""
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.cancel()
+
+    def let_finish(self) -> None:
+        """From now on nothing interrupts the owner."""
+        self._owner = None
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None and self._owner is not None:
+            self.fault = fault
+            self.interrupt()

@@ -1,6 +1,6 @@
 """The line that a user types on one machine to train: its words, its placeholders, and Paddle's launcher in it.
 
-Promises: pure, standard library only, so that job.yaml is checked by the very code that the pods run.
+Standard library only: job.yaml is checked by the very code that the pods run.
 """
 
 import re
@@ -18,19 +18,8 @@ PLACEHOLDERS = {
 """What a command and its settings may name in braces; `{{` and `}}` are braces themselves."""
 NEWEST = ("newest", "newest_stem")
 """`resume` alone: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its last suffix."""
-CLUSTER_FLAGS = (
-    "master",
-    "nnodes",
-    "rank",
-    "ips",
-    "host",
-    "nproc_per_node",
-    "devices",
-    "gpus",
-    "start_port",
-    "job_id",
-    "log_dir",
-)
+_CLUSTER = "master nnodes rank ips host nproc_per_node devices gpus start_port job_id log_dir"
+CLUSTER_FLAGS = tuple(_CLUSTER.split())
 """Flags of Paddle's launcher that say what this job's own settings say: the job's win."""
 SERVER_FLAGS = ("run_mode", "servers", "trainers", "workers", "server_num", "trainer_num", "worker_num")
 """Flags by which the launcher starts parameter servers: under fleet-ps the job's own settings win over them, too."""

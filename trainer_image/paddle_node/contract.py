@@ -1,10 +1,11 @@
-"""The one owner of every name that charts, image, volume and tools share.
+"""The one owner of every name that charts, image, volume and tools share: variables, ports, paths and exit codes.
 
-Promises: each environment variable, port, path and exit code is spelled here and nowhere else; `path()` is the only way a
-container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials (2016-17); ours are marked so.
+`path()` is the only way a container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials
+(2016-17); ours are marked so.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path, PurePosixPath
@@ -63,6 +64,8 @@ class Variable(StrEnum):
     POD_NAME = "POD_NAME"
     POD_UID = "POD_UID"
     POD_IP = "POD_IP"
+    API_HOST = "KUBERNETES_SERVICE_HOST"
+    API_PORT = "KUBERNETES_SERVICE_PORT"
 
     # Ours.
     NODE = "PADDLE_NODE_NODE"
@@ -98,7 +101,7 @@ class Variable(StrEnum):
     CHECKPOINT = "PADDLE_NODE_CHECKPOINT"
     """Seconds between two checkpoints inside a pass, of programs on paddle_node.fleet; empty: none."""
     RESUME_FROM = "PADDLE_NODE_RESUME_FROM"
-    """same (default): only passes of this very data and program are gone on from | any: the newest pass, whatever made it."""
+    """same (default): resume only from passes of this very data and program | any: from the newest pass, whatever made it."""
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many failures of the program, without progress in between, end the job."""
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
@@ -119,15 +122,15 @@ class Variable(StrEnum):
 
     # What the agent hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
-    """host:port of the agent of trainer 0."""
+    """host:port of the rendezvous server."""
     SESSION_KEY = "PADDLE_NODE_SESSION_KEY"
-    """By which a trainer of this attempt, and the coordinator, know each other."""
+    """By which a trainer of this attempt, and the rendezvous server, know each other."""
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
     """Number of this attempt, from 1, kept on the volume."""
     RESUMED = "PADDLE_NODE_RESUMED"
     """What this attempt resumes from, as its runtime's `Progress` chose it: a JSON object of texts."""
     MANIFEST = "PADDLE_NODE_MANIFEST"
-    """The run's data manifest, below the job's folder; empty: data-manifest.json."""
+    """The run's data manifest, below the job's folder; empty: `DATA_MANIFEST`."""
     DATA = "PADDLE_NODE_DATA"
     """Folder with this pod's data: its shard, or the copy that all share."""
     DATA_DIGEST = "PADDLE_NODE_DATA_DIGEST"
@@ -136,6 +139,12 @@ class Variable(StrEnum):
     """Digest of the whole program folder."""
     TRAINER_ID = "PADDLE_NODE_TRAINER_ID"
     """This pod's trainer id, as discovery found it."""
+    ROLE = "TRAINING_ROLE"
+    """Paddle's own: PSERVER | TRAINER; EVALUATOR and TRIAL are ours."""
+    MASTER = "PADDLE_MASTER"
+    """Paddle's own: host:port where the ranks of a collective program meet."""
+    EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
+    """Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
 
     STAGE_TO = "PADDLE_NODE_STAGE_TO"
     """Folder on local disk to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
@@ -148,7 +157,7 @@ class Variable(StrEnum):
     ROOT = "PADDLE_NODE_ROOT"
     """Folder in which the container's paths begin."""
     HOSTS = "PADDLE_NODE_HOSTS"
-    """JSON file {name: address} that is asked before DNS, read anew at each look-up."""
+    """JSON file {name: address} that is asked before DNS, read again at each look-up."""
 
 
 class ExitCode(IntEnum):
@@ -192,7 +201,7 @@ FAIL_JOB = (
 
 RESTART_IN_PLACE = (137,)
 """128 + SIGKILL, want of memory included: nobody's decision, so the kubelet starts the container again in its pod. Never 143:
-what the kubelet itself ends has lost its sandbox, and a pod whose code asks for a restart then waits for one for ever."""
+what the kubelet itself ends has lost its sandbox, and its pod would wait for a restart without end."""
 
 # The image.
 ENTRY_POINT = "/usr/local/bin/start.sh"
@@ -248,7 +257,13 @@ MASTER_PORTS = MOST_PROCESSES
 addresses, also of a machine on which other jobs are rehearsed."""
 
 
-def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
+DATA_MANIFEST = "data-manifest.json"
+"""In the job's folder, written last by the split: its presence means complete (ours)."""
+SPLIT_MANIFEST = "manifest.json"
+"""The same in the split's own folder, created exclusively and never replaced (ours)."""
+
+
+def path(container_path: str | PurePosixPath, environ: Mapping[str, str] = os.environ) -> Path:
     """A container's absolute path as it lies on this machine: below PADDLE_NODE_ROOT where that is set. Raises ValueError."""
     pure = PurePosixPath(container_path)
     if not pure.is_absolute():
@@ -259,7 +274,7 @@ def path(container_path: str | PurePosixPath, environ: dict[str, str] | os._Envi
 
 @dataclass(frozen=True)
 class JobFolder:
-    """`<volume>/<job name>/`, the layout that all jobs, tools and people read (seeds 000, 003, 004)."""
+    """`<volume>/<job name>/`, the layout that all jobs, tools and people read."""
 
     root: Path
     manifest: Path | None = None
@@ -272,7 +287,7 @@ class JobFolder:
         return self.root / str(index) / "data"
 
     def older_shard(self, index: int) -> Path:
-        """`data/<i>`, seed 004's layout: read when the first is absent."""
+        """`data/<i>`, another tutorial's layout: read when the first is absent."""
         return self.root / "data" / str(index)
 
     @property
@@ -282,12 +297,11 @@ class JobFolder:
 
     @property
     def data_manifest(self) -> Path:
-        """Written last by the split: its presence means complete (ours)."""
-        return self.manifest or self.root / "data-manifest.json"
+        return self.manifest or self.root / DATA_MANIFEST
 
     @property
     def splits(self) -> Path:
-        """One folder a split; each is complete by its own `manifest.json`, created exclusively (ours)."""
+        """One folder a split; each is complete by its own `SPLIT_MANIFEST` (ours)."""
         return self.root / "splits"
 
     @property

@@ -1,26 +1,26 @@
-"""What a trainer process says to the other trainers, by way of the agent of trainer 0.
+"""What a trainer process says to the other trainers, by way of the rendezvous server.
 
-Promises: `barrier` and `gather` return when all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when
-the attempt is over; both sides prove that they belong to it.
+`barrier` and `gather` return when all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt
+is over. Both sides prove that they belong to it.
 """
 
 import contextlib
-import secrets
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from paddle_node.contract import Variable
+from paddle_node.environment import WorkerEnvironment
 from paddle_node.rendezvous import messages as m
 
 SILENCE = 30.0
-"""Seconds without a word from the coordinator, who speaks every second to whoever waits, after which it counts as dead."""
+"""Seconds without a word from the server, which speaks every second to each that waits, after which it counts as dead."""
 CONNECT = 30.0
-"""Seconds to reach the coordinator: it was there when this process was started."""
+"""Seconds to reach the server: it was there when this process was started."""
 PROGRESS_EVERY = 1.0
-"""Seconds between two reports of progress, or of a meeting that goes on; calls in between cost a clock reading."""
+"""Seconds between two reports of progress, or of a meeting that lasts; calls in between cost a clock reading."""
 LONGEST = 4 * 1024 * 1024
 """Bytes of one message: a gathered value belongs in a file when it is larger."""
 
@@ -37,7 +37,7 @@ class Session:
         self.trainers = trainers
         self.attempt = attempt
         self._connection = connection
-        self._buffer = b""
+        self._lines = connection.makefile("rb")
         self._reported = -PROGRESS_EVERY
         self._sending = threading.RLock()
         self._meeting: tuple[str, float] | None = None
@@ -46,7 +46,7 @@ class Session:
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
-        self._ask(m.Ask("servers"))
+        self._ask(m.Gather(m.SERVERS, None))
 
     def barrier(self, name: str) -> None:
         """Returns when all N trainers have called it with the same name. A name may be used again."""
@@ -54,7 +54,7 @@ class Session:
 
     def gather(self, name: str, value: Any) -> list[Any]:
         """Every trainer's JSON value, by trainer id, when all N have called it with the same name."""
-        return self._ask(m.Gather(name, value)).values or []
+        return self._ask(m.Gather(f"barrier {name}", value)).values or []
 
     def progress(self, pass_number: int, step: int) -> None:
         """Tells the health probe that training moves; at most one message a second is sent."""
@@ -65,7 +65,7 @@ class Session:
 
     @contextlib.contextmanager
     def meeting(self, name: str) -> Iterator[None]:
-        """Around a call in which all N trainers meet without the coordinator, so that the probe can tell who does not come."""
+        """Around a call in which all N trainers meet without the server, so that the probe can tell who does not come."""
         if self._watch is None:
             self._watch = threading.Thread(target=self._tell_of_meetings, name="meetings", daemon=True)
             self._watch.start()
@@ -90,17 +90,16 @@ class Session:
 
     def leave(self) -> None:
         """Waits until all N trainers leave; from then on a pserver may end. The session is over."""
-        self._ask(m.Ask("leave"))
+        self._ask(m.Gather(m.LEAVE, None))
+        self._lines.close()
         self._connection.close()
 
     def enter(self, key: str) -> None:
         """The session's first words. Raises `AttemptEnded` where the other side is not this attempt's server."""
-        challenge = self._receive(m.Challenge)
-        own, said = secrets.token_hex(16), m.encode(m.Join(self.trainer_id, self.attempt))
-        self._send(m.Join(self.trainer_id, self.attempt))
-        self._send(m.Proof(own, m.proof(key, own, challenge.nonce, said)))
-        if not m.proven(key, own, challenge.nonce, self._receive(m.Proof).mac):
-            raise AttemptEnded("what answers is not this run's coordinator")
+        greeting = m.Greeting(key, m.Join(self.trainer_id, self.attempt), self._receive(m.Challenge))
+        self._write(greeting.lines)
+        if not greeting.proven_by(self._receive(m.Proof)):
+            raise AttemptEnded("what answers is not this run's rendezvous server")
         self._receive(m.Welcome)
 
     def _ask(self, question: m.Message) -> m.Answer:
@@ -114,44 +113,42 @@ class Session:
         if len(line) > LONGEST:
             name = getattr(message, "name", "the message")
             raise ValueError(f"{name} has {len(line)} bytes: at most {LONGEST} fit in one value")
+        self._write(line)
+
+    def _write(self, line: bytes) -> None:
         try:
             with self._sending:
                 self._connection.sendall(line)
         except OSError as error:
-            raise AttemptEnded(f"the coordinator is gone: {error}") from None
+            raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
 
     def _receive(self, *expected: type[m.Message]) -> Any:
-        while b"\n" not in self._buffer:
-            try:
-                part = self._connection.recv(65536)
-            except TimeoutError:
-                raise AttemptEnded(f"the coordinator said nothing for {SILENCE:.0f} s") from None
-            except OSError as error:
-                raise AttemptEnded(f"the coordinator is gone: {error}") from None
-            if not part:
-                raise AttemptEnded("the coordinator closed the connection")
-            self._buffer += part
-        line, self._buffer = self._buffer.split(b"\n", 1)
         try:
+            line = self._lines.readline()
+            if not line:
+                raise AttemptEnded("the rendezvous server closed the connection")
             message = m.parse(line, *expected, m.Over)
+        except TimeoutError:
+            raise AttemptEnded(f"the rendezvous server said nothing for {SILENCE:.0f} s") from None
+        except OSError as error:
+            raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
         except ValueError as error:
-            raise AttemptEnded(f"what answers is not this run's coordinator: {error}") from None
+            raise AttemptEnded(f"what answers is not this run's rendezvous server: {error}") from None
         if isinstance(message, m.Over):
             raise AttemptEnded(message.cause)
         return message
 
 
-def join(environ: Mapping[str, str]) -> Session:
+def join(environ: Mapping[str, str] = os.environ) -> Session:
     """Enters the attempt that this process's environment names. Raises `AttemptEnded` where that is over."""
-    host, _, port = environ[Variable.COORDINATOR].rpartition(":")
-    trainer_id, trainers = int(environ[Variable.TRAINER_ID]), int(environ[Variable.TRAINERS])
-    attempt = int(environ[Variable.ATTEMPT])
+    worker = WorkerEnvironment.read(environ)
+    host, _, port = worker.server.rpartition(":")
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT)
     except OSError as error:
-        raise AttemptEnded(f"the coordinator at {environ[Variable.COORDINATOR]} cannot be reached: {error}") from None
+        raise AttemptEnded(f"the rendezvous server at {worker.server} cannot be reached: {error}") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE)
-    session = Session(connection, trainer_id, trainers, attempt)
-    session.enter(environ[Variable.SESSION_KEY])
+    session = Session(connection, worker.trainer_id, worker.trainers, worker.attempt)
+    session.enter(worker.session_key)
     return session

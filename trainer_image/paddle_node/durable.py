@@ -1,7 +1,7 @@
 """A small file on the volume that a reader sees whole or not at all, even after a loss of power.
 
-On NFS a client may answer from memory for up to a minute that a name is not there, or where a link leads: whoever must know asks
-for a `look` at the folder first.
+On NFS a client may answer from memory for up to a minute that a name is not there, or where a link leads: a caller that must know
+asks for a `look` at the folder first.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ def look(folder: Path) -> None:
         if folder != folder.parent:
             look(folder.parent)
     except OSError:
-        pass  # Whoever reads there will say so.
+        pass  # A read there will say so.
 
 
 def sync(path: Path) -> None:

@@ -1,17 +1,18 @@
-"""The door of a pod: the container's environment, read once, becomes a `NodeEnvironment`.
+"""The one table of environment variables: of a pod, of the data job and of the agent's workers.
 
-Promises: behind this module nothing reads a variable; every value has its type and its bounds; the first wrong
-setting raises `SettingError`, which names the variable, what was found and what is allowed.
+A dataclass whose fields are `setting`s is a part of it, which `read_settings` reads and `variables` writes. The first wrong
+setting raises `SettingError`, which names the variable, what was found and what is allowed. No other module reads a variable.
 """
 
 import ipaddress
 import json
 import math
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
@@ -27,7 +28,7 @@ RESUME_FROM = ("same", "any")
 class Reader:
     """One method a kind of value; each names the variable in its error."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
 
     def text(self, variable: Variable, default: str | None) -> str:
@@ -56,18 +57,22 @@ class Reader:
             raise SettingError(f"{variable} is {value[:80]!r}: the 64 hex digits of a SHA-256 are needed")
         return value
 
-    def port(self, variable: Variable, default: int) -> int:
-        return self.whole(variable, default, 1, 65535)
-
     def words(self, variable: Variable) -> tuple[str, ...]:
-        value = self.text(variable, "[]")
+        return tuple(self._json(variable, [], "list"))
+
+    def texts(self, variable: Variable) -> Mapping[str, str]:
+        return dict(self._json(variable, {}, "object"))
+
+    def _json(self, variable: Variable, default: Any, kind: str) -> Any:
+        value = self.text(variable, json.dumps(default))
         try:
-            words = json.loads(value)
+            found = json.loads(value)
         except (ValueError, RecursionError):
-            words = None
-        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-            raise SettingError(f"{variable} is {value[:80]!r}: a JSON list of texts is needed")
-        return tuple(words)
+            found = None
+        texts = found.values() if isinstance(found, dict) else found
+        if type(found) is not type(default) or not all(isinstance(text, str) for text in texts):
+            raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
+        return found
 
     def seconds(self, variable: Variable, default: float) -> float:
         value = self.text(variable, str(default))
@@ -108,12 +113,18 @@ class Reader:
 
 def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
     """A field that is the value of one variable: read by that method of `Reader`, which takes the default and the bounds."""
-    return field(metadata={"read": lambda reader: how(reader, variable, *more)})
+    return field(metadata={"variable": variable, "read": lambda reader: how(reader, variable, *more)})
 
 
-def told(kind: type[Any], reader: Reader) -> dict[str, Any]:
+def read_settings(kind: type[Any], reader: Reader) -> dict[str, Any]:
     """Every `setting` of a dataclass, in the order of its fields."""
     return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
+
+
+def variables(settings: Any) -> dict[str, str]:
+    """The variables that `read_settings` reads these settings from."""
+    found = {each.metadata["variable"].value: getattr(settings, each.name) for each in fields(settings) if each.metadata}
+    return {name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value) for name, value in found.items()}
 
 
 @dataclass(frozen=True)
@@ -146,19 +157,17 @@ class OwnCommand:
     """What runs instead of train.py. All texts may hold placeholders."""
 
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
-    """Empty: there is none."""
     processes: int = setting(Reader.whole, Variable.PROCESSES, 1, 1, contract.MOST_PROCESSES)
     gpus: int = setting(Reader.whole, Variable.GPUS, 0, 0, contract.MOST_PROCESSES)
     resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
     progress: str = setting(Reader.text, Variable.PROGRESS, "")
-    """A glob below the job's folder; empty: what `resume` names is progress."""
     success: str = setting(Reader.text, Variable.SUCCESS, "")
     templates: str = setting(Reader.text, Variable.TEMPLATES, "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeEnvironment:
-    """What a pod was told: `Variable` says what each is. `index` is None in pod-list mode until discovery knows it."""
+    """A pod's settings: `Variable` says what each is. `index` is None in pod-list mode until discovery knows it."""
 
     job_name: str = setting(Reader.folder_name, Variable.JOB_NAME)
     folder: JobFolder
@@ -166,16 +175,13 @@ class NodeEnvironment:
     program: Path
     """The user's program: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`, or where this pod unpacked it."""
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
-    """SHA-256 of the archive that this pod unpacks the program from; empty: the program lies on the volume as a folder."""
     local_disk: LocalDisk | None
-    """Where the shard may be copied before training; None: it is read where it lies."""
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
     trainers: int = setting(Reader.whole, Variable.TRAINERS, None, 1, 10_000)
     threads: int = setting(Reader.whole, Variable.THREADS, 1, 1, 1024)
     passes: int = setting(Reader.whole, Variable.PASSES, 10, 1, 99_999)
     keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES, 0, 0, 99_999)
-    checkpoint: float
-    """Seconds between two checkpoints inside a pass; inf: none."""
+    checkpoint: float  # inf: none
     resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
     attempts: int = setting(Reader.whole, Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000)
     seed: int = setting(Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
@@ -187,15 +193,18 @@ class NodeEnvironment:
     run_id: str = setting(Reader.text, Variable.RUN_ID, "")
     job_object: str
     service: str = setting(Reader.text, Variable.SERVICE, "")
+    hosts: str = setting(Reader.text, Variable.HOSTS, "")
+    api_host: str = setting(Reader.text, Variable.API_HOST, "")
+    api_port: int = setting(Reader.whole, Variable.API_PORT, 443, 1, 65535)
     namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
     pod_name: str
     kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
     pod_ip: str = setting(Reader.address, Variable.POD_IP)
     nic: str = setting(Reader.text, Variable.NIC, "eth0")
-    port: int = setting(Reader.port, Variable.PORT, contract.FIRST_PORT)
+    port: int = setting(Reader.whole, Variable.PORT, contract.FIRST_PORT, 1, 65535)
     ports_num: int = setting(Reader.whole, Variable.PORTS_NUM, contract.PORTS_NUM, 1, 100)
     ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100)
-    control_port: int = setting(Reader.port, Variable.CONTROL_PORT, contract.CONTROL_PORT)
+    control_port: int = setting(Reader.whole, Variable.CONTROL_PORT, contract.CONTROL_PORT, 1, 65535)
     peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
     grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
     stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
@@ -222,67 +231,89 @@ class NodeEnvironment:
     @property
     def home(self) -> Path:
         """Writable scratch of this pod: working directory of the processes, the probe's status."""
-        return contract.path(contract.HOME, dict(self.environ))
+        return contract.path(contract.HOME, self.environ)
 
 
-def parse(environ: Mapping[str, str], arguments: Sequence[str] = ()) -> NodeEnvironment:
+@dataclass(frozen=True, kw_only=True)
+class WorkerEnvironment:
+    """What the agent tells its pserver and trainers, beside the container's own variables."""
+
+    server: str = setting(Reader.text, Variable.COORDINATOR, "")
+    session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")
+    attempt: int = setting(Reader.whole, Variable.ATTEMPT, 1, 1, 2**63 - 1)
+    resumed: Mapping[str, str] = setting(Reader.texts, Variable.RESUMED)
+    manifest: str = setting(Reader.text, Variable.MANIFEST, "")
+    data_digest: str = setting(Reader.text, Variable.DATA_DIGEST, "")
+    program_digest: str = setting(Reader.text, Variable.PROGRAM_DIGEST, "")
+    trainer_id: int = setting(Reader.whole, Variable.TRAINER_ID, 0, 0, 10_000)
+    trainers: int = setting(Reader.whole, Variable.TRAINERS, 1, 1, 10_000)
+    run_id: str = setting(Reader.text, Variable.RUN_ID, "")
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """A worker's own; 1 of 1 where no agent started it."""
+        return cls(**read_settings(cls, Reader(environ)))
+
+
+def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> NodeEnvironment:
     """Reads the container's environment. Raises `SettingError` for the first setting that is missing or wrong."""
     read = Reader(environ)
-    found = told(NodeEnvironment, read)
-    root = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), dict(environ)) / found["job_name"]
-    manifest = read.text(Variable.MANIFEST, "")
-    folder = JobFolder(root, root / manifest if manifest else None)
+    found = read_settings(NodeEnvironment, read)
+    root = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ) / found["job_name"]
+    worker = WorkerEnvironment.read(environ)
+    folder = JobFolder(root, root / worker.manifest if worker.manifest else None)
     node = NodeEnvironment(
         **found,
         folder=folder,
         program=folder.program(found["train_config_dir"]),
         local_disk=_local_disk(read, environ, found["passes"]),
         checkpoint=read.seconds(Variable.CHECKPOINT, 1) if environ.get(Variable.CHECKPOINT) else math.inf,
-        own=OwnCommand(**told(OwnCommand, read)),
+        own=OwnCommand(**read_settings(OwnCommand, read)),
         index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000) if found["discovery"] == "index" else None,
         job_object=read.text(Variable.JOB_OBJECT, found["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
         arguments=tuple(arguments),
         environ=dict(environ),
-        identity=Identity(read.text(Variable.DATA_DIGEST, ""), read.text(Variable.PROGRAM_DIGEST, "")),
+        identity=Identity(worker.data_digest, worker.program_digest),
     )
-    _check_names(node)
-    _check_ports(node)
+    _check(node)
     return node
 
 
-def _check_names(node: NodeEnvironment) -> None:
+def _check(node: NodeEnvironment) -> None:
+    """What no setting alone can be wrong about."""
     folder = str(node.folder.root)
-    if contract.NOT_IN_PATHS.intersection(folder):
-        raise SettingError(
-            f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
-            "so spaces, quotes and its other special characters are not allowed there"
-        )
-    if "/" in node.run_id or contract.NOT_IN_PATHS.intersection(node.run_id):
-        raise SettingError(f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID")
-    if node.index is None:
-        return
-    if node.index >= node.trainers:
-        raise SettingError(
-            f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
-            f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number"
-        )
-    if not node.run_id:
-        raise SettingError(f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another")
-    if node.trainers > 1 and not node.service:
-        raise SettingError(
-            f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other"
-        )
-
-
-def _check_ports(node: NodeEnvironment) -> None:
     last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.own.words else 0)
-    if last > 65535:
-        raise SettingError(f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest")
-    if node.port <= node.control_port <= last:
-        raise SettingError(
-            f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
-        )
+    by_index = node.index is not None
+    _refuse(
+        contract.NOT_IN_PATHS.intersection(folder),
+        f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
+        "so spaces, quotes and its other special characters are not allowed there",
+    )
+    _refuse(
+        contract.NOT_IN_PATHS.union("/").intersection(node.run_id),
+        f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID",
+    )
+    _refuse(
+        by_index and node.trainer_id >= node.trainers,
+        f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
+        f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number",
+    )
+    missing = f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another"
+    _refuse(by_index and not node.run_id, missing)
+    _refuse(
+        by_index and node.trainers > 1 and not node.service,
+        f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other",
+    )
+    highest = f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest"
+    _refuse(last > 65535, highest)
+    taken = f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
+    _refuse(node.port <= node.control_port <= last, taken)
+
+
+def _refuse(wrong: object, sentence: str) -> None:
+    if wrong:
+        raise SettingError(sentence)
 
 
 def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
@@ -293,7 +324,7 @@ def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalD
             raise SettingError(f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local disk")
         return None
     room = read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1) if read.text(Variable.STAGE_ROOM, "") else None
-    return LocalDisk(contract.path(folder, dict(environ)), when, passes, room)
+    return LocalDisk(contract.path(folder, environ), when, passes, room)
 
 
 def _meaning(variable: Variable) -> str:

@@ -1,7 +1,4 @@
-"""Which disk it is that took no more bytes: the job's volume, or the pod's own scratch.
-
-Promises: the volume is what is blamed, as long as nothing shows that it was another place.
-"""
+"""Which disk took no more bytes: the job's volume, unless something shows that it was the pod's own scratch."""
 
 import os
 from pathlib import Path

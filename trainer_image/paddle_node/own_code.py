@@ -1,8 +1,4 @@
-"""Where in the user's own code an error comes from, in the few words of a sentence.
-
-Promises: no frame of this package, of Python or of an installed package is ever named; a file of the program is named as it is
-called in the program's folder. Standard library only.
-"""
+"""Where in the user's own code an error comes from: never a frame of this package, of Python or of an installed package."""
 
 import re
 import sys

@@ -1,8 +1,4 @@
-"""A JSON document as the dataclass that it describes.
-
-Promises: what is read has every field, each of its type, or `Untyped` says in one clause which one has not; fields that the
-dataclass does not know are passed over.
-"""
+"""A JSON document as the dataclass that it describes; fields that the dataclass does not know are passed over."""
 
 import math
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""One agent a pod: it finds rank 0, starts and supervises the worker group, and knows no program. `__main__` starts it."""
+"""One agent a pod: it follows the rendezvous, supervises the worker group, and knows no program. `__main__` starts it."""

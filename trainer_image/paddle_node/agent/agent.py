@@ -1,12 +1,10 @@
 """The agent, the first process of a training pod: it carries out what the rendezvous decides, and reports.
 
-Promises: a pod's pserver and trainer run only inside an attempt that all N pods are in; whatever is lost ends the
-attempt here within ten seconds and this pod stays for the next one; SIGTERM reaches the trainers, which may save
-until the grace period is over; the exit code is 0 only after the job's last pass was complete on the volume.
+A pod's pserver and trainer run only inside an attempt that all N pods are in. Whatever is lost ends the attempt here within ten
+seconds, and this pod stays for the next one. SIGTERM reaches the trainers, which may save until the grace period is over.
 """
 
 import asyncio
-import json
 import signal
 import time
 import uuid
@@ -17,50 +15,53 @@ from functools import partial
 from paddle_node import background
 from paddle_node.agent import health, output
 from paddle_node.agent.client import Client
-from paddle_node.agent.discovery import Discovery
-from paddle_node.agent.host import Host
-from paddle_node.agent.tasks import Tasks
 from paddle_node.agent.worker_group import State, WorkerGroup
+from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment, Peer, WorkerEnvironment, variables
 from paddle_node.failure import Failure
-from paddle_node.patience import REMIND
 from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
-from paddle_node.runtimes import Process, Runtime
-from paddle_node.staging.preparation import POLL, Reading
-from paddle_node.training.passes import Identity
+from paddle_node.rendezvous.discovery import Discovery
+from paddle_node.rendezvous.server import Server
+from paddle_node.retry import REMIND
+from paddle_node.runtimes import Runtime
+from paddle_node.staging.preparation import POLL
 
 RETRY = (0.05, 0.5)
 """Seconds between two tries to reach the rendezvous server: first and longest. The longest is part of the start-up time."""
 ASK_VOLUME = 5.0
 """Seconds between two looks for the run's outcome while the rendezvous server, or any other pod, is away."""
 LOOK = 0.5
-"""Seconds between two looks whether the pods are others now (pod-list); a look asks nobody."""
+"""Seconds between two looks whether the pods have changed (pod-list); a look asks nobody."""
 
 
 class Agent:
-    """One pod's life. `run` is called once."""
+    """One pod's life. `run` is called once. `stage` prepares the pod's data and program, and blocks."""
 
     def __init__(
-        self, node: NodeEnvironment, runtime: Runtime, discovery: Discovery, stage: Callable[[NodeEnvironment], Reading]
+        self,
+        node: NodeEnvironment,
+        runtime: Runtime,
+        discovery: Discovery,
+        stage: Callable[[NodeEnvironment], NodeEnvironment],
     ) -> None:
         self._node = node
         self._runtime = runtime
         self._discovery = discovery
         self._stage = stage
-        self._boot = uuid.uuid4().hex
+        self._incarnation = uuid.uuid4().hex
         self._alone_since = time.monotonic()
         """Since when the run's own rendezvous server has not accepted this pod."""
         self._secret = ""
         """The run's, by which its pods know each other."""
         self._terminated = False
-        self._host: Host | None = None
+        self._server: Server | None = None
         self._client: Client | None = None
         self._prepares_for: int | None = None
-        self._prepared = False
-        self._reading: Reading | None = None
-        """The data and the program that this pod has prepared."""
+        self._prepared = node
+        """With the data and the program that this pod has read."""
+        self._ready = False
         self._unread: Failure | None = None
 
     async def run(self) -> int:
@@ -70,7 +71,7 @@ class Agent:
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
         self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
         self._tasks.spawn(self._write_status())
-        # First of all: what it imports takes longer than everything else before training, and needs no trainer id.
+        # First of all: what it imports takes longer than everything else before training, and needs no rank.
         self._group.stand_by(self._node)
         try:
             return await self._live()
@@ -80,33 +81,36 @@ class Agent:
             return ExitCode.TERMINATED
         finally:
             self._tasks.let_finish()
-            await self._group.close()
-            if self._client is not None:
-                await self._client.close()
-            if self._host is not None:
-                await self._host.close()
+            for each in (self._group, self._client, self._server):
+                if each is not None:
+                    await each.close()
 
     async def _live(self) -> int:
         while True:
             known = await self._identify()
             if known is not None:
                 self._say("this run has ended")
-                return self._told(known.code, known.sentence)
+                return self._ended(known.code, known.sentence)
             node = self._node
             self._secret = await background.ask(partial(m.run_secret, node.folder, node.run_id), node, self._say)
             if node.trainer_id == 0:
-                self._host = Host(node, self._discovery, self._tasks, self._say)
-                await self._host.serve(self._runtime, self._boot, self._secret)
+                self._server = Server(node, self._discovery, self._tasks, self._say)
+                await self._server.serve(self._runtime, self._incarnation, self._secret)
             if self._prepares_for != node.trainer_id:
-                self._prepares_for, self._prepared, self._unread = node.trainer_id, False, None
+                self._prepares_for, self._ready, self._unread = node.trainer_id, False, None
                 self._tasks.spawn(self._prepare())
-            code = await self._serve_one_view()
-            if code is not None:
-                return code
-            self._say("the pods of this job are others now: ids are given anew")
-            if self._host is not None:
-                await self._host.close()
-                self._host = None
+            while (client := await self._connect()) is not None:
+                self._client = client
+                code = await self._follow(client)
+                if code is not None:
+                    return code
+                await client.close()
+                if not await self._end_workers():
+                    return ExitCode.TERMINATED
+            self._say("pod membership changed; reassigning ranks")
+            if self._server is not None:
+                await self._server.close()
+                self._server = None
 
     async def _identify(self) -> attempts.Outcome | None:
         """Learns who this pod is; or how its run ended: then the others may be gone, and would be waited for in vain."""
@@ -123,59 +127,44 @@ class Agent:
         finally:
             identifying.cancel()
 
-    async def _serve_one_view(self) -> int | None:
-        """The pod's life as one trainer id: in index mode all of it. None when ids must be given anew."""
-        while True:
-            self._client = await self._connect()
-            if self._client is None:
-                return None
-            code = await self._follow(self._client)
-            if code is not None:
-                return code
-            await self._client.close()
-            await self._group.end()
-            if self._terminated:
-                return ExitCode.TERMINATED
-            self._group.stand_by(self._node)
-
     async def _outcome(self, run_id: str) -> attempts.Outcome | None:
         return await background.ask(lambda: attempts.Record(self._node.folder, run_id).outcome, self._node, self._say)
 
     async def _prepare(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
         node = self._node
-        reading = unread = None
+        prepared = unread = None
         try:
-            reading = await background.call(lambda: self._stage(node))
+            prepared = await background.call(lambda: self._stage(node))
         except Failure as failure:
             unread = failure
         if node.index == self._node.index:
-            self._reading, self._unread, self._prepared = reading or self._reading, unread, reading is not None
-            if reading is not None:
-                self._say(f"has read {reading.identity}")
+            self._prepared, self._unread, self._ready = prepared or self._prepared, unread, prepared is not None
+            if prepared is not None:
+                self._say(f"has read {prepared.identity}")
             self._tell()
 
     # The rendezvous server.
 
     async def _connect(self) -> Client | None:
-        """Reaches the run's own rendezvous server, until the deadline; None when ids must be given anew. Raises `Failure`."""
-        node = self._node
+        """Reaches the run's own rendezvous server, until the deadline; None when ranks must be reassigned. Raises `Failure`."""
+        node, name = self._node, self._discovery.name_of
         began = self._alone_since
         reminded = asked = time.monotonic()
         pause, longest = RETRY
         hello = m.Hello(
             rank=node.trainer_id,
             world_size=node.trainers,
-            boot=self._boot,
-            membership=self._discovery.view,
-            name=self._discovery.name_of(node.trainer_id),
+            incarnation=self._incarnation,
+            membership=self._discovery.membership,
+            name=name(node.trainer_id),
             node=node.kubernetes_node,
             address=node.pod_ip,
         )
-        # Also where the server answers: it may have counted the pods anew, and sends this one away for its old view.
+        # Also where the server answers: it may have a newer membership, and refuse this pod's older one.
         while not self._discovery.moved():
             try:
-                address = await self._discovery.coordinator()
+                address = await self._discovery.server_address()
                 return await Client.open(address, node.control_port, self._secret, hello, lambda: self._group.quiet)
             except OSError as error:
                 why = str(error.strerror or error)
@@ -183,12 +172,12 @@ class Agent:
             if now - began > node.peer_deadline:
                 raise Failure(
                     ExitCode.PEERS_MISSING,
-                    f"1 of {node.trainers} pods is missing: {self._discovery.name_of(0)}, which the others wait for, "
+                    f"1 of {node.trainers} pods is missing: {name(0)}, which the others wait for, "
                     f"after {now - began:.0f} s ({Variable.PEER_DEADLINE} is {node.peer_deadline:g}): {why}",
                 )
             if now - reminded > REMIND:
                 reminded = now
-                self._say(f"waiting for {self._discovery.name_of(0)} since {now - began:.0f} s: {why}")
+                self._say(f"waiting for {name(0)} since {now - began:.0f} s: {why}")
             if now - asked > ASK_VOLUME:
                 asked = now
                 known = await self._outcome(node.run_id)
@@ -199,7 +188,7 @@ class Agent:
         return None
 
     async def _follow(self, client: Client) -> int | None:
-        """Carries out what the rendezvous server says. The exit code; None when it was lost, or ids must be given anew."""
+        """Carries out what the rendezvous server says. The exit code; None when it was lost, or ranks must be reassigned."""
         self._tell()
         while True:
             try:
@@ -220,12 +209,10 @@ class Agent:
     async def _obey(self, message: m.Message) -> int | None:
         match message:
             case m.Start(number, resume, addresses):
-                found = enumerate(m.unpack(addresses))
-                peers = [Peer(rank, self._discovery.name_of(rank), address) for rank, address in found]
                 self._discovery.rest()
-                self._start(Attempt(number, resume), peers)
-            case m.PrepareAgain() if self._prepared:
-                self._prepared = False
+                self._start(Attempt(number, resume), m.unpack(addresses))
+            case m.PrepareAgain() if self._ready:
+                self._ready = False
                 self._tasks.spawn(self._prepare(pause=POLL))
             case m.AllReached(_, "serving"):
                 self._group.serve()
@@ -237,57 +224,57 @@ class Agent:
             case m.End(number, cause):
                 if number == self._group.attempt and self._group.state is not State.WAITING:
                     self._say(f"attempt {number} ends: {cause}")
-                await self._group.end()
-                if self._terminated:
+                if not await self._end_workers():
                     return ExitCode.TERMINATED
-                self._group.stand_by(self._node)
                 self._tell()
             case m.Finish(code, sentence, crashed):
                 self._tasks.let_finish()
                 if code == ExitCode.DONE:
                     await self._group.finish()
                 # Where this pod's own trainer crashed, the trainer's own code.
-                return self._told(crashed[1] if crashed and crashed[0] == self._node.trainer_id else code, sentence)
+                return self._ended(crashed[1] if crashed and crashed[0] == self._node.trainer_id else code, sentence)
         return None
 
     def _tell(self, message: m.Message | None = None) -> None:
-        """Sends the rendezvous server, as long as it is there, `message`, or what there is to know of this pod."""
+        """Sends the rendezvous server, if it is there, `message`, or else what there is to know of this pod."""
         if self._client is None:
             return
         if message is None and self._unread is not None:
             message = m.Fatal(self._unread.code, self._unread.sentence)
         elif message is None:
-            group, read = self._group, self._reading.identity if self._reading is not None else Identity()
-            ready = self._prepared and group.gone
+            group, read = self._group, self._prepared.identity
+            ready = self._ready and group.gone
             message = m.Report(
                 group.attempt, ready, read.data, read.program, group.serving, group.silent, group.ended, self._terminated
             )
         self._client.send(message)
 
-    def _start(self, attempt: Attempt, peers: list[Peer]) -> None:
-        reading = self._reading
-        assert reading is not None
-        node = replace(self._node, folder=reading.folder, program=reading.program)
-        manifest = reading.folder.manifest
-        own = {
-            Variable.COORDINATOR.value: peers[0].endpoint(node.control_port),
-            Variable.SESSION_KEY.value: m.attempt_key(self._secret, attempt.number),
-            Variable.ATTEMPT.value: str(attempt.number),
-            Variable.RESUMED.value: json.dumps(dict(attempt.resume)),
-            Variable.MANIFEST.value: "" if manifest is None else str(manifest.relative_to(reading.folder.root)),
-            Variable.DATA_DIGEST.value: reading.identity.data,
-            Variable.PROGRAM_DIGEST.value: reading.identity.program,
-            Variable.TRAINER_ID.value: str(node.trainer_id),
-            Variable.TRAINERS.value: str(node.trainers),
-            Variable.RUN_ID.value: node.run_id,
-        }
+    def _start(self, attempt: Attempt, addresses: list[str]) -> None:
+        node, manifest = self._prepared, self._prepared.folder.manifest
+        peers = [Peer(rank, self._discovery.name_of(rank), address) for rank, address in enumerate(addresses)]
+        worker = WorkerEnvironment(
+            server=peers[0].endpoint(node.control_port),
+            session_key=m.attempt_key(self._secret, attempt.number),
+            attempt=attempt.number,
+            resumed=attempt.resume,
+            manifest="" if manifest is None else str(manifest.relative_to(node.folder.root)),
+            data_digest=node.identity.data,
+            program_digest=node.identity.program,
+            trainer_id=node.trainer_id,
+            trainers=node.trainers,
+            run_id=node.run_id,
+        )
+        own, processes = variables(worker), self._runtime.processes(node, peers, attempt)
+        self._group.start(node, attempt.number, [replace(each, environ={**each.environ, **own}) for each in processes])
 
-        def complete(process: Process) -> Process:
-            return replace(process, environ={**process.environ, **own})
+    async def _end_workers(self) -> bool:
+        """Whether this pod stays for the next attempt, for which it stands by."""
+        await self._group.end()
+        if not self._terminated:
+            self._group.stand_by(self._node)
+        return not self._terminated
 
-        self._group.start(node, attempt.number, [complete(each) for each in self._runtime.processes(node, peers, attempt)])
-
-    def _told(self, code: int, sentence: str) -> int:
+    def _ended(self, code: int, sentence: str) -> int:
         if code != ExitCode.DONE:
             raise Failure(code, sentence)
         self._say(sentence)
@@ -316,10 +303,9 @@ class Agent:
         unwritable = False
         while True:
             self._group.reap()
-            state, seen = self._group.state, self._client.status if self._client is not None else m.Status("", None)
-            running = state is State.RUNNING
+            running, seen = self._group.state is State.RUNNING, self._client.status if self._client else m.Status("", None)
             status = {
-                "state": (running and seen.state) or state.value,
+                "state": (running and seen.state) or self._group.state.value,
                 "attempt": self._group.attempt or None,
                 "trainer_id": self._node.index,
                 "trainer": seen.trainer if running else None,
@@ -333,5 +319,4 @@ class Agent:
             await asyncio.sleep(m.BEAT)
 
     def _say(self, text: str) -> None:
-        index = self._node.index
-        output.say(f"agent {index if index is not None else '?'}", text)
+        output.of_agent(self._node, text)

@@ -1,12 +1,10 @@
-"""An agent's connection to the rendezvous server.
+"""An agent's connection to the rendezvous server, which proves that it knows the run's secret.
 
-Promises: what comes over it comes from a server that knows the run's secret; a connection that breaks, or falls silent for
-`SILENCE` seconds, is reported exactly once, as None.
+A connection that breaks, or falls silent for `SILENCE` seconds, is reported exactly once, as None.
 """
 
 import asyncio
 import contextlib
-import secrets
 import time
 from collections.abc import Callable
 from typing import Self
@@ -38,11 +36,9 @@ class Client:
         try:
             async with asyncio.timeout(CONNECT):
                 reader, writer = await asyncio.open_connection(address, port, limit=m.FIRST)
-                challenge = m.parse(await m.read_line(reader, m.FIRST), m.Challenge)
-                own, said = secrets.token_hex(16), m.encode(hello)
-                writer.write(said + m.encode(m.Proof(own, m.proof(secret, own, challenge.nonce, said))))
-                proof = m.parse(await m.read_line(reader, m.FIRST), m.Proof)
-                if not m.proven(secret, own, challenge.nonce, proof.mac):
+                greeting = m.Greeting(secret, hello, m.parse(await m.read_line(reader, m.FIRST), m.Challenge))
+                writer.write(greeting.lines)
+                if not greeting.proven_by(m.parse(await m.read_line(reader, m.FIRST), m.Proof)):
                     raise ValueError
                 answer = m.parse(await m.read_line(reader, m.FIRST), m.Welcome, m.Refused)
             if isinstance(answer, m.Refused):

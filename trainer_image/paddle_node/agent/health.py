@@ -1,7 +1,7 @@
 """Is this pod alive and does it move? The agent writes a status; the probe reads it.
 
-Promises: it fails only in the pod that is at fault: a pod that waits for others is healthy, and its status names them. An agent
-that has been silent for a minute is killed by the probe: the kubelet would wait for the pod's whole grace period.
+The probe fails only in the pod that is at fault: a pod that waits for others is healthy, and its status names them. It kills
+an agent that has been silent for a minute: the kubelet would wait for the pod's whole grace period.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 
 from paddle_node import contract
 from paddle_node.contract import Variable
+from paddle_node.environment import Reader
 
 STALE = 15.0
 """Seconds without a new status after which the agent itself counts as stuck; it writes one every second."""
@@ -48,23 +49,26 @@ def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[b
     if not trainer:
         return True, state
     where = f"pass {trainer['pass']}, step {trainer['step']}" if trainer["pass"] is not None else "before the first step"
-    seconds = float(trainer["seconds"]) + age
+    seconds, allowed = float(trainer["seconds"]) + age, f"{Variable.STALL} is {stall:g}"
     silent = {index: float(since) + age for index, since in trainer.get("silent_servers", [])}
     own = silent.pop(status.get("trainer_id"), 0.0)
+    others = ", ".join(str(index) for index in trainer["waits_for"] if index != status.get("trainer_id"))
+    healthy = own <= stall
     if own > stall:
-        return False, f"{state}: {where}; this pod's pserver has answered nothing for {own:.0f} s ({Variable.STALL} is {stall:g})"
-    others = [index for index in trainer["waits_for"] if index != status.get("trainer_id")]
-    if trainer["waits_in"] is not None and others:
-        names = ", ".join(str(index) for index in others[:20])
-        return True, f"{state}: {where}; waits for trainer {names} in {trainer['waits_in']} since {seconds:.0f} s"
-    if silent:
+        where += f"; this pod's pserver has answered nothing for {own:.0f} s ({allowed})"
+    elif trainer["waits_in"] is not None and others:
+        where += f"; waits for trainer {others} in {trainer['waits_in']} since {seconds:.0f} s"
+    elif silent:
         index, since = max(silent.items(), key=lambda each: each[1])
-        return True, f"{state}: {where}; waits for pserver {index}, which has answered nothing for {since:.0f} s"
-    if own:
-        return True, f"{state}: {where}; this pod's pserver has answered nothing for {own:.0f} s"
-    if seconds > stall:
-        return False, f"{state}: {where}; no step for {seconds:.0f} s ({Variable.STALL} is {stall:g}), and it waits for nobody"
-    return True, f"{state}: {where}, {seconds:.0f} s ago"
+        where += f"; waits for pserver {index}, which has answered nothing for {since:.0f} s"
+    elif own:
+        where += f"; this pod's pserver has answered nothing for {own:.0f} s"
+    elif seconds > stall:
+        healthy = False
+        where += f"; no step for {seconds:.0f} s ({allowed}), and it waits for nobody"
+    else:
+        where += f", {seconds:.0f} s ago"
+    return healthy, f"{state}: {where}"
 
 
 def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
@@ -87,12 +91,12 @@ def _started(process: int) -> str | None:
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """The probe command: prints the sentence; 0 is healthy, 1 is not."""
-    home = contract.path(contract.HOME, dict(environ))
+    home = contract.path(contract.HOME, environ)
     try:
         status = json.loads(status_file(home).read_text())
     except (OSError, ValueError):
         status = None
-    healthy, sentence = judge(status, time.monotonic(), float(environ.get(Variable.STALL) or contract.STALL))
+    healthy, sentence = judge(status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL))
     if kill_frozen(status, time.monotonic()):
         # Not a failure that the kubelet should count: it would end the pod, whose container starts again by itself.
         healthy, sentence = True, f"{sentence}: it is killed"

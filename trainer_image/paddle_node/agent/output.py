@@ -1,7 +1,6 @@
 """What the workers write: to their logs on the volume, byte for byte, and to the pod's own output, line by line.
 
-Promises: neither a volume that takes no more bytes nor a pod's output that nobody reads stops a worker from writing, or
-the agent.
+Neither a full volume nor a pod's output that nobody reads stops a worker, or the agent.
 """
 
 import contextlib
@@ -14,6 +13,8 @@ import threading
 import time
 from pathlib import Path
 from typing import IO
+
+from paddle_node.environment import NodeEnvironment
 
 LONGEST_LINE = 64 * 1024
 """Bytes without a line's end after which they are passed on all the same."""
@@ -49,6 +50,11 @@ _output = _Output()
 def say(prefix: str, text: str) -> None:
     """Writes one line to the pod's own output, never mixed with another one."""
     _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
+
+
+def of_agent(node: NodeEnvironment, text: str) -> None:
+    """Says it as the agent of that pod."""
+    say(f"agent {'?' if node.index is None else node.index}", text)
 
 
 class Exceptions:
@@ -138,5 +144,5 @@ class Log(threading.Thread):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they go on in this pod's own log")
+        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they continue in this pod's own log")
         self._file = None

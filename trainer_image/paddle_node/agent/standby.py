@@ -3,8 +3,8 @@
 `python -m paddle_node.agent.standby <module>...` imports the modules, then reads ONE line from its standard input, the
 JSON object {"argv": [...], "environ": {...}}, and becomes that Python program; it ends with 0 when its input ends first.
 
-Promises: from then on it is the process that `argv` would have been: arguments, environment, `__main__`, signals. What
-a module reads from the environment while it is imported must be in the standby's own environment already.
+From then on it is the process that `argv` would have been: arguments, environment, `__main__`, signals. What a module reads from
+the environment while it is imported must be in the standby's own environment already.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """The worker group of a pod: what a runtime's processes go through in one attempt after another.
 
-Promises: a worker runs only between `start` and `end`; the rendezvous server hears of each that ended when it should not have,
-once; what stands by belongs to no attempt and outlives them.
+A worker runs only between `start` and `end`; the rendezvous server hears once of each that ended when it should not have. What
+stands by belongs to no attempt and outlives them.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from paddle_node import background
-from paddle_node.agent.output import say
-from paddle_node.agent.tasks import Tasks
+from paddle_node.agent.output import of_agent
 from paddle_node.agent.workers import Worker, Workers
+from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
@@ -46,10 +46,11 @@ class WorkerGroup:
         self._node = node
         self._tasks = tasks
         self._tell = tell
-        self._workers = Workers(self._ended)
+        self._workers = Workers(lambda worker: self._tasks.spawn(self._hear_out(worker)))
         self._processes: Sequence[Process] = ()
         self._running: list[Worker] = []
         self._standby: list[Worker] = []
+        self._watching: asyncio.Task[None] | None = None
         self.state = State.WAITING
         self.attempt = 0
         self.gone = True
@@ -80,7 +81,7 @@ class WorkerGroup:
         for process in processes:
             if not process.waits_for_servers:
                 self._launch(process)
-        self._tasks.spawn(self._await_servers(attempt))
+        self._watching = self._tasks.spawn(self._watch_servers())
 
     def serve(self) -> None:
         if self.state is State.RUNNING:  # The word may cross a SIGTERM on its way.
@@ -100,7 +101,7 @@ class WorkerGroup:
 
     async def end(self) -> None:
         """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""
-        self.state = State.WAITING
+        self._rest()
         stubborn = await self._workers.end(self._standby)
         self._standby = [worker for worker in self._standby if worker.code is None]
         if stubborn:
@@ -113,8 +114,8 @@ class WorkerGroup:
         self.gone = True
 
     async def finish(self) -> None:
-        """The job is done: pservers that a trainer stopped end by themselves; those that know no end are told."""
-        self.state = State.WAITING
+        """The job is done: pservers that a trainer stopped end by themselves; others get SIGTERM."""
+        self._rest()
         servers = [worker for worker in self._of_role("server") if worker.code is None]
         for worker in servers if not self.leaving else ():
             worker.signal(signal.SIGTERM)
@@ -123,7 +124,7 @@ class WorkerGroup:
 
     async def close(self) -> None:
         """Ends everything, what stands by too, and waits for its last lines."""
-        self.state = State.WAITING
+        self._rest()
         await self._workers.end(())
         for worker in self._running:
             await background.call(worker.drain)
@@ -131,6 +132,11 @@ class WorkerGroup:
     def reap(self) -> None:
         """For workers whose signal was missed."""
         self._workers.reap()
+
+    def _rest(self) -> None:
+        self.state = State.WAITING
+        if self._watching is not None:
+            self._watching.cancel()
 
     def _launch(self, process: Process) -> None:
         header = f"attempt {self.attempt}"
@@ -153,41 +159,28 @@ class WorkerGroup:
     def _of_role(self, role: str) -> list[Worker]:
         return [worker for worker in self._running if worker.process.role == role]
 
-    def _is_in(self, attempt: int) -> bool:
-        return self.attempt == attempt and self.state is not State.WAITING
-
-    async def _await_servers(self, attempt: int) -> None:
-        """Tells when this pod's pservers accept connections; the rendezvous server holds the deadline."""
+    async def _watch_servers(self) -> None:
+        """Tells when this pod's pservers accept connections, whose deadline the rendezvous server holds, and when one that lives
+        answers nothing: steps that wait for it hang without a word. Ends with the attempt.
+        """
         servers = [process for process in self._processes if process.role == "server"]
         for port in [port for process in servers for port in process.ports]:
             while True:
-                if not self._is_in(attempt):
-                    return
                 try:
                     _, writer = await asyncio.wait_for(asyncio.open_connection(self._node.pod_ip, port), 5.0)
                     writer.close()
                     break
                 except (OSError, TimeoutError):
                     await asyncio.sleep(SERVER_PROBE)
-        if self._is_in(attempt):
-            self.serving = True
-            self._tell()
-        for process in servers:
-            if process.health:
-                self._tasks.spawn(self._ask_server(attempt, process.ports[0], process.health))
-
-    async def _ask_server(self, attempt: int, port: int, path: str) -> None:
-        """Tells of a pserver that lives and answers nothing: steps that wait for it hang without a word."""
-        while self._is_in(attempt):
+        self.serving = True
+        self._tell()
+        while asked := [(process.ports[0], process.health) for process in servers if process.health]:
             await asyncio.sleep(ASK_SERVER)
-            silent = not await _answers(self._node.pod_ip, port, path)
-            if silent is not self.silent and self._is_in(attempt):
+            silent = not all(await asyncio.gather(*(_answers(self._node.pod_ip, *each) for each in asked)))
+            if silent is not self.silent:
                 self.silent = silent
                 self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
                 self._tell()
-
-    def _ended(self, worker: Worker) -> None:
-        self._tasks.spawn(self._hear_out(worker))
 
     async def _hear_out(self, worker: Worker) -> None:
         if worker.code:
@@ -217,14 +210,14 @@ class WorkerGroup:
         worker.reported = True
         code = worker.code or 0
         # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
-        told = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
+        shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
         # One that was killed, for want of memory or by hand, or found the volume full, says nothing of what it had loaded.
         failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
         what = f"{worker.name} ended with {_code(worker.code)}"
-        self._tell(m.Lost(self.attempt, what, told, failed, worker.error if failed else ""))
+        self._tell(m.Lost(self.attempt, what, shown, failed, worker.error if failed else ""))
 
     def _say(self, text: str) -> None:
-        say(f"agent {self._node.index}", text)
+        of_agent(self._node, text)
 
 
 async def _answers(address: str, port: int, path: str) -> bool:

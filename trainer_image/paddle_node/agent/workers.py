@@ -1,6 +1,6 @@
 """The workers of a pod as processes: started, told to stop, ended with all their descendants, reaped.
 
-Promises: this program may be PID 1; a worker never outlives the agent, and no descendant of it, in whatever session, its attempt.
+This program may be PID 1. A worker never outlives the agent, and no descendant of a worker, in whatever session, its attempt.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from paddle_node.agent.output import Log, say
+from paddle_node.agent.output import Log
 from paddle_node.runtimes import Process
 
 PR_SET_PDEATHSIG = 1
@@ -30,7 +30,7 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl
 class Worker:
     """One process. `code` is its exit code, 128 + the signal's number where a signal ended it, None while it runs."""
 
-    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes] | None, log: Log | None) -> None:
+    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes], log: Log) -> None:
         self.process = process
         self.name = name
         self.code: int | None = None
@@ -44,26 +44,26 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        return self._popen.pid if self._popen is not None else 0
+        return self._popen.pid
 
     @property
     def error(self) -> str:
         """The exception that its last traceback ended with; empty: there was none."""
-        return self._log.exceptions.last if self._log is not None else ""
+        return self._log.exceptions.last
 
     @property
     def quiet(self) -> float:
-        return time.monotonic() - self._log.heard if self._log is not None else 0.0
+        return time.monotonic() - self._log.heard
 
     def signal(self, number: signal.Signals) -> None:
         """To the process itself; its descendants are its own business."""
-        if self.code is None and self.pid:
+        if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def become(self, process: Process, name: str, header: str) -> bool:
         """Turns a standby process into `process`, with its name and its log; False when it has ended."""
-        if self.code is not None or self._popen is None or self._popen.stdin is None:
+        if self.code is not None or self._popen.stdin is None:
             return False
         message = json.dumps({"argv": process.argv, "environ": dict(process.environ)}) + "\n"
         try:
@@ -73,36 +73,33 @@ class Worker:
             return False
         self.process = process
         self.name = name
-        if self._log is not None:
-            self._log.become(process.log, name, header)
+        self._log.become(process.log, name, header)
         return True
 
     def drain(self) -> None:
         """Waits a moment for the last lines. Blocking."""
-        if self._log is not None:
-            self._log.join(DRAIN_DEADLINE)
+        self._log.join(DRAIN_DEADLINE)
 
 
 class Workers:
     """All of this pod. Lives in the event loop's thread; `on_end` is called there for each end."""
 
-    def __init__(self, on_end: Callable[[Worker], None]) -> None:
+    def __init__(self, on_end: Callable[[Worker], object]) -> None:
         self._on_end = on_end
         self._by_pid: dict[int, Worker] = {}
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
     def start(self, process: Process, name: str, header: str = "") -> Worker:
-        """Starts a process; one that cannot be started is a worker that ended with 127 (not found) or 126.
+        """Starts a process; instead of one that cannot be started, one that says so and ends with 127 (not found) or 126.
 
         Without a `header` it waits to `become` another; its log on the volume begins then, with what it said before.
         """
         directory = process.working_directory
-        try:
-            if directory is not None:
-                directory.mkdir(parents=True, exist_ok=True)
-            popen = subprocess.Popen(
-                process.argv,
+
+        def run(argv: Sequence[str], directory: Path | None = None) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                argv,
                 env=dict(process.environ),
                 cwd=directory,
                 stdin=subprocess.DEVNULL if header else subprocess.PIPE,
@@ -111,11 +108,15 @@ class Workers:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
+
+        try:
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
+            popen = run(process.argv, directory)
         except OSError as error:
-            say(name, f"{process.argv[0]} cannot be started: {error.strerror or error}")
-            worker = Worker(process, name, None, None)
-            asyncio.get_running_loop().call_soon(self._ended, worker, 127 if isinstance(error, FileNotFoundError) else 126)
-            return worker
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            sentence = f"{process.argv[0]} cannot be started: {error.strerror or error}"
+            popen = run(("/bin/sh", "-c", f'echo "$0"; exit {code}', sentence))
         assert popen.stdout is not None
         log = Log(popen.stdout, name)
         if header:
@@ -138,15 +139,12 @@ class Workers:
             if worker is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            if worker._popen is not None:
-                worker._popen.returncode = code
-            _kill_group(pid)
-            self._ended(worker, code if code >= 0 else 128 - code)
-
-    def _ended(self, worker: Worker, code: int) -> None:
-        worker.code = code
-        worker.ended.set()
-        self._on_end(worker)
+            worker._popen.returncode = code
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            worker.code = code if code >= 0 else 128 - code
+            worker.ended.set()
+            self._on_end(worker)
 
     async def end(self, kept: Collection[Worker]) -> list[str]:
         """Ends all descendants of this process but `kept` at once; returns those that would not go within the deadline."""
@@ -184,8 +182,3 @@ def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
         below = [pid for pid in children.get(found.pop(), ()) if pid and pid not in but]
         yield from below
         found += below
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddle_node import contract, durable
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import SPLIT_MANIFEST, ExitCode, JobFolder
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataManifest, ManifestError, Shard, below
 from paddle_node.data.deal import HELD_OUT
@@ -21,7 +21,7 @@ from paddle_node.data.whole_files import Names
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import attempts, lease
 
-MANIFEST = "manifest.json"
+MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"
 CURRENT = "current"
 SILENT = 3600.0
@@ -129,9 +129,9 @@ def sweep(folder: JobFolder, keep: str) -> None:
 def unused(folder: JobFolder) -> bool:
     """No run has begun to train here, or it has shown no sign of life for as long as a lease lasts."""
     holder = lease.holder(folder.run_state)
-    if holder is None or not attempts.begun(folder, holder.run):
+    if holder is None or not attempts.begun(folder, holder[0]):
         return True
-    return _now(folder) - holder.beat > contract.LEASE
+    return _now(folder) - holder[1] > contract.LEASE
 
 
 def remove(path: Path, sure: Callable[[], bool]) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Self
 
 from paddle_node import durable, typed
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import SPLIT_MANIFEST, ExitCode, JobFolder
 from paddle_node.failure import Failure
-from paddle_node.patience import naming
+from paddle_node.retry import naming
 
 VERSION = 2
 """1 named files below their shard's folder; 2 names them below the job's."""
@@ -180,7 +180,7 @@ def digest(path: Path) -> str:
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """The manifest of that digest: a split's own, which stays as it is, rather than the job's, which the next split replaces."""
-    places = (*sorted(folder.splits.glob("*/manifest.json")), folder.data_manifest)
+    places = (*sorted(folder.splits.glob(f"*/{SPLIT_MANIFEST}")), folder.data_manifest)
     return next((place for place in places if digest(place) == wanted), None)
 
 

@@ -29,7 +29,7 @@ from paddle_node.data.sources import registry, slices, unpack
 from paddle_node.data.sources.registry import Object, Source
 from paddle_node.data.sources.slices import Piece
 from paddle_node.failure import Failure, SettingError
-from paddle_node.patience import patiently
+from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
 
 
@@ -65,14 +65,14 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         copied = program_copy.copy_program(program, folder, settings.program)
         _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
     if settings.archive:
-        patiently(lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say)
+        retry(lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say)
     objects = source.objects()
     if "://" not in settings.source:
         refuse_own(folder, (source.path(thing) for thing in objects), settings.source)  # type: ignore[attr-defined]
     wanted = _wanted(settings, source, objects)
     if settings.shared is not None:
         return _share(settings, settings.shared, source, objects, wanted)
-    patiently(lambda: commit.sweep(folder, settings.run), _say)
+    retry(lambda: commit.sweep(folder, settings.run), _say)
     done: DataManifest | None = None
     while done is None:
         found, damaged = _complete(settings, wanted)
@@ -119,7 +119,7 @@ def _share(
         if found := _split(replace(settings, folder=folder), source, objects, wanted):
             # Or that of another data job, which was first.
             manifest = commit.create(found, folder.data_manifest)
-    patiently(lambda: commit.sweep(folder, manifest.split), _say)
+    retry(lambda: commit.sweep(folder, manifest.split), _say)
     told = replace(manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix())
     # The first one is what a pod finds that comes later in a run, whatever the newest says by then.
     for place in (settings.folder.splits / told.split / commit.MANIFEST, settings.folder.data_manifest):
@@ -219,7 +219,7 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
             raise
         held = sum(file.records for file in found.held_out)
         _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
-    return patiently(lambda: commit.complete(place, settings.pods), _say)
+    return retry(lambda: commit.complete(place, settings.pods), _say)
 
 
 def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], own: Path) -> Files:

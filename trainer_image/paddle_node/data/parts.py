@@ -14,7 +14,7 @@ import xxhash
 from paddle_node import durable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile
-from paddle_node.patience import naming
+from paddle_node.retry import naming
 
 PART = 64 << 20
 """Bytes, about, of a full file."""

@@ -16,13 +16,13 @@ from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.sources import registry
-from paddle_node.environment import Reader, setting, told
+from paddle_node.environment import Reader, read_settings, setting
 from paddle_node.failure import SettingError
 
 FORMATS = ("lines", "files")
 _READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,100}")
-_OURS = ("output", "splits", "programs", "held-out", "data-manifest.json")
+_OURS = ("output", "splits", "programs", "held-out", contract.DATA_MANIFEST)
 """What the data job, or the training, writes into the job's folder; beside these the shards' folders, which are numbers."""
 
 
@@ -78,7 +78,7 @@ class SplitSettings:
             raise SettingError(
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes {program} in the job's folder"
             )
-        found = told(cls, read)
+        found = read_settings(cls, read)
         pods, form, archive = found["pods"], found["format"], found["archive"]
         run = _named(Variable.RUN_ID, environ)
         if not run and pods > 1:

@@ -1,7 +1,7 @@
-"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 goes on counting.
+"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 continues the count.
 
-Promises: an attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is
-written before any pod learns of it, so that whoever comes later ends the same way.
+An attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is written before any
+pod learns of it, so that a pod that comes later ends the same way.
 """
 
 import json
@@ -23,7 +23,7 @@ program count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUST
 CLUSTER_FAULTS = 10
 ALIKE = 10
 """Attempts in a row that resume from the same and fail with the same exception, until nobody believes what they say they made:
-a program may write its checkpoint anew, and then fail as before."""
+a program may rewrite its checkpoint, and then fail as before."""
 CANNOT_START = (126, 127)
 CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundError", "ImportError", "python: ")
 """How an exception begins that no other attempt can change, whether or not the program tells its steps."""
@@ -34,44 +34,43 @@ UNLOADABLE = 2
 
 
 @dataclass(frozen=True)
+class Loss:
+    """Why an attempt ends."""
+
+    cause: str
+    kind: str
+    """One of `KINDS`: what it is counted as."""
+    code: int = 0
+    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    failed: bool = False
+    """A process of the program ended it by itself: neither killed nor for want of room."""
+    error: str = ""
+    """The exception that ended it; empty: none was seen."""
+    stepped: bool = False
+
+
+@dataclass(frozen=True)
 class Ended:
-    """One attempt of the record. `cause` is None while it runs."""
+    """One attempt of the record, and the `Loss` that ended it. `cause` is None while it runs."""
 
     number: int
     run: str
     started: float
     resume: Mapping[str, str] = field(default_factory=dict)
-    """What it resumed from, in the runtime's own names; empty: it began anew."""
+    """What it resumed from, in the runtime's own names; empty: nothing."""
     cause: str | None = None
     code: int = 0
-    """The exit code of the trainer that ended it; 0: it was no trainer."""
     made: str = ""
     """Its progress, in the runtime's own words; empty: none."""
     kind: str = PROGRAM
-    """One of `KINDS`: what it is counted as."""
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or that earlier attempts could not load."""
     data: str = ""
     program: str = ""
     stepped: bool = False
     error: str = ""
-    """The exception that ended it; empty: none was seen."""
     early: bool = False
     """The program failed by itself before its first step."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Why an attempt ends."""
-
-    cause: str
-    kind: str
-    code: int = 0
-    """The exit code of the trainer that ended it; 0: it was no trainer."""
-    failed: bool = False
-    """A process of the program ended it by itself: neither killed nor for want of room."""
-    error: str = ""
-    stepped: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Record:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the run ended; None while it goes on."""
+        """How the run ended; None while it lasts."""
         return self._outcomes.get(self._run_id)
 
     @property
@@ -110,23 +109,14 @@ class Record:
         failed = [one.resume for one in own if one.early]
         stepped = [one.resume for one in own if one.stepped]
         unloadable = [one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE]
-        return History(not own, [one.resume for one in self.fruitless()], unloadable)
+        return History(not own, [one.resume for one in self.without_progress()], unloadable)
 
     def begin(self, resumption: Resumption, identity: Identity) -> int:
         """The number of the attempt that starts now."""
         # Numbers order the passes: where this record was removed, those of the folders count.
         number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
-        self._attempts.append(
-            Ended(
-                number,
-                self._run_id,
-                time.time(),
-                resumption.resume,
-                passed_over=resumption.passed_over,
-                data=identity.data,
-                program=identity.program,
-            )
-        )
+        began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over)
+        self._attempts.append(replace(began, data=identity.data, program=identity.program))
         self._write()
         return number
 
@@ -141,7 +131,7 @@ class Record:
     def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:
         """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none."""
         last, before = self._attempts[-1], ""
-        if len(earlier := self.fruitless()) and earlier[-1].number == last.number - 1:
+        if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
             before = earlier[-1].error if earlier[-1].resume == last.resume else ""
         hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
         stepped = loss.stepped if trainers_join else not hopeless
@@ -153,7 +143,7 @@ class Record:
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
         """The failure that too many attempts without progress are; None while another one is allowed."""
-        failed, faults = self.fruitless(PROGRAM), self.fruitless(CLUSTER)
+        failed, faults = self.without_progress(PROGRAM), self.without_progress(CLUSTER)
         if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
             sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
@@ -172,7 +162,7 @@ class Record:
         sentence = f"two attempts that resumed as the next one would failed before their first step: {self.last.cause}"
         return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
 
-    def fruitless(self, kind: str = PROGRAM) -> list[Ended]:
+    def without_progress(self, kind: str = PROGRAM) -> list[Ended]:
         """This run's attempts of that kind since the last one that made progress."""
         found: list[Ended] = []
         for attempt in reversed(self._attempts):

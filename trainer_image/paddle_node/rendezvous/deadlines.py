@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paddle_node.agent.trainers import SHOWN, numbers
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.patience import REMIND
 from paddle_node.rendezvous.attempts import CLUSTER, PROGRAM, STOPPED, Loss, Outcome
+from paddle_node.rendezvous.trainers import SHOWN, numbers
+from paddle_node.retry import REMIND
 
 if TYPE_CHECKING:
     from paddle_node.rendezvous.state import Rendezvous

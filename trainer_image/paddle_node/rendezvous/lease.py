@@ -1,10 +1,10 @@
 """One run at a time in a job's folder, without locks that a network file system only pretends to have.
 
-Promises: of any number of runs that try, exactly one holds the lease; a lease whose holder died expires, judged by the waiter's
-own clock alone; a holder that cannot renew it knows by its own clock, before another may take it, that it must stop.
+Of any number of runs that try, one holds the lease. A dead holder's expires, judged by the waiter's own clock; a holder that
+cannot renew it knows by its own clock, before another may take it, that it must stop.
 
-How: the lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. Making the next
-number by a hard link is the only way to take it over: only one can. A heartbeat replaces the holder's own file by rename.
+The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. Making the next number by
+a hard link is the only way to take it over: only one can. A heartbeat replaces the holder's own file by rename.
 """
 
 import contextlib
@@ -19,18 +19,32 @@ from typing import Any
 from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.patience import passing
+from paddle_node.retry import passing
 
 BEATS = 9
 """Heartbeats in the time that a silent lease takes to expire."""
 SAFE = 2 / 3
-"""Share of that time after its last heartbeat in which a holder may go on."""
+"""Share of that time after its last heartbeat in which a holder may continue."""
 
 
 @dataclass(frozen=True)
-class _Seen:
-    number: int
+class Seen:
+    """A lease as it lies on the volume; one that cannot be read is held by somebody unknown."""
+
+    path: Path
     record: dict[str, Any]
+
+    @property
+    def number(self) -> int:
+        return int(self.path.stem.removeprefix("lease-"))
+
+    @property
+    def run(self) -> str:
+        return str(self.record.get("run", "?"))
+
+    @property
+    def released(self) -> bool:
+        return bool(self.record.get("released"))
 
 
 class TakenOver(Failure):
@@ -46,12 +60,12 @@ class TakenOver(Failure):
 class Lease:
     """Held from `acquire` until `release`; `beat` must be called every `interval` seconds."""
 
-    def __init__(self, folder: Path, run_id: str, boot_id: str, expiry: float, number: int) -> None:
+    def __init__(self, folder: Path, run_id: str, incarnation: str, expiry: float, number: int) -> None:
         self.interval = expiry / BEATS
+        self.path = folder / f"lease-{number:05d}.json"
         self._folder = folder
         self._run_id = run_id
-        self._boot_id = boot_id
-        self._number = number
+        self._incarnation = incarnation
         self._beats = 0
         self._safe = expiry * SAFE
         self._renewed = time.monotonic()
@@ -59,7 +73,7 @@ class Lease:
 
     @property
     def left(self) -> float:
-        """Seconds in which the holder may go on without another heartbeat."""
+        """Seconds in which the holder may continue without another heartbeat."""
         return self._renewed + self._safe - time.monotonic()
 
     def overdue(self) -> Failure:
@@ -76,56 +90,61 @@ class Lease:
             raise self.overdue()
         self._look()
 
-    def _look(self) -> _Seen | None:
+    def _look(self) -> Seen | None:
         newest = _newest(self._folder)
-        if newest is not None and (newest.number, newest.record.get("boot", self._boot_id)) != (self._number, self._boot_id):
-            run = str(newest.record.get("run", "?"))
-            raise TakenOver(self._folder, run, run == self._run_id)
+        mine = newest is None or (newest.path, newest.record.get("boot", self._incarnation)) == (self.path, self._incarnation)
+        if newest is not None and not mine:
+            raise TakenOver(self._folder, newest.run, newest.run == self._run_id)
         return newest
 
     def beat(self) -> None:
         """Says that the holder lives. Raises `TakenOver`; a volume that takes no write is not a lost lease yet."""
         began = time.monotonic()
         seen = self._look()
-        self._beats += 1
-        try:
-            self._write({"beats": self._beats})
-        except OSError:
-            self._beats -= 1
-        else:
+        with contextlib.suppress(OSError):
+            self._write(beats=self._beats + 1)
+            self._beats += 1
             if seen is not None and seen.record:
                 self._renewed = began
 
     def release(self) -> None:
         """Lets the next run in at once."""
         with contextlib.suppress(OSError):  # It expires instead.
-            self._write({"beats": self._beats, "released": True})
+            self._write(beats=self._beats, released=True)
 
-    def _write(self, state: dict[str, Any]) -> None:
-        draft = self._folder / f".lease.{self._boot_id}"
-        draft.write_text(self._record(state))
-        draft.replace(_file(self._folder, self._number))
+    def take(self) -> bool:
+        """Creates the lease's own number; False when another run was faster."""
+        if not durable.create(self.path, self._record(beats=0)):
+            return False
+        newest = _newest(self._folder)
+        if newest is not None and newest.path > self.path:
+            # The number was swept away before, and created again: the holder has a higher one.
+            self.path.unlink(missing_ok=True)
+            return False
+        for older in self._folder.glob("lease-*.json"):
+            if older < self.path:
+                older.unlink(missing_ok=True)
+        return True
 
-    def _record(self, state: dict[str, Any]) -> str:
-        return json.dumps({"run": self._run_id, "boot": self._boot_id, **state, "time": time.time()}) + "\n"
+    def _write(self, **state: Any) -> None:
+        draft = self._folder / f".lease.{self._incarnation}"
+        draft.write_text(self._record(**state))
+        draft.replace(self.path)
+
+    def _record(self, **state: Any) -> str:
+        return json.dumps({"run": self._run_id, "boot": self._incarnation, **state, "time": time.time()}) + "\n"
 
 
-@dataclass(frozen=True)
-class Holder:
-    """Who holds a lease, as somebody sees it who does not want it."""
+def holder(folder: Path) -> tuple[str, float] | None:
+    """The run that holds the lease, and when it last said so, by the volume's clock; None: nobody, or it was released.
 
-    run: str
-    beat: float
-    """The time of the last heartbeat, by the volume's clock."""
-
-
-def holder(folder: Path) -> Holder | None:
-    """None where nobody holds the lease, or it was released; a holder that died stays until the next one."""
+    A holder that died stays until the next one.
+    """
     seen = _newest(folder)
-    if seen is None or seen.record.get("released"):
+    if seen is None or seen.released:
         return None
     try:
-        return Holder(str(seen.record.get("run", "?")), _file(folder, seen.number).stat().st_mtime)
+        return seen.run, seen.path.stat().st_mtime
     except FileNotFoundError:
         return holder(folder)  # It changed hands in this moment.
 
@@ -133,7 +152,7 @@ def holder(folder: Path) -> Holder | None:
 def acquire(
     folder: Path,
     run_id: str,
-    boot_id: str,
+    incarnation: str,
     expiry: float,
     say: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
@@ -146,13 +165,11 @@ def acquire(
         folder.mkdir(parents=True, exist_ok=True)
         while True:
             newest = _newest(folder)
-            if newest is not None and not _free(newest, run_id):
-                say(
-                    f"run {newest.record.get('run', '?')} holds {folder.parent.parent}: waiting {expiry:.0f} s for a sign of life"
-                )
+            if newest is not None and not newest.released and newest.run != run_id:
+                say(f"run {newest.run} holds {folder.parent.parent}: waiting {expiry:.0f} s for a sign of life")
                 _outwait(folder, newest, expiry, sleep)
-            lease = Lease(folder, run_id, boot_id, expiry, newest.number + 1 if newest is not None else 1)
-            if _take(folder, lease):
+            lease = Lease(folder, run_id, incarnation, expiry, newest.number + 1 if newest is not None else 1)
+            if lease.take():
                 return lease
     except OSError as error:
         if passing(error):
@@ -161,11 +178,7 @@ def acquire(
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
 
 
-def _free(seen: _Seen, run_id: str) -> bool:
-    return bool(seen.record.get("released")) or seen.record.get("run") == run_id
-
-
-def _outwait(folder: Path, seen: _Seen, expiry: float, sleep: Callable[[float], None]) -> None:
+def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], None]) -> None:
     """Returns when the lease stayed silent, or changed hands to nobody, for `expiry` seconds of this process's clock."""
     step = min(1.0, expiry / BEATS / 2)
     waited = 0.0
@@ -173,44 +186,21 @@ def _outwait(folder: Path, seen: _Seen, expiry: float, sleep: Callable[[float], 
         sleep(step)
         waited += step
         now = _newest(folder)
-        if now is None or now.record.get("released"):
+        if now is None or now.released:
             return
         if now != seen:
-            raise Failure(
-                ExitCode.FOLDER_IN_USE,
-                f"{folder.parent.parent} is in use by run {now.record.get('run', '?')}: "
-                "give this job another name, or wait until that run has ended",
-            )
+            sentence = f"{folder.parent.parent} is in use by run {now.run}"
+            raise Failure(ExitCode.FOLDER_IN_USE, f"{sentence}: give this job another name, or wait until that run has ended")
 
 
-def _take(folder: Path, lease: Lease) -> bool:
-    """Creates the lease's own number; False when another run was faster."""
-    path = _file(folder, lease._number)
-    if not durable.create(path, lease._record({"beats": 0})):
-        return False
-    newest = _newest(folder)
-    if newest is not None and newest.number > lease._number:
-        # A number that was swept away was created anew: the holder is further on.
-        path.unlink(missing_ok=True)
-        return False
-    for older in folder.glob("lease-*.json"):
-        if older.name < path.name:
-            older.unlink(missing_ok=True)
-    return True
-
-
-def _newest(folder: Path) -> _Seen | None:
-    """The lease in force. One that cannot be read counts as held by somebody unknown."""
+def _newest(folder: Path) -> Seen | None:
+    """The lease in force."""
     durable.look(folder)
-    names = sorted(path.name for path in folder.glob("lease-*.json"))
-    if not names:
+    path = max(folder.glob("lease-*.json"), default=None)
+    if path is None:
         return None
     try:
-        record = json.loads((folder / names[-1]).read_text())
+        record = json.loads(path.read_text())
     except (OSError, ValueError):
         record = {}
-    return _Seen(int(names[-1][len("lease-") : -len(".json")]), record if isinstance(record, dict) else {})
-
-
-def _file(folder: Path, number: int) -> Path:
-    return folder / f"lease-{number:05d}.json"
+    return Seen(path, record if isinstance(record, dict) else {})

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from paddle_node.agent.trainers import SHOWN, numbers
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.rendezvous.messages import Hello, Refused, Report
+from paddle_node.rendezvous.trainers import SHOWN, numbers
 from paddle_node.training.passes import Identity
 
 
@@ -44,7 +44,7 @@ class Members(dict[int, Member]):
         self.silent: dict[int, float] = {}
         """Whose pserver answers nothing, and since when."""
         self._replaced: set[tuple[int, str]] = set()
-        """(rank, boot) of agents in whose place another one came."""
+        """(rank, incarnation) of agents in whose place another one came."""
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Why an agent is not let in; 0: for now."""
@@ -55,7 +55,7 @@ class Members(dict[int, Member]):
             return Refused(ExitCode.BAD_SETTING, f"{found}: all pods need the same")
         if not 0 <= hello.rank < self.count:
             return Refused(ExitCode.BAD_SETTING, f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's")
-        if (hello.rank, hello.boot) in self._replaced:
+        if (hello.rank, hello.incarnation) in self._replaced:
             return Refused(ExitCode.REPLACED, f"a newer pod of trainer {hello.rank} has taken this one's place")
         return None
 
@@ -64,9 +64,9 @@ class Members(dict[int, Member]):
         earlier = self.get(hello.rank)
         if earlier is None:
             return None
-        again = earlier.hello.boot == hello.boot
+        again = earlier.hello.incarnation == hello.incarnation
         if not again:
-            self._replaced.add((hello.rank, earlier.hello.boot))
+            self._replaced.add((hello.rank, earlier.hello.incarnation))
         return f"{earlier.pod} {'reconnected' if again else 'restarted'}"
 
     def forget(self, rank: int) -> None:

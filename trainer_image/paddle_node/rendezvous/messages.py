@@ -1,7 +1,7 @@
 """What agents, trainers and the rendezvous server say to each other: typed messages, JSON objects, one a line.
 
-Promises: nothing but the expected messages is read from a connection, each field of its type. Both sides prove that they know the
-run's secret before either believes a word (`proof`): it never travels, and lies in a file that only this job's user may read.
+Both sides prove that they know the run's secret before either believes a word (`proof`). It never travels; it lies in a file that
+only this job's user may read.
 """
 
 import asyncio
@@ -29,6 +29,8 @@ FIRST = 4096
 LONGEST = 16 * 1024 * 1024
 """Bytes of a line behind it."""
 Ended = Literal["", "trained", "stopped"]
+SERVERS, LEAVE = "servers", "leave"
+"""Where trainers meet beside their own barriers."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -53,7 +55,7 @@ class Hello(Message):
 
     rank: int
     world_size: int
-    boot: str
+    incarnation: str
     """Which start of the agent this is."""
     membership: str
     """Equal on all pods that agree on who is who."""
@@ -128,7 +130,7 @@ class Lost(Message):
 
 
 class Fatal(Message):
-    """The run cannot go on, whatever pod tries."""
+    """The run cannot continue, whatever pod tries."""
 
     code: int
     sentence: str
@@ -193,14 +195,8 @@ class Finish(Message):
 # From a trainer.
 
 
-class Ask(Message):
-    """Asks for an answer when the pservers of all pods listen, or every trainer leaves."""
-
-    what: Literal["servers", "leave"]
-
-
 class Gather(Message):
-    """Asks for an answer when every trainer has come with this name."""
+    """Asks for an answer when every trainer has come with this name; with `SERVERS` when the pservers of all pods listen."""
 
     name: str
     value: Any
@@ -240,7 +236,7 @@ class Over(Message):
 
 FROM_AGENT = (Beat, Report, Lost, Fatal)
 TO_AGENT = (Status, PrepareAgain, Start, AllReached, Stop, End, Finish)
-FROM_TRAINER = (Ask, Gather, Step, Meeting)
+FROM_TRAINER = (Gather, Step, Meeting)
 
 
 def encode(message: Message) -> bytes:
@@ -279,6 +275,19 @@ async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
     raise ValueError(f"a line has more than {longest} bytes")
 
 
+class Greeting:
+    """A client's side of the handshake: its `lines` introduce it, and show that it knows `key`."""
+
+    def __init__(self, key: str, hello: Hello | Join, challenge: Challenge) -> None:
+        self._key, self._own, self._other = key, secrets.token_hex(16), challenge.nonce
+        said = encode(hello)
+        self.lines = said + encode(Proof(self._own, proof(key, self._own, self._other, said)))
+
+    def proven_by(self, answer: Proof) -> bool:
+        """Whether the server knows it, too."""
+        return proven(self._key, self._own, self._other, answer.mac)
+
+
 def proof(key: str, own: str, other: str, said: bytes = b"") -> str:
     """What shows that one knows `key`, beside both sides' nonces and what was said before."""
     return hmac.new(key.encode(), f"{own} {other} ".encode(errors="replace") + said, hashlib.sha256).hexdigest()
@@ -290,7 +299,7 @@ def proven(key: str, own: str, other: str, mac: str, said: bytes = b"") -> bool:
 
 
 def attempt_key(secret: str, attempt: int) -> str:
-    """The key of an attempt's trainers: whoever reads a process's environment later learns nothing that still opens a door."""
+    """The key of an attempt's trainers: what a process's environment shows later opens no door any more."""
     return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""The rendezvous server, in the agent of trainer 0: sockets, clock and volume around the pure `Rendezvous`.
+"""The rendezvous server, in the agent of trainer 0: sockets, clock, lease and volume around the `Rendezvous`.
 
-Promises: a connection that does not prove in time that it knows the run's secret, or says anything malformed, is closed, having
-cost a few kilobytes and changed nothing. The volume is asked beside the event loop, one question at a time.
+Nobody is served without the lease on the job's folder: a holder that lost it, or could not renew it in time, ends. A connection
+that does not prove in time that it knows the run's secret, or says anything malformed, is closed without effect.
 """
 
 import asyncio
@@ -14,32 +14,35 @@ from functools import partial
 from typing import Any
 
 from paddle_node import background
-from paddle_node.agent.tasks import Tasks
+from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.patience import passing, patiently
+from paddle_node.rendezvous import lease
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.actions import Action, Ask, Close, Say, Send
 from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
-from paddle_node.rendezvous.state import Rendezvous, State
-from paddle_node.runtimes import Progress, Resumption
+from paddle_node.rendezvous.discovery import Discovery
+from paddle_node.rendezvous.members import Members
+from paddle_node.rendezvous.state import Question, Rendezvous, State
+from paddle_node.retry import passing, retry
+from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.training.passes import Identity
 
 UNPROVEN = 256
 """Connections in their handshake at a time, beside the run's own: beyond them, the oldest makes room."""
-FAREWELL = 5.0
+RELEASE = 5.0
+"""Seconds for the volume to take the lease back."""
+GOODBYE = 5.0
 """Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
 LOOKS = 4
 """Looks at the program's progress in the time that an attempt may go without any."""
 
-
-Answer = Callable[[Rendezvous, float], list[Action]]
+Answer = Callable[[Rendezvous, float], None]
 """Tells the rendezvous what the volume answered."""
 
 
 def lasting(outcome: Outcome) -> bool:
-    """Whether it is the run's end also for pods that the Job starts anew."""
+    """Whether it is the run's end also for pods that the Job starts later."""
     return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
 
 
@@ -52,18 +55,18 @@ class Volume:
         self._progress = progress
         self._say = say
         self._resumption = Resumption()
+        self.trainers_join = progress.trainers_join
         if record.unfinished():
             # Of this server's predecessor, who died without a word.
-            last = record.last
-            self._resumption = Resumption(last.resume, passed_over=tuple(last.passed_over))
+            self._resumption = Resumption(record.last.resume, passed_over=tuple(record.last.passed_over))
             self._end(Loss("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
-        self.exhausted = record.exhausted(node.attempts, progress.trainers_join) if self.identity else None
+        self.exhausted = record.exhausted(node.attempts, self.trainers_join) if self.identity else None
 
     def begin(self, identity: Identity) -> Answer:
         """The next attempt's number and what it resumes from."""
         try:
-            self._resumption = patiently(lambda: self._progress.begin(identity, self._record.history), self._say)
+            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless)
             number = self._record.begin(self._resumption, identity)
@@ -73,25 +76,25 @@ class Volume:
         except OSError as error:
             sentence = f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
             if passing(error):
-                return lambda rendezvous, now: rendezvous.not_begun(sentence, now)
+                return lambda rendezvous, now: rendezvous.not_begun(sentence)
             outcome = Outcome(ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1, sentence)
         return lambda rendezvous, now: rendezvous.finish(outcome)
 
     def record_end(self, loss: Loss) -> Answer:
         """How the attempt ended. Where that cannot be recorded, the next one's number is another all the same."""
         self._end(loss)
-        exhausted = self._record.exhausted(self._node.attempts, self._progress.trainers_join)
+        exhausted = self._record.exhausted(self._node.attempts, self.trainers_join)
         return lambda rendezvous, now: rendezvous.end_recorded(exhausted, now)
 
     def conclude(self, attempt: int, stopped: bool) -> Answer:
         """Whether anything is missing for the job to be done."""
         identity = Identity(self._record.last.data, self._record.last.program)
-        missing = patiently(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
-        made = patiently(lambda: self._progress.made(attempt, self._resumption), self._say)
+        missing = retry(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
+        made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
         return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
 
     def record_outcome(self, outcome: Outcome, loss: Loss | None) -> Answer:
-        """The run's end. What another try may change is none: the pods that the Job starts anew get their chance."""
+        """The run's end. One that another try may change is not recorded: the pods that the Job starts later get their chance."""
         if loss is not None:
             self._end(loss)
         if lasting(outcome):
@@ -110,40 +113,42 @@ class Volume:
     def _end(self, loss: Loss) -> None:
         try:
             if self._record.unfinished():
-                made = patiently(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
-                self._record.end(loss, made, self._progress.trainers_join)
+                made = retry(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
+                self._record.end(loss, made, self.trainers_join)
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
 
 
 class Server:
-    """Lives in one event loop, as some of its `tasks`."""
+    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out the rendezvous's `Effects`."""
 
-    def __init__(
-        self,
-        node: NodeEnvironment,
-        rendezvous: Rendezvous,
-        volume: Volume,
-        secret: str,
-        say: Callable[[str], None],
-        tasks: Tasks,
-    ) -> None:
+    def __init__(self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]) -> None:
+        self.say = say
         self._node = node
-        self._rendezvous = rendezvous
-        self._volume = volume
-        self._secret = secret
-        self._say = say
+        self._discovery = discovery
         self._tasks = tasks
+        self._lease: lease.Lease | None = None
         self._unproven: dict[asyncio.StreamWriter, None] = {}
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
         self._asked: float | None = None
+        """Since when the volume owes an answer."""
         self._progressed = False
         self._server: asyncio.Server | None = None
         self._own: list[asyncio.Task[None]] = []
 
-    async def serve(self) -> None:
-        """Listens on the pod's own address. Raises `Failure` when the port is taken."""
-        node = self._node
+    async def serve(self, runtime: Runtime, incarnation: str, secret: str) -> None:
+        """Listens on the pod's own address. Raises `Failure` when another run holds the folder, or the port is taken."""
+        node, say, state = self._node, self.say, self._node.folder.run_state
+        held = self._lease = await background.ask(
+            lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say), node, say, node.lease
+        )
+        self._own.append(self._tasks.spawn(self._keep(held)))
+        record = await background.ask(lambda: Record(node.folder, node.run_id, held.check), node, say)
+        progress = runtime.progress(node, say)
+        self._secret, self._volume = secret, await background.ask(lambda: Volume(node, record, progress, say), node, say)
+        members = Members(node.trainers, self._discovery.membership, self._discovery.name_of)
+        join, identity = progress.trainers_join, self._volume.identity
+        self._rendezvous = Rendezvous(node, members, join, identity, self, time.monotonic())
         try:
             self._server = await asyncio.start_server(self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096)
         except OSError as error:
@@ -152,34 +157,62 @@ class Server:
                 f"port {node.control_port} of {node.pod_ip} cannot be served ({error.strerror}): "
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
-        self._own = [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
+        self._own += [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
         if self._volume.exhausted is not None:
-            self._do(self._rendezvous.finish(self._volume.exhausted))
+            self._rendezvous.finish(self._volume.exhausted)
 
     async def close(self) -> None:
-        """Stops to serve. What is to be recorded is, and after the job's end the others get a moment to hear of it."""
-        if self._server is None:
-            return
-        self._do(self._rendezvous.closing())
-        deadline = time.monotonic() + FAREWELL
-        finished = self._rendezvous.state is State.FINISHED
-        while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
-            await asyncio.sleep(0.02)
+        """Records what is to be recorded, gives the others a moment to hear of the job's end, and releases the lease."""
+        if self._server is not None:
+            self._rendezvous.record_end()
+            deadline = time.monotonic() + GOODBYE
+            finished = self._rendezvous.state is State.FINISHED
+            while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
+                await asyncio.sleep(0.02)
+            self._server.close()
+            for member in self._rendezvous.members.values():
+                self.close_connection(member.connection)
         for task in self._own:
             task.cancel()
-        self._server.close()
-        for member in self._rendezvous.members.values():
-            _close(member.connection)
+        if self._lease is not None:
+            with contextlib.suppress(TimeoutError):  # It expires instead.
+                await asyncio.wait_for(background.call(self._lease.release), RELEASE)
+
+    # The rendezvous's effects.
+
+    def send(self, message: m.Message, *connections: Any) -> None:
+        line = m.encode(message)
+        for connection in connections:
+            with contextlib.suppress(OSError, RuntimeError):
+                connection.write(line)
+
+    def close_connection(self, connection: Any) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            connection.close()
+
+    def ask(self, what: Question, *about: Any) -> None:
+        self._asked = self._asked if self._asked is not None else time.monotonic()
+        self._questions.put_nowait(partial(getattr(self._volume, what), *about))
+        if what == "record_outcome":
+            self._own.append(self._tasks.spawn(self._tell_anyway(about[0])))
 
     # Connections.
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        rendezvous, now = self._rendezvous, time.monotonic
         try:
-            hello = await self._proven(reader, writer)
-            if isinstance(hello, m.Hello):
-                await self._serve_agent(hello, reader, writer)
-            elif isinstance(hello, m.Join):
-                await self._serve_trainer(hello, reader, writer)
+            match await self._proven(reader, writer):
+                case m.Hello() as hello:
+                    rendezvous.hello(hello, writer, now())
+                    try:
+                        while (message := await m.receive(reader, *m.FROM_AGENT)) is not None:
+                            rendezvous.agent_said(hello.rank, writer, message, now())
+                    finally:
+                        rendezvous.closed(hello.rank, writer, now())
+                case m.Join() as join:
+                    rendezvous.join(join, writer, now())
+                    while (message := await m.receive(reader, *m.FROM_TRAINER)) is not None:
+                        rendezvous.trainer_said(join.rank, writer, message, now())
         finally:
             writer.close()
 
@@ -205,39 +238,7 @@ class Server:
         writer.write(m.encode(m.Proof("", m.proof(key, nonce, proof.nonce))))
         return hello
 
-    async def _serve_agent(self, hello: m.Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._do(self._rendezvous.hello(hello, writer, time.monotonic()))
-        try:
-            while (message := await m.receive(reader, *m.FROM_AGENT)) is not None:
-                self._do(self._rendezvous.agent_said(hello.rank, writer, message, time.monotonic()))
-        finally:
-            self._do(self._rendezvous.closed(hello.rank, writer, time.monotonic()))
-
-    async def _serve_trainer(self, join: m.Join, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._do(self._rendezvous.join(join, writer, time.monotonic()))
-        while (message := await m.receive(reader, *m.FROM_TRAINER)) is not None:
-            self._do(self._rendezvous.trainer_said(join.rank, writer, message, time.monotonic()))
-
-    def _do(self, actions: list[Action]) -> None:
-        lines: dict[int, bytes] = {}  # What is sent to many is encoded once.
-        for action in actions:
-            match action:
-                case Send(connection, message):
-                    if id(message) not in lines:
-                        lines[id(message)] = m.encode(message)
-                    with contextlib.suppress(OSError, RuntimeError):
-                        connection.write(lines[id(message)])  # type: ignore[attr-defined]
-                case Close(connection):
-                    _close(connection)
-                case Say(text):
-                    self._say(text)
-                case Ask(what, about):
-                    self._asked = self._asked if self._asked is not None else time.monotonic()
-                    self._questions.put_nowait(partial(getattr(self._volume, what), *about))
-                    if what == "record_outcome":
-                        self._own.append(self._tasks.spawn(self._tell_anyway(about[0])))
-
-    # Time and the volume.
+    # Time, the lease and the volume.
 
     async def _ask_volume(self) -> None:
         while True:
@@ -245,7 +246,7 @@ class Server:
             self._asked = time.monotonic()
             answer = await background.call(question)
             self._asked = None if self._questions.empty() else time.monotonic()
-            self._do(answer(self._rendezvous, time.monotonic()))
+            answer(self._rendezvous, time.monotonic())
 
     async def _tell_anyway(self, outcome: Outcome) -> None:
         """Unrecorded, it would not hold for a pod that comes later: nobody may leave with it."""
@@ -253,7 +254,7 @@ class Server:
             await asyncio.sleep(self._node.peer_deadline)
             sentence = f"{self._node.folder.run_state} takes no outcome ({outcome.sentence})"
             outcome = Outcome(ExitCode.CANNOT_END, sentence)
-        self._do(self._rendezvous.outcome_recorded(outcome))
+        self._rendezvous.outcome_recorded(outcome)
 
     async def _look(self) -> None:
         """For progress that no trainer tells of."""
@@ -268,10 +269,25 @@ class Server:
             await asyncio.sleep(m.BEAT)
             now = time.monotonic()
             progressed, self._progressed = self._progressed, False
-            self._do(self._rendezvous.tick(now, now - last > 3 * m.BEAT, self._asked, progressed))
+            self._rendezvous.tick(now, now - last > 3 * m.BEAT, self._asked, progressed)
             last = now
 
-
-def _close(connection: Any) -> None:
-    with contextlib.suppress(OSError, RuntimeError):
-        connection.close()
+    async def _keep(self, held: lease.Lease) -> None:
+        while True:
+            await asyncio.sleep(min(held.interval, max(0.0, held.left)))
+            try:
+                # A volume that hangs must not hold up the look at the clock; a pod that was frozen may hear who replaced it.
+                async with asyncio.timeout(max(1.0, held.left)):
+                    await background.call(held.beat)
+            except TimeoutError:
+                pass
+            except lease.TakenOver as failure:
+                self._lease = None
+                if failure.same_run and self._discovery.moved():
+                    return  # Ranks were reassigned, and another pod heard of it first.
+                raise
+            except OSError as error:
+                self.say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
+            if held.left <= 0:
+                self._lease = None  # Not released: it expires when everything of this run has stopped.
+                raise held.overdue()

@@ -1,35 +1,50 @@
 """The rendezvous of a run: it counts the agents in, starts attempts, ends them, and ends the job.
 
-Promises: pure: what happened and the server's clock come in, actions go out. An attempt starts only when all N agents of this run
-are here, have read the same data and program and have no process left of an earlier attempt; the loss of any of them, or of any
-process that one reports, ends it for all; the outcome is on the volume before an agent hears of it.
+It knows no socket, clock or volume: what happened comes in, and its `Effects` carry out what follows. An attempt starts only when
+all N agents are here, have read the same data and program, and have no process of an earlier attempt left. The loss of an agent,
+or of a process that one reports, ends the attempt for all. The outcome is on the volume before an agent hears of it.
 
     GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED
     STARTING, TRAINING: a loss -> ENDING (everybody ends what runs) -> GATHERING
     STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, Protocol
 
-from paddle_node.agent.trainers import SHOWN, Trainer, Trainers, numbers
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
-from paddle_node.patience import REMIND
 from paddle_node.rendezvous import deadlines
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.actions import Action, Ask, Close, Question, Say, Send
 from paddle_node.rendezvous.attempts import POD, PROGRAM, STOPPED, Loss, Outcome
 from paddle_node.rendezvous.members import Member, Members
+from paddle_node.rendezvous.trainers import SHOWN, Trainer, Trainers, numbers
+from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
 
+Question = Literal["begin", "record_end", "conclude", "record_outcome"]
 ENDING = 16.0
 """Seconds for an agent to end its processes, and for one that is cut off to notice it."""
 FAULTS = 10
-"""Faults of the cluster without progress in between, until the job fails."""
+"""Faults of the volume while one attempt begins, until the job fails."""
+
+
+class Effects(Protocol):
+    """What the rendezvous has its server do."""
+
+    def say(self, text: str) -> None:
+        """Writes a line to the pod's log."""
+
+    def send(self, message: m.Message, *connections: Any) -> None:
+        """To agents or trainers."""
+
+    def close_connection(self, connection: Any) -> None:
+        """Behind what was sent."""
+
+    def ask(self, what: Question, *about: Any) -> None:
+        """Calls the `Volume`'s method of that name, which takes a while."""
 
 
 class State(Enum):
@@ -47,21 +62,20 @@ RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
 
 
 class Rendezvous:
-    """Every method returns what is to be done now, in this order."""
+    """`trainers_join`: every trainer says by a session that it is there. `identity`: None before the run's first attempt."""
 
     def __init__(
         self,
         node: NodeEnvironment,
-        membership: str,
-        name_of: Callable[[int], str],
+        members: Members,
         trainers_join: bool,
         identity: Identity | None,
+        effects: Effects,
         now: float,
     ) -> None:
-        """`trainers_join`: every trainer says by a session that it is there. `identity`: None before the run's first attempt."""
         self.node = node
-        self.members = Members(node.trainers, membership, name_of)
-        self.trainers = Trainers(node.trainers)
+        self.members = members
+        self.trainers = Trainers(node.trainers, effects.send)
         self.state = State.GATHERING
         self.attempt = 0
         self.since = now
@@ -72,48 +86,53 @@ class Rendezvous:
         self.stop_cause = ""
         self._trainers_join = trainers_join
         self._identity = identity
+        self._effects = effects
         self._reminded = now
         self._asked = False
         """The volume has not answered the question that this state asks."""
         self._loss: Loss | None = None
         self._crashed: list[int] | None = None
         self._faults = 0
-        self._farewell: m.Finish | None = None
+        self._final: m.Finish | None = None
         """What everybody hears once the outcome is recorded."""
-        self._todo: list[Action] = []
 
     # Connections. All of them have proved that they belong to this run.
 
-    def hello(self, hello: m.Hello, connection: object, now: float) -> list[Action]:
+    def hello(self, hello: m.Hello, connection: object, now: float) -> None:
         """An agent has come: in, sent away, or asked to come again."""
         if (refusal := self.members.refusal(hello)) is not None:
-            said = [Say(f"an agent at {hello.address} was refused: {refusal.sentence}")] if refusal.code else []
-            return [*said, Send(connection, refusal), Close(connection)]
+            if refusal.code:
+                self._effects.say(f"an agent at {hello.address} was refused: {refusal.sentence}")
+            self._effects.send(refusal, connection)
+            self._effects.close_connection(connection)
+            return
         if (cause := self.members.succeed(hello)) is not None:
             self._drop(self.members[hello.rank], cause, now)
         self.members[hello.rank] = Member(hello, connection, now)
-        self._todo.append(Send(connection, m.Welcome()))
-        if self._farewell is not None:
-            self._todo.append(Send(connection, self._farewell))
-        return self._advance(now)
+        self._effects.send(m.Welcome(), connection)
+        if self._final is not None:
+            self._effects.send(self._final, connection)
+        self._advance(now)
 
-    def join(self, join: m.Join, connection: object, now: float) -> list[Action]:
+    def join(self, join: m.Join, connection: object, now: float) -> None:
         if join.attempt != self.attempt or self.state not in RUNNING or not 0 <= join.rank < self.node.trainers:
-            return [Send(connection, m.Over(f"attempt {join.attempt} is over")), Close(connection)]
-        self.trainers.sessions[join.rank] = Trainer(connection, now)
-        return [Send(connection, m.Welcome())]
+            self._effects.send(m.Over(f"attempt {join.attempt} is over"), connection)
+            self._effects.close_connection(connection)
+        else:
+            self.trainers.sessions[join.rank] = Trainer(connection, now)
+            self._effects.send(m.Welcome(), connection)
 
-    def closed(self, rank: int, connection: object, now: float) -> list[Action]:
+    def closed(self, rank: int, connection: object, now: float) -> None:
         member = self.members.get(rank)
         if member is not None and member.connection is connection:
             self._drop(member, f"{member.pod} was lost", now)
-        return self._advance(now)
+        self._advance(now)
 
     def _drop(self, member: Member, cause: str, now: float) -> None:
         """An agent is gone; what it ran is gone with it, or it ends it itself within `SILENCE` seconds."""
         ran = member.hello.rank in self.members.runs
         self.members.forget(member.hello.rank)
-        self._todo.append(Close(member.connection))
+        self._effects.close_connection(member.connection)
         if self.state is State.STOPPING:
             # Trainers cannot save together any more.
             self._lose(Loss(f"{self.stop_cause}; then {cause}", STOPPED), now)
@@ -123,32 +142,32 @@ class Rendezvous:
             # The others' programs fail at once when a pod is gone; that it is gone shows seconds later.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", kind=POD, failed=False)
         elif self.state is State.GATHERING:
-            self._todo.append(Say(f"{cause}; waiting for it"))
+            self._effects.say(f"{cause}; waiting for it")
 
     # What agents and trainers say.
 
-    def agent_said(self, rank: int, connection: object, message: m.Message, now: float) -> list[Action]:
+    def agent_said(self, rank: int, connection: object, message: m.Message, now: float) -> None:
         member = self.members.get(rank)
         if member is None or member.connection is not connection:
-            return []
+            return
         member.heard = now
         match message:
             case m.Beat(quiet):
                 if quiet is not None and self.state in RUNNING:
                     self.moved = max(self.moved, now - quiet)
-                return self._flush()
+                return  # The frequent one, after which nothing is due.
             case m.Fatal(code, sentence):
-                self._finish(Outcome(code, f"trainer {rank}: {sentence}"))
+                self.finish(Outcome(code, f"trainer {rank}: {sentence}"))
             case m.Report():
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):
                     self.stop_cause = f"{member.pod} was told to stop"
-                    self._todo.append(Say(f"attempt {self.attempt} stops: {self.stop_cause}"))
+                    self._effects.say(f"attempt {self.attempt} stops: {self.stop_cause}")
                     self._enter(State.STOPPING, now)
                     self._broadcast(m.Stop(self.attempt, self.stop_cause))
                 self.members.hear(rank, message, message.attempt == self.attempt, self.state in RUNNING, now)
             case m.Lost(attempt) if attempt == self.attempt:
                 self._process_lost(member, message, now)
-        return self._advance(now)
+        self._advance(now)
 
     def _process_lost(self, member: Member, lost: m.Lost, now: float) -> None:
         cause = f"{lost.what}{f': {lost.error}' if lost.error else ''}, in {member}"
@@ -159,68 +178,67 @@ class Rendezvous:
             # Where one was killed, that the others failed says nothing of the program.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", failed=False)
         elif self.state in RUNNING and lost.code in FAIL_JOB:
-            self._finish(Outcome(lost.code, f"{cause}, which another attempt cannot change"), loss)
+            self.finish(Outcome(lost.code, f"{cause}, which another attempt cannot change"), loss)
         elif self.state in RUNNING:
             self._crashed = [member.hello.rank, lost.code] if lost.code else None
             self._lose(loss, now)
 
-    def trainer_said(self, rank: int, connection: object, message: m.Message, now: float) -> list[Action]:
+    def trainer_said(self, rank: int, connection: object, message: m.Message, now: float) -> None:
         session = self.trainers.sessions.get(rank)
         if session is None or session.connection is not connection or self.state not in RUNNING:
-            return []
+            return
         left = self.trainers.left
-        self._todo += self.trainers.hear(rank, message, self.state is not State.STARTING, now)
+        self.trainers.hear(rank, message, self.state is not State.STARTING, now)
         if self.trainers.left and not left:
             self._broadcast(m.AllReached(self.attempt, "left"))
-        return self._advance(now)
+        self._advance(now)
 
     # What the volume answers.
 
-    def begun(self, number: int, resumption: Resumption, now: float) -> list[Action]:
+    def begun(self, number: int, resumption: Resumption, now: float) -> None:
         """An attempt has a number, and something to resume from."""
         if self.state is State.FINISHED:
-            return self._advance(now)
+            return
         self._asked = False
         self.attempt = number
-        self.trainers = Trainers(self.node.trainers)
+        self.trainers = Trainers(self.node.trainers, self._effects.send)
         if not self.members.all(self.members.ready):
             # Somebody was lost while the volume answered: the number is spent, the attempt never ran.
             self._enter(State.ENDING, now)
             self._loss = Loss("a pod was lost before the attempt began", POD)
-            return self._advance(now)
-        members = [self.members[rank] for rank in range(self.node.trainers)]
-        self.members.begin()
-        self._identity = members[0].read
-        self._crashed, self.differ, self.stop_cause, self._faults = None, None, "", 0
-        self.moved = now
-        self._enter(State.STARTING, now)
-        self._todo.append(Say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.said}"))
-        addresses = m.pack([member.hello.address for member in members])
-        self._broadcast(m.Start(number, dict(resumption.resume), addresses))
-        return self._advance(now)
+        else:
+            members = [self.members[rank] for rank in range(self.node.trainers)]
+            self.members.begin()
+            self._identity = members[0].read
+            self._crashed, self.differ, self.stop_cause, self._faults = None, None, "", 0
+            self.moved = now
+            self._enter(State.STARTING, now)
+            self._effects.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.said}")
+            addresses = m.pack([member.hello.address for member in members])
+            self._broadcast(m.Start(number, dict(resumption.resume), addresses))
+        self._advance(now)
 
-    def not_begun(self, sentence: str, now: float) -> list[Action]:
-        """The volume refused, for longer than faults that pass take. Asked again at the next tick: nobody has lost anything."""
+    def not_begun(self, sentence: str) -> None:
+        """The volume refused for longer than a passing fault takes. It is asked again at the next tick."""
         self._faults += 1
-        self._todo.append(Say(f"{sentence} (fault {self._faults} of {FAULTS} of the volume)"))
+        self._effects.say(f"{sentence} (fault {self._faults} of {FAULTS} of the volume)")
         if self._faults >= FAULTS:
-            self._finish(Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{sentence}, {FAULTS} times"))
-        return self._flush()
+            self.finish(Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{sentence}, {FAULTS} times"))
 
-    def end_recorded(self, exhausted: Outcome | None, now: float) -> list[Action]:
+    def end_recorded(self, exhausted: Outcome | None, now: float) -> None:
         """`exhausted`: no other attempt is allowed."""
         self._loss = None
         if exhausted is not None:
-            self._finish(exhausted)
+            self.finish(exhausted)
         elif self.state is State.ENDING:
             self._asked = False
             self._enter(State.GATHERING, now)
-        return self._advance(now)
+        self._advance(now)
 
-    def concluded(self, attempt: int, missing: str | None, made: str, now: float) -> list[Action]:
+    def concluded(self, attempt: int, missing: str | None, made: str, now: float) -> None:
         """`missing`: what is missing for the job to be done; None: nothing. `made`: what the attempt completed."""
         if attempt != self.attempt or self.state not in RUNNING:
-            return self._advance(now)
+            return
         self._asked = False
         absent = set(range(self.node.trainers)) - self.trainers.sessions.keys() if self._trainers_join else set()
         if self.state is State.STOPPING and missing is not None:
@@ -231,39 +249,37 @@ class Rendezvous:
         elif missing is None:
             done = f"{made} is complete" if made else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
-            self._finish(Outcome(ExitCode.DONE, f"{done}: the job is done"), Loss("done", STOPPED))
+            self.finish(Outcome(ExitCode.DONE, f"{done}: the job is done"), Loss("done", STOPPED))
         else:
             self._lose(Loss(f"every trainer ended with 0, but {missing}", PROGRAM), now)
-        return self._advance(now)
+        self._advance(now)
 
-    def outcome_recorded(self, outcome: Outcome) -> list[Action]:
+    def outcome_recorded(self, outcome: Outcome) -> None:
         """All may hear how the job ended."""
-        if self._farewell is None:
+        if self._final is None:
             crashed = self._crashed if outcome.code == ExitCode.ATTEMPTS_EXHAUSTED else None
-            self._farewell = m.Finish(outcome.code, outcome.sentence, crashed)
-            self._broadcast(self._farewell)
-        return self._flush()
+            self._final = m.Finish(outcome.code, outcome.sentence, crashed)
+            self._broadcast(self._final)
 
     # The job's way.
 
-    def _advance(self, now: float) -> list[Action]:
+    def _advance(self, now: float) -> None:
         members = self.members
         if self.state in (State.STARTING, State.TRAINING) and (vain := self.trainers.in_vain(members.trained)):
             self._lose(Loss(vain, PROGRAM), now)
         if self.state is State.STARTING and members.all(members.serving):
             self._enter(State.TRAINING, now)
             self._broadcast(m.AllReached(self.attempt, "serving"))
-            self._todo += self.trainers.serve(now)
+            self.trainers.serve(now)
         if self.state in RUNNING and members.all(members.trained) and not self._asked:
             self._ask("conclude", self.attempt, self.state is State.STOPPING)
         elif self.state is State.STOPPING and members.all(members.stopped) and not self._asked:
             self._lose(Loss(self.stop_cause, STOPPED), now)
         if self.state is State.ENDING and not members.runs:
-            self._record_end()
+            self.record_end()
         gathered = self.state is State.GATHERING and not self._asked and members.all(members.ready)
         if gathered and (identity := self._same_reading(now)) is not None:
             self._ask("begin", identity)
-        return self._flush()
 
     def _same_reading(self, now: float) -> Identity | None:
         """The data and the program of the run; None where not all have read them, who are asked to prepare again."""
@@ -273,12 +289,12 @@ class Rendezvous:
         parts = [f"trainers {numbers(read[one])} read {one}" for one in sorted(read, key=str)]
         sentence = "; ".join([*parts, *([f"the run began with {self._identity}"] if self._identity else [])])
         if self.differ is None or self.differ[0] != sentence:
-            self._todo.append(Say(f"{sentence}: no attempt begins, they prepare again"))
+            self._effects.say(f"{sentence}: no attempt begins, they prepare again")
         self.differ = (sentence, self.differ[1] if self.differ else now)
         for rank, member in self.members.items():
             if member.read != self._identity:
                 self.members.ready.discard(rank)
-                self._todo.append(Send(member.connection, m.PrepareAgain()))
+                self._effects.send(m.PrepareAgain(), member.connection)
         return None
 
     def _lose(self, loss: Loss, now: float) -> None:
@@ -288,25 +304,16 @@ class Rendezvous:
         self._enter(State.ENDING, now)
         self._loss, self._asked = loss, False
         self._broadcast(m.End(self.attempt, loss.cause))
-        for session in self.trainers.sessions.values():
-            self._todo.append(Send(session.connection, m.Over(loss.cause)))
+        self._effects.send(m.Over(loss.cause), *(session.connection for session in self.trainers.sessions.values()))
 
-    def _record_end(self) -> None:
-        if not self._asked:
+    def record_end(self) -> None:
+        """The attempt that is ending, unless that is under way; a server that leaves owes it to the next one."""
+        if self.state is State.ENDING and not self._asked:
             assert self._loss is not None
             self._ask("record_end", replace(self._loss, stepped=self.trainers.stepped))
 
-    def closing(self) -> list[Action]:
-        """The server leaves, and another one may follow: it must know how the attempt ended."""
-        if self.state is State.ENDING:
-            self._record_end()
-        return self._flush()
-
-    def finish(self, outcome: Outcome) -> list[Action]:
-        self._finish(outcome)
-        return self._flush()
-
-    def _finish(self, outcome: Outcome, loss: Loss | None = None) -> None:
+    def finish(self, outcome: Outcome, loss: Loss | None = None) -> None:
+        """The job ends, and with it the attempt by `loss`."""
         if self.state is not State.FINISHED:
             loss = self._loss if self._loss is not None and not self._asked else loss
             self.state = State.FINISHED
@@ -314,7 +321,7 @@ class Rendezvous:
 
     # Time.
 
-    def tick(self, now: float, late: bool, volume_since: float | None, progress: bool) -> list[Action]:
+    def tick(self, now: float, late: bool, volume_since: float | None, progress: bool) -> None:
         """Once a `BEAT`. `late`: after a pause of our own nobody is judged; `volume_since`: it has owed an answer since then."""
         if progress:
             self.moved = now
@@ -327,21 +334,21 @@ class Rendezvous:
                 self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
             else:
                 status = trainers.status(rank, waiting, silent, now) if training else None
-                self._todo.append(Send(member.connection, m.Status(self.state.value, status)))
-        for session in trainers.sessions.values():
-            if session.waits_in is not None and self.state in RUNNING:
-                self._todo.append(Send(session.connection, m.Wait()))
+                self._effects.send(m.Status(self.state.value, status), member.connection)
+        if self.state in RUNNING:
+            waits = (session.connection for session in trainers.sessions.values() if session.waits_in is not None)
+            self._effects.send(m.Wait(), *waits)
         if self.state is State.GATHERING and volume_since is None:
             self._asked = False  # A begin that the volume refused is asked again.
         match self._overdue(now, volume_since):
             case Outcome() as outcome:
-                self._finish(outcome)
+                self.finish(outcome)
             case Loss() as loss:
                 self._lose(loss, now)
             case str(sentence) if now - self._reminded > REMIND:
                 self._reminded = now
-                self._todo.append(Say(sentence))
-        return self._advance(now)
+                self._effects.say(sentence)
+        self._advance(now)
 
     def _overdue(self, now: float, volume_since: float | None) -> deadlines.Verdict:
         if volume_since is not None and self.state is not State.FINISHED:
@@ -366,11 +373,7 @@ class Rendezvous:
 
     def _ask(self, what: Question, *about: Any) -> None:
         self._asked = True
-        self._todo.append(Ask(what, about))
+        self._effects.ask(what, *about)
 
     def _broadcast(self, message: m.Message) -> None:
-        self._todo += [Send(member.connection, message) for member in self.members.values()]
-
-    def _flush(self) -> list[Action]:
-        todo, self._todo = self._todo, []
-        return todo
+        self._effects.send(message, *(member.connection for member in self.members.values()))

@@ -1,14 +1,14 @@
 """What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
 
-Promises: a pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead
-by then; a data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
+A pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead by then. A
+data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
 """
 
 import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from paddle_node import contract, durable
@@ -17,8 +17,8 @@ from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
-from paddle_node.patience import patiently
 from paddle_node.rendezvous import attempts
+from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
 from paddle_node.training.passes import Identity
 
@@ -26,31 +26,23 @@ POLL = 1.0
 """Seconds between two looks for the data; the data job takes minutes."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What this pod's processes work on."""
-
-    folder: JobFolder
-    """The job's folder, with the manifest that was read and the folder of this pod's data."""
-    program: Path
-    identity: Identity
-
-
-def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> Reading:
-    """Returns when the shard is verified, and copied where that is asked for or faster. Blocking. Raises `Failure`, OSError."""
+def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnvironment:
+    """The node with the manifest, data and program that its processes work on, once the shard is verified, and copied where
+    that is asked for or faster. Blocking. Raises `Failure`, OSError.
+    """
     from paddle_node.staging import shard_copy  # Pulls in the checksums' library: not before the pod has said hello.
 
-    run = patiently(lambda: attempts.Record(node.folder, node.run_id).identity, report)
+    run = retry(lambda: attempts.Record(node.folder, node.run_id).identity, report)
     if run is None:
         _wait_for_data(node, report)
-    data = run.data if run is not None else patiently(lambda: data_manifest.digest(node.folder.data_manifest), report)
-    folder = patiently(lambda: _of_digest(node.folder, data), report)
+    data = run.data if run is not None else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
+    folder = retry(lambda: _of_digest(node.folder, data), report)
     # What a try has copied is kept by the next.
-    place = patiently(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
-    program, digest = patiently(lambda: _program(node, None if run is None else run.program), report)
+    place = retry(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
+    program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
-        program = patiently(lambda: _work_in(program, node), report)
-    return Reading(replace(folder, data=place.resolve()), program, Identity(data, digest))
+        program = retry(lambda: _work_in(program, node), report)
+    return replace(node, folder=replace(folder, data=place.resolve()), program=program, identity=Identity(data, digest))
 
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:
@@ -81,7 +73,7 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
 def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
     """The program's folder, behind its link, and its digest: the run's, where it has one."""
     if node.archive:
-        place = contract.path(contract.UNPACKED, dict(node.environ))
+        place = contract.path(contract.UNPACKED, node.environ)
         return program_archive.unpack(node.folder, node.archive, place), node.archive
     if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
         return copied, wanted
@@ -96,13 +88,13 @@ def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
 def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:
     deadline = time.monotonic() + node.peer_deadline
     said = False
-    while not patiently(lambda: _there(node), report) and time.monotonic() < deadline:
+    while not retry(lambda: _there(node), report) and time.monotonic() < deadline:
         if not said:
             said = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
         time.sleep(POLL)
-    if node.data_job and not patiently(lambda: _there(node), report):
-        other = patiently(lambda: _whose(node), report)
+    if node.data_job and not retry(lambda: _there(node), report):
+        other = retry(lambda: _whose(node), report)
         there = "no whole one is there" if other is None else f"the one there is of data job {other or 'unknown'}"
         raise Failure(
             ExitCode.BAD_DATA,
@@ -114,10 +106,9 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
 def _whose(node: NodeEnvironment) -> str | None:
     """The data job that wrote the manifest; empty: an unknown one; None: there is none, or a damaged one, which a split mends."""
     try:
-        manifest = data_manifest.read(node.folder.data_manifest)
+        return getattr(data_manifest.read(node.folder.data_manifest), "job", None)
     except ManifestError:
         return None
-    return None if manifest is None else manifest.job
 
 
 def _there(node: NodeEnvironment) -> bool:

@@ -1,6 +1,6 @@
 """A user's program on its way from the archive on the volume to a writable folder of this pod.
 
-Promises: the folder appears only when the archive's bytes are those that the job names; nothing is written outside of it.
+The folder appears only when the archive's bytes are those that the job names; nothing is written outside of it.
 """
 
 import errno

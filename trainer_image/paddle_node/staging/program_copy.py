@@ -1,8 +1,7 @@
 """The training program on its way from the image to the job's folder on the volume.
 
-Promises: a copy is a folder of its own below `programs/`, whole by a record that is created once; the program's name in the job's
-folder is a link to it. A folder of that name is a person's and stays. Compiled leftovers (`__pycache__`) stay behind, and so do
-the `..` folders to which the links of a mounted ConfigMap lead.
+A copy is a folder of its own below `programs/`, whole by a record that is created once; the program's name in the job's folder is
+a link to it, or a person's own folder, which stays. `__pycache__` and the `..` folders of a mounted ConfigMap are left out.
 """
 
 import contextlib
@@ -37,25 +36,17 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
     copy = find(folder, wanted)
     if copy is None:
         copy = folder.programs / f"{wanted[:32]}.{os.urandom(8).hex()}"
-        draft = copy.with_name(f".{copy.name}.json")
+        record, content = folder.programs / f"{wanted[:32]}.json", json.dumps({"folder": copy.name})
         try:
             copy_files(source, copy)
             if digest(copy) != wanted:
                 raise SettingError(f"{source} changed while it was copied: run the data job again")
-            durable.write(draft, json.dumps({"folder": copy.name}))
-            record = folder.programs / f"{wanted[:32]}.json"
-            try:
-                os.link(draft, record)
-            except FileExistsError:
-                if find(folder, wanted) is None:
-                    draft.replace(record)  # What it names is damaged, or gone.
-            durable.sync(folder.programs)
+            if not durable.create(record, content) and find(folder, wanted) is None:
+                durable.write(record, content)  # What it names is damaged, or gone.
             copy = find(folder, wanted) or copy
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
-        finally:
-            draft.unlink(missing_ok=True)
     durable.link(link, os.path.relpath(copy, link.parent))
     return True
 

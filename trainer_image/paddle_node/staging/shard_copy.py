@@ -1,8 +1,7 @@
-"""A trainer's shard, made sure of before a single record is trained on.
+"""A trainer's shard, checked before a single record is trained on, and copied to local disk where that is asked for or faster.
 
-Promises: every file that the manifest names has the bytes and the checksum that it states; else a `Failure` says what is wrong.
-A copy to local disk is checked while it passes. A volume without a manifest, filled by hand in one of the tutorials' two
-layouts, works with a warning: nothing can be checked there.
+Every file that the manifest names has the bytes and the checksum that it states, or a `Failure` says what is wrong. A volume
+without a manifest, filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest
 from paddle_node.failure import Failure
-from paddle_node.patience import naming
+from paddle_node.retry import naming
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.training import passes
@@ -45,10 +44,14 @@ def stage(
         path = _by_hand(folder, trainer_id, report)
         files = [_File(path / name, name, None) for name in sorted(_names(path))]
     else:
-        files = [
-            _File(folder.root / file.name, data_manifest.below(file.name), file)
-            for file in _own_files(folder.data_manifest, stated, trainer_id, trainers)
-        ]
+        if len(stated.shards) != trainers:
+            raise Failure(
+                ExitCode.BAD_DATA,
+                f"{folder.data_manifest} lists {len(stated.shards)} shards, but this job has {trainers} trainers: "
+                "split the data again with as many shards as trainers",
+            )
+        own = stated.shards[trainer_id].files
+        files = [_File(folder.root / file.name, data_manifest.below(file.name), file) for file in own]
         _refuse_extra(files)
     if local is not None:
         copy = JobFolder(local.folder).shard(trainer_id)
@@ -56,7 +59,7 @@ def stage(
             return copy
         # A trainer reads a copy wherever one is.
         shutil.rmtree(copy, ignore_errors=True)
-    with _workers() as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(lambda file: verify_file(file.path, file.stated) if file.stated else None, files))
     return path
 
@@ -99,37 +102,37 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
         return False
     size = sum(file.stated.bytes if file.stated else file.path.stat().st_size for file in files)
     if local.when == local_disk.ALWAYS:
-        if local.room is not None and size > local.room:
-            raise Failure(
-                ExitCode.VOLUME_FULL,
-                f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: give the pod more "
-                f"local storage, or set {Variable.STAGE}={local_disk.NEVER}",
-            )
-        return True
+        if local.room is None or size <= local.room:
+            return True
+        instead = f"give the pod more local storage, or set {Variable.STAGE}={local_disk.NEVER}"
+        raise Failure(ExitCode.VOLUME_FULL, f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: {instead}")
     if size < local_disk.SAMPLE:
         return False  # The kernel keeps it in memory.
     try:
         if any((copy / file.name).exists() for file in files):
             return True  # This pod has begun to copy before.
         if size > local.free() * local_disk.LEFT_FREE:
-            report(f"{path} is read where it lies: its {size} bytes are more than half of the {local.free()} of local disk")
-            return False
-        saved, measured = local.saves([file.path for file in files], size)
+            why = f"its {size} bytes are more than half of the {local.free()} of local disk"
+        else:
+            saved, measured = local.saves([file.path for file in files], size)
+            if saved >= local_disk.WORTH:
+                report(f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})")
+                return True
+            why = f"a copy would save nothing ({measured})"
     except OSError as error:
-        report(f"{path} is read where it lies: trying both disks failed, {error.strerror}")
-        return False
-    if saved < local_disk.WORTH:
-        report(f"{path} is read where it lies: a copy would save nothing ({measured})")
-        return False
-    report(f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})")
-    return True
+        why = f"trying both disks failed, {error.strerror}"
+    report(f"{path} is read where it lies: {why}")
+    return False
 
 
 def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
     """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
     try:
-        _make_room(copy, [file.name for file in files])
-        with _workers() as pool:
+        # What an earlier job or try left would be read, too.
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in _names(copy) - {file.name for file in files}:
+            (copy / name).unlink()
+        with ThreadPoolExecutor(WORKERS) as pool:
             copied = sum(pool.map(lambda file: _copy(file.path, copy / file.name, file.stated), files))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -143,9 +146,8 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
             f"the shard cannot be copied to {local.folder}: {error.strerror}; "
             f"{'give the pod more local storage, or ' if full else ''}set {Variable.STAGE}={local_disk.NEVER}",
         ) from None
-    report(
-        f"copied {copied} of {len(files)} files of {path} to {copy}" + (", the others were there" if copied < len(files) else "")
-    )
+    others = ", the others were there" if copied < len(files) else ""
+    report(f"copied {copied} of {len(files)} files of {path} to {copy}{others}")
     return True
 
 
@@ -165,16 +167,6 @@ def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) 
         f"trainer {trainer_id} has no data: {folder.data_manifest} is missing, and neither {folder.shard(trainer_id)} "
         f"nor {folder.older_shard(trainer_id)} holds a file; run the data job first",
     )
-
-
-def _own_files(path: Path, manifest: DataManifest, trainer_id: int, trainers: int) -> tuple[DataFile, ...]:
-    if len(manifest.shards) != trainers:
-        raise Failure(
-            ExitCode.BAD_DATA,
-            f"{path} lists {len(manifest.shards)} shards, but this job has {trainers} trainers: "
-            "split the data again with as many shards as trainers",
-        )
-    return manifest.shards[trainer_id].files
 
 
 def _names(path: Path) -> set[str]:
@@ -223,13 +215,6 @@ def _same(source: Path, target: Path, file: DataFile | None) -> bool:
     return True
 
 
-def _make_room(local: Path, wanted: Sequence[str]) -> None:
-    """Removes what an earlier job or try left, so that the trainer finds nothing but its shard."""
-    local.mkdir(parents=True, exist_ok=True)
-    for name in _names(local) - set(wanted):
-        (local / name).unlink()
-
-
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
@@ -241,7 +226,3 @@ def _reading(path: Path) -> Iterator[None]:
         raise Failure(
             ExitCode.BAD_DATA, f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else"
         ) from None
-
-
-def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(WORKERS, thread_name_prefix="stage")

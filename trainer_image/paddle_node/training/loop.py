@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure, leave
-from paddle_node.patience import naming
+from paddle_node.retry import naming
 from paddle_node.training import pass_metrics, passes
 from paddle_node.training.engines.engine import Engine, Sample
 from paddle_node.training.passes import Position

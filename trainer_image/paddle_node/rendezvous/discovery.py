@@ -1,15 +1,11 @@
-"""Who am I and where is trainer 0: by index, from the Job's completion index and the headless Service's names.
-
-Promises: no call to the API server; a name is asked for again at every try, as a replaced pod keeps its name, not its address.
-"""
+"""Who am I and where is trainer 0: by the Job's completion index and the headless Service's names, without the API server."""
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from paddle_node import background
-from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
 
 
@@ -28,12 +24,12 @@ class Discovery:
         """Which run this pod belongs to; empty as long as nobody knows."""
         return self._node.run_id
 
-    async def coordinator(self) -> str:
+    async def server_address(self) -> str:
         """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
         if self._node.trainer_id == 0:
             return self._node.pod_ip
         name = self.name_of(0)
-        return await background.call(lambda: resolve(name, self._node.environ))
+        return await background.call(lambda: resolve(name, self._node.hosts))
 
     def name_of(self, trainer_id: int) -> str:
         """How messages call a peer, one that is missing included."""
@@ -41,12 +37,12 @@ class Discovery:
         return f"{name}.{self._node.service}" if self._node.service else name
 
     @property
-    def view(self) -> str:
+    def membership(self) -> str:
         """Equal on all pods that agree on who is who."""
         return "index"
 
     def moved(self) -> bool:
-        """Whether the pods are others than at the last `identify`, so that ids must be given anew: an index stays."""
+        """Whether membership changed since the last `identify`, so that ranks must be reassigned: an index stays."""
         return False
 
     def rest(self) -> None:
@@ -57,15 +53,14 @@ def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
     """The discovery that the environment asks for. Raises `Failure` where it cannot work."""
     if node.discovery == "pod-list":
         # TLS and HTTP take time to import: only who asks for it pays.
-        from paddle_node.agent.pod_list import PodList
+        from paddle_node.rendezvous.pod_list import PodList
 
         return PodList(node, say)
     return Discovery(node)
 
 
-def resolve(name: str, environ: Mapping[str, str]) -> str:
-    """The address of a host name: PADDLE_NODE_HOSTS first, read anew, then the system's resolver. Raises OSError."""
-    hosts = environ.get(Variable.HOSTS, "")
+def resolve(name: str, hosts: str = "") -> str:
+    """The address of a host name: the file `hosts` first, read again each time, then the system's resolver. Raises OSError."""
     if hosts:
         try:
             known = json.loads(Path(hosts).read_text())

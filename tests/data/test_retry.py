@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job
-from paddle_node import environment, patience
+from paddle_node import environment, retry
 from paddle_node.staging import preparation
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PAUSES", (0.001, 0.002))
+    monkeypatch.setattr(retry, "PAUSES", (0.001, 0.002))
 
 
 @pytest.fixture
 def soon_tired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PATIENCE", 0.1)
+    monkeypatch.setattr(retry, "DEADLINE", 0.1)
 
 
 def failing(times: float, code: int) -> Callable[[], str]:
@@ -38,7 +38,7 @@ def failing(times: float, code: int) -> Callable[[], str]:
 
 def test_a_passing_fault_is_tried_again_and_told() -> None:
     said: list[str] = []
-    assert patience.patiently(failing(2, errno.ESTALE), said.append) == "well"
+    assert retry.retry(failing(2, errno.ESTALE), said.append) == "well"
     assert said == [
         "/volume/file: Stale file handle; trying again in 0.001 s",
         "/volume/file: Stale file handle; trying again in 0.002 s",
@@ -49,7 +49,7 @@ def test_a_passing_fault_is_tried_again_and_told() -> None:
 def test_it_is_not_tried_for_ever() -> None:
     said: list[str] = []
     with pytest.raises(OSError, match="Input/output error"):
-        patience.patiently(failing(float("inf"), errno.EIO), said.append)
+        retry.retry(failing(float("inf"), errno.EIO), said.append)
     assert said
 
 
@@ -57,7 +57,7 @@ def test_it_is_not_tried_for_ever() -> None:
 def test_what_stays_is_raised_at_once(code: int) -> None:
     said: list[str] = []
     with pytest.raises(OSError, match="/volume/file"):
-        patience.patiently(failing(1, code), said.append)
+        retry.retry(failing(1, code), said.append)
     assert said == []
 
 

@@ -1,15 +1,13 @@
 """The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddle_node.rendezvous.actions import Action, Send
-from paddle_node.rendezvous.messages import Answer, Ask, Gather, Meeting, Message, Step
+from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
 
 SHOWN = 20
 """Ranks that a message names at most."""
-LEAVE, SERVERS = "leave", "servers"
 
 
 @dataclass(eq=False)
@@ -25,55 +23,56 @@ class Trainer:
 
 @dataclass
 class Trainers:
-    """Of one attempt. What its methods return is to be done."""
+    """Of one attempt."""
 
     count: int
+    send: Callable[..., None]
+    """A message to connections."""
     sessions: dict[int, Trainer] = field(default_factory=dict)
     """By rank; also those whose connection is gone."""
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
     stepped: bool = False
     left: bool = False
 
-    def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[Action]:
+    def hear(self, rank: int, message: Message, serving: bool, now: float) -> None:
         """`serving`: the pservers of all pods listen."""
         session = self.sessions[rank]
         match message:
             case Meeting(name) if name:
                 # It waits for the others without the server: no step, and nothing to answer.
                 session.waits_in = f"meeting {name}"
-                return []
+                return
             case Meeting():
                 session.waits_in = None
             case Step(number, step):
                 session.at = (number, step)
                 self.stepped = self.stepped or step > 0
-            case Ask("servers"):
+            case Gather("servers"):
                 session.waits_in = SERVERS
-            case Ask():
-                return self._gather(rank, LEAVE, None, now)
             case Gather(name, value):
-                return self._gather(rank, f"barrier {name}", value, now)
+                self._gather(session, rank, name, value, now)
         session.moved = now
-        return self.serve(now) if serving else []
+        if serving:
+            self.serve(now)
 
-    def serve(self, now: float) -> list[Action]:
+    def serve(self, now: float) -> None:
         """The pservers of all pods listen: lets on who waits for them."""
-        return [self._answer(each, Answer(), now) for each in self.sessions.values() if each.waits_in == SERVERS]
+        self._answer([each for each in self.sessions.values() if each.waits_in == SERVERS], Answer(), now)
 
-    def _gather(self, rank: int, name: str, value: Any, now: float) -> list[Action]:
+    def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> None:
         arrived = self.gathers.setdefault(name, {})
         arrived[rank] = value
-        self.sessions[rank].waits_in, self.sessions[rank].moved = name, now
-        if len(arrived) < self.count:
-            return []
-        del self.gathers[name]
-        self.left = self.left or name == LEAVE
-        answer = Answer([arrived[each] for each in range(self.count)])
-        return [self._answer(self.sessions[each], answer, now) for each in arrived]
+        session.waits_in = name
+        if len(arrived) == self.count:
+            del self.gathers[name]
+            self.left = self.left or name == LEAVE
+            answer = Answer([arrived[each] for each in range(self.count)])
+            self._answer([self.sessions[each] for each in arrived], answer, now)
 
-    def _answer(self, session: Trainer, answer: Answer, now: float) -> Action:
-        session.waits_in, session.moved = None, now
-        return Send(session.connection, answer)
+    def _answer(self, sessions: list[Trainer], answer: Answer, now: float) -> None:
+        for session in sessions:
+            session.waits_in, session.moved = None, now
+        self.send(answer, *(session.connection for session in sessions))
 
     def in_vain(self, ended: Collection[int]) -> str | None:
         """Why some wait can never end; None: each may. `ended` are the ranks whose trainers have ended."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-PATIENCE = 60.0
+DEADLINE = 60.0
 """Seconds: a file server's failover takes less."""
 PAUSES = (0.5, 8.0)
 """Seconds between two tries: the first, doubled up to the last."""
@@ -30,9 +30,9 @@ def passing(error: OSError) -> bool:
     return error.errno is not None and error.errno not in LASTING
 
 
-def patiently(work: Callable[[], T], report: Callable[[str], None]) -> T:
+def retry(work: Callable[[], T], report: Callable[[str], None]) -> T:
     """The result of `work`, which may be called again after it failed. Raises what it raises, a passing OSError after a while."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEADLINE
     pause, longest = PAUSES
     while True:
         try:

@@ -1,0 +1,275 @@
+"""Who am I, asked of the API server: the tutorials' way, for a Job without indexes.
+
+One list and one watch a pod, never a poll: exactly N running pods of this very run, ordered by address. Kubernetes' client would
+bring nothing that two requests need: pods are read as plain JSON, and each retry has this pod's deadline.
+"""
+
+import asyncio
+import hashlib
+import ipaddress
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import urllib3
+
+from paddle_node import contract
+from paddle_node.contract import ExitCode, Variable
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure, SettingError
+from paddle_node.rendezvous.discovery import Discovery
+from paddle_node.retry import REMIND
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where Kubernetes mounts a service account's token and the cluster's CA."""
+CONNECT, ANSWER = 5.0, 15.0
+"""Seconds to reach the API server, and for its next bytes."""
+WATCH = 240
+"""Seconds after which the server ends a watch by itself; the next one continues where it ended."""
+BACKOFF = (0.2, 10.0)
+"""Seconds before a request is tried again: first and longest, doubled each time, half of it at random."""
+LOOK = 0.05
+"""Seconds between two looks at what the watching thread has found."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What matters of a pod."""
+
+    name: str
+    owner: str
+    runs: bool
+    address: str
+    waits: str
+    """Why it does not run yet, in Kubernetes' own words; empty: it does, or did."""
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> "Pod":
+        """Reads a v1 Pod."""
+        metadata, status = document["metadata"], document.get("status", {})
+        phase, ending = status.get("phase", "Pending"), bool(metadata.get("deletionTimestamp"))
+        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+        conditions = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
+        waiting = [(each.get("state") or {}).get("waiting") or {} for each in status.get("containerStatuses") or ()]
+        reasons = [each for each in (*conditions, *waiting) if each.get("status", "False") == "False" and each.get("reason")]
+        texts = [": ".join(filter(None, (each["reason"], each.get("message")))) for each in reasons]
+        return cls(
+            name=metadata["name"],
+            owner=(owners or [(metadata.get("labels") or {}).get("controller-uid", "")])[0],
+            runs=phase == "Running" and bool(status.get("podIP")) and not ending,
+            address=status.get("podIP") or "",
+            waits=(texts or [phase])[0] if phase == "Pending" and not ending else "",
+        )
+
+
+def in_order(pods: Iterable[Pod]) -> list[Pod]:
+    """By address, as numbers: 10.0.0.9 comes before 10.0.0.10. IPv4 before IPv6."""
+    return sorted(pods, key=lambda pod: ipaddress.get_mixed_type_key(ipaddress.ip_address(pod.address)))
+
+
+class PodList(Discovery):
+    """Discovery by the API server. A thread watches while this pod waits for others, and rests while it trains."""
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        super().__init__(node)
+        self._say = say
+        self._order: list[Pod] = []
+        self._pods: dict[str, Pod] = {}
+        """All of the Job's, whichever run's; the watching thread writes it."""
+        self._failure: Failure | None = None
+        self._problem = ""
+        """Why nothing is known at the moment; empty while all is well."""
+        self._wanted = threading.Event()
+        self._account = contract.path(ACCOUNT, node.environ)
+        authority = self._account / "ca.crt"
+        if not node.api_host or not (self._account / "token").is_file() or not authority.is_file():
+            raise SettingError(
+                f"{Variable.DISCOVERY} is pod-list, and this pod has no service account token ({self._account}/token): "
+                "set automountServiceAccountToken: true and a service account that may list pods, or use index"
+            )
+        self._server = urllib3.HTTPSConnectionPool(
+            node.api_host, node.api_port, cert_reqs="CERT_REQUIRED", ca_certs=str(authority)
+        )
+        threading.Thread(target=self._watch, name="pod-list", daemon=True).start()
+
+    async def identify(self) -> NodeEnvironment:
+        """Waits until exactly N pods of this run are running. Raises `Failure` that names the missing ones at the deadline."""
+        self._wanted.set()
+        node = self._node
+        began = reminded = time.monotonic()
+        while (found := self._present()) is None:
+            now = time.monotonic()
+            if now - began > node.peer_deadline:
+                sentence = f"{self._missing()} after {now - began:.0f} s ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})"
+                raise Failure(ExitCode.PEERS_MISSING, sentence)
+            if now - reminded > REMIND:
+                reminded = now
+                self._say(f"{self._missing()} after {now - began:.0f} s")
+            await asyncio.sleep(LOOK)
+        self._order = found
+        index = next(i for i, pod in enumerate(found) if pod.name == node.pod_name or pod.address == node.pod_ip)
+        return replace(node, index=index, run_id=node.run_id or found[index].owner)
+
+    @property
+    def run_id(self) -> str:
+        return self._node.run_id or next((pod.owner for pod in self._own_run() or ()), "")
+
+    async def server_address(self) -> str:
+        return self._order[0].address
+
+    def name_of(self, trainer_id: int) -> str:
+        return self._order[trainer_id].name if trainer_id < len(self._order) else f"trainer {trainer_id}"
+
+    @property
+    def membership(self) -> str:
+        return hashlib.sha256("\n".join(f"{pod.name} {pod.address}" for pod in self._order).encode()).hexdigest()[:16]
+
+    def moved(self) -> bool:
+        """Whether exactly N pods run that are others than those of the last `identify`."""
+        self._wanted.set()
+        present = self._present()
+        return present is not None and present != self._order
+
+    def rest(self) -> None:
+        """No requests until the next question: training has begun."""
+        self._wanted.clear()
+
+    def _own_run(self) -> list[Pod] | None:
+        """The pods of this pod's own run: an earlier Job of the same name may still have some. None: this pod is not there."""
+        if self._failure is not None:
+            raise self._failure
+        node, pods = self._node, dict(self._pods)
+        me = pods.get(node.pod_name) or next((pod for pod in pods.values() if pod.address == node.pod_ip and pod.runs), None)
+        return None if me is None else [pod for pod in pods.values() if pod.owner == me.owner]
+
+    def _present(self) -> list[Pod] | None:
+        running = [pod for pod in self._own_run() or () if pod.runs]
+        return in_order(running) if len(running) == self._node.trainers else None
+
+    def _missing(self) -> str:
+        """Who is there and who is not, as one half sentence."""
+        node, run = self._node, self._own_run()
+        if self._problem:
+            return f"the API server gives no list of pods: {self._problem}"
+        selector = f"job-name={node.job_object} in namespace {node.namespace}"
+        if run is None:
+            return f"this pod ({node.pod_name}) is not among the {len(self._pods)} pods of {selector}; is that the Job's name?"
+        running = in_order(pod for pod in run if pod.runs)
+        text = f"{len(running)} of {node.trainers} pods of {selector} run"
+        if running and len(running) != node.trainers:
+            text += ": " + ", ".join(pod.name for pod in running[:20])
+        if waiting := [f"{pod.name} ({pod.waits})" for pod in run if pod.waits]:
+            text += "; waiting: " + ", ".join(waiting[:5])
+        return text
+
+    # In the thread.
+
+    def _watch(self) -> None:
+        pause, longest = BACKOFF
+        version = ""
+        while True:
+            self._wanted.wait()
+            wait = 0.0
+            try:
+                version = version or self._list()
+                began = time.monotonic()
+                for version in self._changes(version):  # noqa: B007, B020  The newest one seen.
+                    pause = BACKOFF[0]
+                self._problem = ""
+                if time.monotonic() - began > 1.0:
+                    continue
+                # Ended before it began: a server that is going down does so again and again.
+            except _Refused as refused:
+                self._failure = _hopeless(self._node, refused)
+                if self._failure is not None:
+                    return
+                wait, too_old = refused.wait, refused.status == 410
+                version, self._problem = ("", "") if too_old else (version, str(refused))
+            except Exception as error:  # This thread must outlive whatever the client and the network come up with.
+                if not isinstance(error, urllib3.exceptions.HTTPError | OSError):
+                    version = ""  # What we knew is not what it seemed.
+                text = " ".join(str(error).split()) or type(error).__name__
+                untrusted = "CERTIFICATE_VERIFY_FAILED" in text
+                self._problem = "its certificate is not signed by the mounted CA" if untrusted else text
+            if not self._wanted.is_set():
+                version = ""  # We cut the watch ourselves.
+                continue
+            if self._problem:
+                self._say(f"the API server: {self._problem}; trying again")
+            time.sleep(max(wait, pause * (0.5 + random.random() / 2)))
+            pause = min(2 * pause, longest)
+
+    def _list(self) -> str:
+        """All pods now; returns the version to watch from."""
+        # From the server's own cache: thousands of pods may ask at once.
+        with self._ask(ANSWER, resourceVersion="0") as answer:
+            document = json.loads(answer.read())
+        self._pods = {pod.name: pod for pod in map(Pod.read, document["items"])}
+        self._problem = ""
+        return str(document["metadata"]["resourceVersion"])
+
+    def _changes(self, version: str) -> Iterator[str]:
+        """Takes in changes until the server ends the watch, or nobody wants to know any more; yields each new version."""
+        more = {"watch": "true", "timeoutSeconds": str(WATCH), "allowWatchBookmarks": "true"}
+        with self._ask(WATCH + ANSWER, resourceVersion=version, **more) as answer:
+            for event in map(json.loads, answer):
+                kind, document = event["type"], event["object"]
+                if kind == "ERROR":
+                    raise _Refused(document["code"], document.get("reason", ""))
+                if kind == "DELETED":
+                    self._pods.pop(document["metadata"]["name"], None)
+                elif kind != "BOOKMARK":
+                    self._pods[document["metadata"]["name"]] = Pod.read(document)
+                yield str(document["metadata"]["resourceVersion"])
+                if not self._wanted.is_set():
+                    return
+
+    def _ask(self, silence: float, **more: str) -> urllib3.BaseHTTPResponse:
+        """About the Job's pods. Raises `_Refused`, or what urllib3 raises."""
+        # Read for each request, because the kubelet renews it.
+        token = (self._account / "token").read_text().strip()
+        answer = self._server.request(
+            "GET",
+            f"/api/v1/namespaces/{self._node.namespace}/pods",
+            fields={"labelSelector": f"job-name={self._node.job_object}", **more},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=urllib3.Timeout(connect=CONNECT, read=silence),
+            preload_content=False,
+            # Every retry is ours: urllib3's own would hide what went wrong, and know no deadline.
+            retries=False,
+        )
+        if answer.status != 200:
+            answer.close()
+            wait = answer.headers.get("Retry-After", "")
+            raise _Refused(answer.status, answer.reason or "", min(60.0, float(wait)) if wait.isdecimal() else 0.0)
+        return answer
+
+
+class _Refused(Exception):
+    """An answer that is no list; `wait` is the seconds that the server asks for."""
+
+    def __init__(self, status: int, reason: str, wait: float = 0.0) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.wait = wait
+
+
+def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
+    """The end of this pod, for what no retry can change."""
+    if not 400 <= error.status < 500 or error.status in (408, 409, 410, 429):
+        return None
+    if error.status == 401:
+        sentence = "the API server does not accept this pod's token (401 Unauthorized): is it expired, or of another cluster?"
+    elif error.status == 403:
+        sentence = (
+            f"this pod's service account may not list pods in namespace {node.namespace} (403 Forbidden): it needs a RoleBinding "
+            f'there to a Role with apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]; '
+            f"or use {Variable.DISCOVERY}=index, which asks for nothing"
+        )
+    else:
+        return Failure(ExitCode.BAD_SETTING, f"the API server does not understand the question: {error}")
+    return Failure(ExitCode.NOT_PERMITTED, sentence)
