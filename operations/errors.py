@@ -4,8 +4,6 @@
 refuses; 130 interrupted (Ctrl-C), which never ends a job.
 """
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Iterator
@@ -100,7 +98,7 @@ def translated() -> Iterator[None]:
 
 
 @contextmanager
-def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
+def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
     """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
     try:
         with translated():

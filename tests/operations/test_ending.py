@@ -49,7 +49,7 @@ def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     done = run("cancel")
     assert done.code == 1 and "is not gone after 0 s: a pod of it does not end" in done.err
     # An operator that is gone takes its finalizer off nothing: that is said at once, and at the end.
-    monkeypatch.setattr(removal, "NOTICED", 0.0)
+    monkeypatch.setattr(removal, "LOOK", 0.1)
     api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["operator.example/hold"]}})
     done = run("cancel")
     assert done.code == 1 and done.err.count("operator.example/hold holds it: does its controller run?") == 2
@@ -155,7 +155,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "runs on" in errors and "Traceback" not in errors
+    assert "keeps running" in errors and "Traceback" not in errors
     assert not [path for method, path in api.requests if method == "DELETE"]
     assert len(api.pods("trainer")) == 3
 

@@ -256,7 +256,7 @@ def test_wait_says_what_happens_and_how_it_ended(
 
 def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
     done = run("wait", "--timeout", "0.01")
-    assert done.code == 1 and "is still running after 0.01 minutes: it runs on" in done.err
+    assert done.code == 1 and "is still running after 0.01 minutes: it keeps running" in done.err
 
 
 def test_a_watch_whose_history_is_forgotten_begins_anew(

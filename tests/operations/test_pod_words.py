@@ -188,7 +188,7 @@ def test_ranks_that_share_a_fate_are_one_line() -> None:
         ),
         (
             'error looking up service account t1/nobody: serviceaccount "nobody" not found',
-            "its service account nobody does not exist: submit the job again",
+            "its service account nobody does not exist: cancel the job and submit it again",
         ),
         (
             "no PriorityClass with name high was found",

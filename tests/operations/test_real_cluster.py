@@ -250,7 +250,7 @@ def test_a_job_from_its_submission_to_its_end(
 
     assert "runs already" in run("submit").err
     done = run("wait", "--timeout", "0.02")
-    assert done.code == 1 and "it runs on" in done.err
+    assert done.code == 1 and "it keeps running" in done.err
     assert run("delete").code == 2
 
     kubelet("trainer", 0)
@@ -299,7 +299,7 @@ def test_ctrl_c_leaves_the_job(run: Run, words: Path, kubelet: Callable[[str, in
     process.stderr.readline()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
-    assert process.returncode == 130 and "runs on" in errors
+    assert process.returncode == 130 and "keeps running" in errors
     assert state(run)["state"] == "waiting"
     assert run("delete", "--force").code == 0
 

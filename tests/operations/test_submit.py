@@ -179,7 +179,7 @@ def test_a_followed_job_says_why_it_has_nothing_to_show(
     controller.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [UNSCHEDULABLE]})
     for command in (("submit", "--follow"), ("logs", "--follow")):
         errors = interrupted_once_it_says(command, "too little cpu")
-        assert "trainer 0-2 waiting: no node can take it: too little cpu is free" in errors and "runs on" in errors
+        assert "trainer 0-2 waiting: no node can take it: too little cpu is free" in errors and "keeps running" in errors
 
 
 def interrupted_once_it_says(command: tuple[str, ...], words: str) -> str:
