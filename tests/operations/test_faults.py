@@ -144,19 +144,6 @@ def test_a_refusal_that_stays(run: Run, cluster: Trained, command: str, status: 
     assert cluster.api.objects == before
 
 
-@pytest.mark.parametrize("command", ["status", "logs --follow", "wait", "results"])
-def test_answers_that_come_too_late_are_asked_for_again(
-    run: Run, cluster: Trained, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from operations import cluster as settings
-
-    cluster.again(command)
-    monkeypatch.setattr(settings, "READ", 0.3)
-    cluster.api.faults = [Fault("/jobs", delay=0.6), Fault("/pods", delay=0.6)]
-    assert run(*COMMANDS[command]).code == 0
-    assert all(fault.times == 0 for fault in cluster.api.faults)
-
-
 SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("doctor", CLUSTER)]
 
 

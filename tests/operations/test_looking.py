@@ -45,16 +45,6 @@ def in_background(run: Run, *arguments: str) -> tuple[threading.Thread, list[Don
 # status and list.
 
 
-def test_status_on_a_narrow_terminal(run: Run, training: dict[str, Any]) -> None:
-    done = run("status", "words", columns=60)
-    assert done.code == 0
-    lines = done.out.splitlines()
-    assert lines[0] == "words is running"
-    assert "POD" in done.out and "trainer 2" in done.out and "node-1" in done.out
-    assert max(map(len, lines)) <= 60
-    assert "\x1b" not in done.out
-
-
 def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
     controller.scripts["trainer"] = Script(code=70, message="x" * 200)
     run("submit", "--wait")
@@ -330,14 +320,6 @@ def test_a_token_that_expires_in_mid_follow_is_renewed(
     assert results[0].code == 0, results[0].err
     assert results[0].out.count("later") == 3
     assert "secret" not in results[0].out + results[0].err
-
-
-def test_a_token_that_is_not_accepted_is_one_sentence(run: Run, api: KubernetesApi, folder: Path) -> None:
-    api.tokens = {"another"}
-    done = run("list")
-    assert done.code == 3
-    assert done.err.startswith("cluster double does not know you (401): log in to AWS again")
-    assert "good" not in done.err
 
 
 def test_no_cluster(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ import os
 import secrets
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -271,39 +270,6 @@ def test_a_job_from_its_submission_to_its_end(
         soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={name}"), 30)
 
 
-def test_a_job_that_fails(run: Run, words: Path, kubelet: Callable[[str, int], None]) -> None:
-    kubelet("data", 0)
-    kubelet("trainer", 2)
-    done = run("submit", "--wait")
-    assert done.code == 1
-    assert "a pod ended with a code that no retry can heal" in done.err
-    assert "code 2 (bad setting): its last line" in done.err
-    assert run("delete").code == 0
-
-
-def test_cancel_and_resume(run: Run, words: Path, kubelet: Callable[[str, int], None], soon: Soon) -> None:
-    kubelet("data", 0)
-    assert run("submit").code == 0
-    done = run("cancel")
-    assert done.code == 0 and "is ended" in done.err
-    assert state(run)["training"] is None
-    assert run("resume").code == 0
-    assert run("delete", "--force").code == 0
-
-
-def test_ctrl_c_leaves_the_job(run: Run, words: Path, kubelet: Callable[[str, int], None]) -> None:
-    kubelet("data", 0)
-    assert run("submit").code == 0
-    process = background("wait")
-    assert process.stderr is not None
-    process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 130 and "keeps running" in errors
-    assert state(run)["state"] == "waiting"
-    assert run("delete", "--force").code == 0
-
-
 class Cuts:
     """A way to the server that breaks every connection after a moment; TLS goes through it untouched."""
 
@@ -472,55 +438,3 @@ def test_somebody_elses_change_is_not_overwritten(
     assert done.code == 2, done.err
     assert "was changed by somebody else" in done.err and "a-person" in done.err
     assert run("delete").code == 0
-
-
-def test_pods_that_the_namespace_refuses(
-    run: Run, cluster: Cluster, namespace: str, words: Path, kubelet: Callable[[str, int], None], soon: Soon
-) -> None:
-    """Without a pod there is nothing pending: the reason is in the Job's events."""
-    kubelet("data", 0)
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}}
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas/none"
-    submitting = background("submit", "--wait")
-    soon(lambda: run("status").code == 0, 30)
-    cluster.apply(quota | {"spec": {"hard": {"count/pods": "0"}}})
-    try:
-        found = soon(lambda: (found := state(run))["training"] and found["training"]["reason"] and found, 60)
-        assert found["state"] == "waiting" and found["pods"][0]["component"] == "data"
-        assert found["training"]["reason"].startswith("its pods are more than the namespace's quota none allows")
-    finally:
-        cluster.delete(path)
-    kubelet("trainer", 0)
-    _, errors = submitting.communicate(timeout=120)
-    assert submitting.returncode == 0, errors
-    assert "training waits: its pods are more than" in errors
-    assert run("delete").code == 0
-
-
-def test_the_volumes_helper_pod(run: Run, words: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster, soon: Soon) -> None:
-    """It comes as restricted as Pod Security wants it, says why it waits, and goes; so does what it had to make."""
-    from operations import volume_access
-
-    monkeypatch.setattr(volume_access, "READY", 3.0)
-    done = run("results")
-    assert done.code == 1, done.err
-    assert "the helper pod does not start within 3 s" in done.err
-    name = yaml.safe_load((words / "job.yaml").read_text())["name"]
-    soon(lambda: not cluster.items("/api/v1/persistentvolumes", f"app.kubernetes.io/instance={name}"), 30)
-
-
-def test_who_may_not(run: Run, cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real token of somebody without rights, and one that nobody gave."""
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-    headers = {"Content-Type": "application/json"}
-    token = json.loads(cluster.request("POST", path, headers=headers, body=json.dumps(request).encode()))["status"]["token"]
-    config = yaml.safe_load(Path(os.environ["KUBECONFIG"].split(":")[0]).read_text())
-    for given, words in ((token, "refuses (403)"), ("nobody-gave-this", "does not know you (401)")):
-        for user in config["users"]:
-            user["user"] = {"token": given}
-        (tmp_path / "config").write_text(yaml.safe_dump(config))
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-        done = run("list", "--namespace", namespace)
-        assert done.code == 3 and words in done.err
-        assert given not in done.out + done.err

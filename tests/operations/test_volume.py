@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
-from urllib.request import urlopen
 
 import pytest
 from commands import Run
@@ -25,7 +19,10 @@ from saved_pass import save_model, save_pass
 from k8s_charts.documents import documents
 from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from operations import volume_access, volume_server
+from operations import volume_access
+from operations.cluster import Cluster
+from operations.errors import Failed
+from operations.volume_access import Missing
 
 pytestmark = pytest.mark.slow
 
@@ -51,25 +48,6 @@ def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, t
         made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
     assert run("submit", "--wait").code == 0
     return made
-
-
-@contextmanager
-def serving(root: Path) -> Iterator[Callable[[str], bytes]]:
-    """The helper pod's program on `root`; what is yielded asks it."""
-    program = [sys.executable, volume_server.__file__, str(root), "token", "0"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            port = server.stdout.readline().split()[-1]
-
-            def ask(what: str) -> bytes:
-                with urlopen(f"http://127.0.0.1:{port}/token/{what}") as answer:
-                    found: bytes = answer.read()
-                    return found
-
-            yield ask
-        finally:
-            server.terminate()
 
 
 def helpers(api: KubernetesApi) -> list[str]:
@@ -110,31 +88,6 @@ def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder, rec
     assert done.code == 0 and "complete" in done.out
     assert ("its last run failed: trainer 2 ended with 1: boom\n" in done.err) == (not record)
     assert json.loads(run("results", "--json").out)["failure"] == ("" if record else "trainer 2 ended with 1: boom")
-
-
-def test_the_helper_pod_is_as_harmless_as_it_can_be(run: Run, api: KubernetesApi, job: JobFolder) -> None:
-    kept: list[dict[str, object]] = []
-    controller = api.created
-    assert controller is not None
-
-    def created(document: dict[str, object]) -> None:
-        kept.append(document)
-        controller(document)
-
-    api.created = created
-    run("results")
-    (pod,) = [d for d in kept if d["kind"] == "Pod" and "-volume-" in str(d["metadata"])]
-    spec = pod["spec"]
-    assert isinstance(spec, dict)
-    (container,) = spec["containers"]
-    assert [volume["name"] for volume in spec["volumes"]] == ["job"]
-    assert container["volumeMounts"] == [
-        {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "words", "readOnly": True}
-    ]
-    assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["seccompProfile"]
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["activeDeadlineSeconds"] == 4 * 3600 and spec["restartPolicy"] == "Never"
 
 
 def test_a_download_is_verified_and_taken_up_where_it_broke(
@@ -271,23 +224,6 @@ def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_high
         "attempts/run-1/pass-00001",
         "attempts/run-1/pass-00002",
     ]
-
-
-def test_no_link_leads_out_of_the_job_or_in_circles(tmp_path: Path) -> None:
-    job = JobFolder(tmp_path / "job")
-    save_pass(job, 0, {"part": b"x"})
-    (job.root / "circle").symlink_to(".")
-    (job.root / "out").symlink_to(tmp_path)
-    (job.root / "self").symlink_to("self")
-    with serving(job.root) as ask:
-        names = [entry["name"] for entry in json.loads(ask("list?path="))]
-        assert names == [
-            "output/attempts/run-1/pass-00000/done",
-            "output/attempts/run-1/pass-00000/part",
-        ]
-        assert ask("file?path=output/pass-00000/part") == b"x"
-        with pytest.raises(HTTPError, match="409"):
-            ask("file?path=self")
 
 
 def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
@@ -438,10 +374,8 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     assert (there / "train.py").read_text() == "print(2)\n"
 
 
-@pytest.mark.parametrize("order", [("bad", "large"), ("large", "bad")], ids=" ".join)
-def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
     """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
-    from operations.errors import Failed
     from operations.volume_transfer import upload
 
     for name, size in (("bad", 1), ("large", 1000 << 20)):
@@ -463,7 +397,7 @@ def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path, order: tuple
             time.sleep(0.05)
 
     with pytest.raises(Failed, match="no room"):
-        upload(Volume(), [(tmp_path / name, name) for name in order], "program", lambda count: None)  # type: ignore[arg-type]
+        upload(Volume(), [(tmp_path / name, name) for name in ("bad", "large")], "program", lambda count: None)  # type: ignore[arg-type]
     assert len(sent) < 100
 
 
@@ -475,22 +409,6 @@ def test_one_file_goes_to_the_volume_and_only_once(
     assert "1 of 1 file sent" in run("upload", "note.txt", "--volume").err
     assert (job.root / "note.txt").read_text() == content
     assert "0 of 1 file sent" in run("upload", "note.txt", "--volume").err
-
-
-def test_nothing_outside_of_the_jobs_folder_can_be_named(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, tmp_path: Path
-) -> None:
-    from operations.cluster import Cluster
-
-    (tmp_path / "volume" / "secret").write_text("x")
-    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False) as volume:
-        for path in ("../secret", "/etc/passwd", "../../volume/secret"):
-            with pytest.raises(volume_access.Missing, match="outside of the job's folder"):
-                volume.read(path)
-        volume._token = "wrong"
-        with pytest.raises(volume_access.Missing, match="no such thing"):
-            volume.read("data-manifest.json")
-    assert helpers(api) == []
 
 
 def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
@@ -536,7 +454,27 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
     assert done.err.startswith("job words has no Job or PaddleJob") and "name its job file instead" in done.err
 
 
-def test_the_inspection_pod_sees_the_jobs_own_folder_and_can_make_it() -> None:
+def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
+    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "volume" / "secret").write_text("x")
+    for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
+        (job.root / name).symlink_to(target)
+    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False) as volume:
+        assert not [one["name"] for one in volume.files("") if not one["name"].startswith("output/")]
+        assert volume.read("output/pass-00002/000/part-0", 0, 1) == b"\2"
+        for path in ("../secret", "/etc/passwd", "../../volume/secret", "out/volume/secret"):
+            with pytest.raises(Missing, match="outside of the job's folder"):
+                volume.read(path)
+        with pytest.raises(Failed, match="the volume refuses words/self"):
+            volume.read("self")
+        volume._token = "wrong"
+        with pytest.raises(Missing, match="no such thing"):
+            volume.read("data-manifest.json")
+    assert helpers(api) == []
+
+
+def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> None:
     """Not what the data job reads beside it: its source may be gone by then."""
     settings = {
         "name": "words",
@@ -546,9 +484,12 @@ def test_the_inspection_pod_sees_the_jobs_own_folder_and_can_make_it() -> None:
     }
     made = documents(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "image")
     for job in (document for document in made if document["kind"] == "Job"):
-        spec = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=True)["spec"]
+        spec = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)["spec"]
         (maker,), (container,) = spec["initContainers"], spec["containers"]
         assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
-        own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": False}
+        own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": True}
         assert container["volumeMounts"] == [own] and container["args"][0] == own["mountPath"]
         assert [volume["name"] for volume in spec["volumes"]] == ["job"]
+        assert container["securityContext"]["allowPrivilegeEscalation"] is spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["seccompProfile"]
+        assert spec["activeDeadlineSeconds"] == 4 * 3600 and spec["restartPolicy"] == "Never"
