@@ -64,28 +64,6 @@ class Lost(Unreachable):
     """A stream ended before its end."""
 
 
-class Outage:
-    """Lets a follower wait while the server is away: OUTAGE seconds from the first failure after the last answer."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._since, self._told = say, 0.0, False
-
-    def over(self) -> None:
-        """The server has answered."""
-        self._since = 0.0
-
-    def wait(self, error: Exception) -> None:
-        """Pauses; raises an error that waiting does not mend, or that has lasted too long."""
-        now = time.monotonic()
-        self._since = self._since or now
-        if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
-            raise error
-        if now - self._since > NOTICED and not self._told:
-            self._say(f"{error}; waiting for it, up to {OUTAGE / 60:.0f} minutes")
-            self._told = True
-        time.sleep(AGAIN)
-
-
 class Cluster:
     """One cluster, as one context of a kubeconfig describes it."""
 
@@ -93,6 +71,8 @@ class Cluster:
         """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
         self.say, self._make, self._client = say, client, client()
         self.name = name or self.server
+        self.away = False
+        """Whether somebody has been told that the server does not answer."""
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
 
@@ -278,6 +258,28 @@ class Cluster:
         if answer.status in TRANSIENT:
             return Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
         return ApiError(answer.status, str(status.get("reason") or answer.reason), message)
+
+
+class Outage:
+    """Lets a follower wait while the server is away: OUTAGE seconds from the first failure after the last answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._since = cluster, 0.0
+
+    def over(self) -> None:
+        """The server has answered."""
+        self._since, self._cluster.away = 0.0, False
+
+    def wait(self, error: Exception) -> None:
+        """Pauses; raises an error that waiting does not mend, or that has lasted too long."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
+            raise error
+        if now - self._since > NOTICED and not self._cluster.away:
+            self._cluster.away = True
+            self._cluster.say(f"{error}; waiting for it, up to {OUTAGE / 60:.0f} minutes")
+        time.sleep(AGAIN)
 
 
 def _client(context: str | None) -> Any:

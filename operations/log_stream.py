@@ -20,7 +20,7 @@ from operations.job_objects import component, ended, jobs, moment, of_newest, po
 from operations.job_view import JobView, watch_job
 from operations.pod_words import PodState, pod_states
 from operations.screen import console, of_job
-from operations.waiting import GLANCE, PodReporter
+from operations.waiting import GLANCE, PodReporter, latest
 
 QUIET = 3600.0
 """Seconds that a program may be silent before the stream is opened anew."""
@@ -111,7 +111,7 @@ def _of_pod(
 
     Without, raises Lost where it is cut again and again before a new line.
     """
-    path, last, cuts, outage = f"{pods(namespace)}/{pod.name}", "", 0, Outage(cluster.say)
+    path, last, cuts, outage = f"{pods(namespace)}/{pod.name}", "", 0, Outage(cluster)
     # Counted: a program may write two equal lines in one tick of the clock.
     of_last_second: Counter[bytes] = Counter()
     while True:
@@ -196,7 +196,7 @@ def follow_job(
                     break
             for reader in readers.values():
                 reader.join(timeout=30)
-            lines.put(now)
+            lines.put(latest(cluster, now))
         except BaseException as error:
             lines.put(error)
 

@@ -7,6 +7,7 @@ import typer
 
 from operations import log_stream, waiting
 from operations.errors import cli_errors
+from operations.job_view import JobView
 from operations.run import Run, send
 from operations.screen import Context, console, of_job, say
 from operations.submission import Submission
@@ -73,9 +74,10 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         f"`paddle-aws cancel {known}` ends it"
     ):
         if follow:
-            _follow(run, logs=verbose or not submission.job.reports_passes)
-        found = run.wait() if follow or wait else None
-        if found is None:
+            found = _follow(run, logs=verbose or not submission.job.reports_passes)
+        elif wait:
+            found = run.wait()
+        else:
             found = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, reporter=run.reporter, seconds=LOOK)
             if found.phase not in ("failed", "done"):
                 say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
@@ -87,13 +89,12 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
             say(f"`paddle-aws results {known} --download output/PATH` fetches what the program wrote there")
 
 
-def _follow(run: Run, *, logs: bool) -> None:
+def _follow(run: Run, *, logs: bool) -> JobView:
     """Until the training ends: the table of its passes, or what all ranks write."""
     from rich.text import Text
 
     if logs:
-        log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter)
-        return
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter)
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
         table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
@@ -101,4 +102,4 @@ def _follow(run: Run, *, logs: bool) -> None:
         def show(line: log_stream.Line) -> None:
             table.hear(line.rank, log_stream.clean(line.text))
 
-        log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter, show=show)
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter, show=show)

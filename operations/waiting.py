@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import groupby
 
 from operations.cluster import NOTICED, Cluster
-from operations.errors import Failed, JobFailed, Unreachable
+from operations.errors import BadInput, Failed, JobFailed, Unreachable
 from operations.job_objects import seconds_old
 from operations.job_view import JobView, view, watch_job
 from operations.pod_words import PodState
@@ -90,14 +90,19 @@ def until(
             raise Failed(f"job {name} was deleted while it was waited for")
         reporter.tell(current)
         if enough(current):
-            # Jobs and pods come by two watches, one of which may lag: the last state is read at once, where it can be.
-            with suppress(Unreachable):
-                current = view(cluster, name, namespace)
+            current = latest(cluster, current)
             reporter.tell(current)
             return current
         if deadline is not None and time.monotonic() >= deadline:
             return current
     raise AssertionError("unreachable")
+
+
+def latest(cluster: Cluster, seen: JobView) -> JobView:
+    """The job as one answer tells it, where there is one: of the watches that showed it one may lag."""
+    with suppress(Unreachable, BadInput):
+        return view(cluster, seen.name, seen.namespace)
+    return seen
 
 
 def training_ended(job: JobView) -> bool:

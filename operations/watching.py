@@ -53,7 +53,7 @@ def follow(cluster: Cluster, paths: Mapping[str, str], labels: str, every: float
 def _watch(cluster: Cluster, key: str, path: str, labels: str, changes: Changes, closed: threading.Event) -> None:
     """Puts the collection's objects at each change; an error ends it."""
     objects: dict[str, Object] = {}
-    version, outage = "", Outage(cluster.say)
+    version, outage = "", Outage(cluster)
     while not closed.is_set():
         try:
             if not version:

@@ -1,7 +1,5 @@
 """How a command ended, as the tests see it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

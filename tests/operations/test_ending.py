@@ -1,7 +1,5 @@
 """`cancel`, `delete` and Ctrl-C: what ends, what stays, and what a user is told."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

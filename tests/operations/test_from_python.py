@@ -1,7 +1,5 @@
 """`import paddle_aws`: what a program gets where a person reads sentences, and the example that uses it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every command explains itself, with an example, and docs/commands.md names it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

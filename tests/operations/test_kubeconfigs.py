@@ -1,7 +1,5 @@
 """Kubeconfigs that cannot be used: one sentence and exit code 3 for each, in which nothing of a credential is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`status`, `list`, `logs`, `wait`: what a user and a program read, also when the connection breaks."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

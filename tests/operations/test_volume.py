@@ -1,7 +1,5 @@
 """`results`, `resume`, `logs --volume` and `upload --volume`: the volume by a helper pod, whose program really runs."""
 
-from __future__ import annotations
-
 import copy
 import json
 import time
@@ -70,9 +68,6 @@ def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_pa
     assert max(map(len, done.out.splitlines())) <= 70
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert helpers(api) == []
-
-
-def test_results_for_programs(run: Run, job: JobFolder) -> None:
     found = json.loads(run("results", "--json").out)
     assert [(row["pass"], row["complete"]) for row in found["passes"]] == [(0, True), (1, True), (2, True), (3, False)]
     assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
@@ -157,13 +152,6 @@ def evaluations(api: KubernetesApi) -> list[str]:
 def test_evaluate_is_a_short_job_that_removes_itself(
     run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
 ) -> None:
-    kept: list[dict[str, object]] = []
-
-    def created(document: dict[str, object]) -> None:
-        kept.append(document)
-        controller(document)
-
-    api.created = created
     controller.scripts["reader"] = Script(lines=("a warning of Paddle's", MEASURED))
     done = run("evaluate")
     assert done.code == 0, done.err
@@ -173,8 +161,7 @@ def test_evaluate_is_a_short_job_that_removes_itself(
     ]
     assert json.loads(run("evaluate", "--json").out) == json.loads(MEASURED)
     assert evaluations(api) == helpers(api) == []
-    made = next(d for d in kept if "-evaluate-" in str(d["metadata"]) and d["kind"] == "Job")
-    pod = made["spec"]["template"]["spec"]
+    pod = next(job for _, _, key, job in api.history if "-evaluate-" in key[3])["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["command"] == ["python3", "/opt/paddle/evaluate_pass.py"]
     assert all(m["readOnly"] for m in container["volumeMounts"] if m["name"] == "job")
@@ -321,20 +308,6 @@ def test_resume_splits_where_another_data_job_has_been_since(
     assert len(data_jobs(api)) == 1 and data_jobs(api) != [ours["metadata"]["uid"]]
 
 
-def test_a_program_goes_to_the_volume(run: Run, job: JobFolder, tmp_path: Path) -> None:
-    program = tmp_path / "my_program"
-    (program / "__pycache__").mkdir(parents=True)
-    (program / "__pycache__" / "x.pyc").write_text("x")
-    (program / "train.py").write_text("print(1)\n")
-    (program / "empty.txt").write_text("")
-    (program / "large").write_bytes(b"0123456789" * 1_000_000)
-    done = run("upload", "my_program", "--volume")
-    assert done.code == 0, done.err
-    there = job.root / "my_program"
-    assert sorted(file.name for file in there.iterdir()) == ["empty.txt", "large", "train.py"]
-    assert (there / "large").read_bytes() == (program / "large").read_bytes()
-
-
 def written(api: KubernetesApi) -> list[str]:
     """What was sent to the volume, in order: names and offsets."""
     found = [parse_qs(urlsplit(path).query) for method, path in api.requests if method == "PUT"]
@@ -348,7 +321,8 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
 
     monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
     program = tmp_path / "my_program"
-    program.mkdir()
+    (program / "__pycache__").mkdir(parents=True)
+    (program / "__pycache__" / "x.pyc").write_text("x")
     (program / "train.py").write_text("print(1)\n")
     large = bytes(range(250)) * 20
     (program / "large").write_bytes(large)
