@@ -9,7 +9,7 @@ from operations.screen import Context, Namespace, say
 def cancel(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None) -> None:
     """End a job's pods now. Its data, program and passes stay on the volume.
 
-    The trainers get their grace period to save; `paddle-aws resume` goes on from the newest complete pass.
+    The trainers get their grace period to save; `paddle-aws resume` continues from the newest complete pass.
 
     Example: paddle-aws cancel quick-start
     """

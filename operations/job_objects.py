@@ -148,7 +148,7 @@ def state(job: Object, running: bool, refused: str = "") -> JobState:
         said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
         phase, reason = "failed", reasons.first("failed", said, said)
     elif spec.get("suspend"):
-        phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
+        phase, reason = "suspended", "it waits for its queue, or was suspended"
     finished = (complete or failed or {}).get("lastTransitionTime")
     return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
 

@@ -45,7 +45,7 @@ def logs(
         if volume is not None:
             _of_volume(where, volume, chosen.ranks, tail, show)
             return
-        # A name that is mistyped is told at once.
+        # A mistyped name is refused at once.
         where.status()
         if follow and isinstance(where, Run):
             last = log_stream.follow_job(

@@ -75,8 +75,8 @@ class RehearsalVolume:
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         return volume_server.part(self._file(path), offset, size)
 
-    def sums(self, path: str, offset: int, block: int, part: bool = False) -> list[str]:
-        return volume_server.sums(self._file(path), offset, block, part)
+    def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+        return volume_server.sums(self._file(path), offset, end, block, part)
 
     def _file(self, path: str) -> Path:
         found = _inside(self._root, path)

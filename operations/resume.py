@@ -37,7 +37,7 @@ def resume(
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 
-    It goes on with the data that is on the volume, even where its source has changed since; it is split first where
+    It keeps the data that is on the volume, even where its source has changed since; it is split first where
     this job file's data job has not done so. With --from, later passes are set aside on the volume (renamed, not removed).
     Raise `passes` in the job file to train on a job that came to its end. A job that runs is refused.
 

@@ -56,7 +56,7 @@ class Run:
     @translated()
     def wait(self, timeout: float | None = None) -> JobView:
         """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
-        # A mistyped name is told at once.
+        # A mistyped name is refused at once.
         view(self.cluster, self.name, self.namespace)
         found = waiting.until(
             self.cluster, self.name, self.namespace, waiting.training_ended, reporter=self.reporter, seconds=timeout

@@ -35,7 +35,7 @@ def try_program(
 ) -> None:
     """Try a job's program on a hundred records: no cluster, one process, seconds.
 
-    It shows what each input gets and whether the loss falls; a fault is told with the program's own line (exit code 2). Of a
+    It shows what each input gets and whether the loss falls; a fault is shown with the program's own line (exit code 2). Of a
     `command` only the script's syntax and imports are checked.
 
     Example: paddle-aws try job.yaml
@@ -141,7 +141,7 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
                 words, env=environment, cwd=home, text=True, stdout=out, stderr=subprocess.PIPE, timeout=SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            raise BadInput(f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try passes over it") from None
+            raise BadInput(f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips this") from None
     said = done.stderr.strip()
     last = said.rpartition("\n")[2]
     if done.returncode == ExitCode.SOURCE_UNREACHABLE:

@@ -87,9 +87,9 @@ class VolumeAccess:
         query = {"path": path, "offset": str(offset)} | ({"size": str(size)} if size >= 0 else {})
         return self._ask("GET", "file", query)
 
-    def sums(self, path: str, offset: int, block: int, part: bool = False) -> list[str]:
-        """BLAKE2 of the next blocks of a file, or of what has been sent of it; none behind its end. Raises Missing."""
-        query = {"path": path, "offset": str(offset), "block": str(block)} | ({"part": "1"} if part else {})
+    def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+        """BLAKE2 of the next blocks of a file up to `end`, or of what has been sent of it. Raises Missing."""
+        query = {"path": path, "offset": str(offset), "end": str(end), "block": str(block)} | ({"part": "1"} if part else {})
         found: list[str] = json.loads(self._ask("GET", "sums", query))
         return found
 

@@ -5,7 +5,7 @@ pod ends by itself when nobody asks for two minutes. It goes to the pod as text:
 
     GET  /<token>/list?path=output     [{"name", "bytes", "time"}], all below it, but for links to folders
     GET  /<token>/file?path=&offset=&size=       bytes of a file
-    GET  /<token>/sums?path=&offset=&block=&part=     BLAKE2 of each block from there on, WINDOW blocks at most
+    GET  /<token>/sums?path=&offset=&end=&block=&part=     BLAKE2 of each block from there on, WINDOW blocks at most
     PUT  /<token>/file?path=&offset=   some bytes of a file to be
     POST /<token>/commit?path=&bytes=  makes it the file
     POST /<token>/set-aside?path=      renames a folder out of the way, and says what to
@@ -52,11 +52,11 @@ def part(path: Path, offset: int, size: int) -> bytes:
         return stream.read(size)
 
 
-def sums(path: Path, offset: int, block: int, part: bool = False) -> list[str]:
-    """BLAKE2 of the next WINDOW blocks of a file, or of its part, fewer at its end; an empty file is one empty block."""
+def sums(path: Path, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+    """BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty file is one empty block."""
     with (_part(path) if part else path).open("rb") as stream:
         stream.seek(offset)
-        blocks = iter(lambda: stream.read(block), b"")
+        blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
         found = [hashlib.blake2b(one).hexdigest() for one in itertools.islice(blocks, WINDOW)]
         return found if found or offset else [hashlib.blake2b().hexdigest()]
 
@@ -112,7 +112,9 @@ class Handler(BaseHTTPRequestHandler):
         return part(path, self._number("offset"), int(self.query.get("size", -1)))
 
     def _get_sums(self, path: Path) -> bytes:
-        return json.dumps(sums(path, self._number("offset"), self._number("block"), "part" in self.query)).encode()
+        return json.dumps(
+            sums(path, self._number("offset"), self._number("end"), self._number("block"), "part" in self.query)
+        ).encode()
 
     def _put_file(self, path: Path) -> bytes:
         """Into a part beside it, whose gaps are filled by later requests."""

@@ -52,11 +52,12 @@ def _blocks(volume: Volume, path: str, file: Path, *, part: bool = False) -> Ite
     `part`: in what has been sent of the file.
     """
     theirs: list[str] = []
+    size = file.stat().st_size
     with file.open("rb") as stream:
-        for number, offset in enumerate(range(0, max(file.stat().st_size, 1), BLOCK)):
+        for number, offset in enumerate(range(0, max(size, 1), BLOCK)):
             if number % WINDOW == 0:
                 try:
-                    theirs = volume.sums(path, offset, BLOCK, part=part)
+                    theirs = volume.sums(path, offset, size, BLOCK, part=part)
                 except Missing:
                     theirs = []
             block = stream.read(BLOCK)
@@ -107,7 +108,8 @@ def _fetch(volume: Volume, path: str, part: Path, size: int, progress: Callable[
     with part.open("r+b" if part.is_file() else "w+b") as stream:
         for number, offset in enumerate(range(0, size, BLOCK)):
             if number % WINDOW == 0:
-                theirs = volume.sums(path, offset, BLOCK)
+                # A log that grows meanwhile is what it was when it was listed.
+                theirs = volume.sums(path, offset, size, BLOCK)
             stream.seek(offset)
             block = stream.read(BLOCK)
             if theirs[number % WINDOW :][:1] != [_sum(block)]:

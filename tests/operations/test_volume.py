@@ -21,6 +21,7 @@ from operations import volume_access
 from operations.cluster import Cluster
 from operations.errors import Failed
 from operations.volume_access import Missing
+from operations.volume_transfer import download
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +136,11 @@ def test_files_that_only_the_program_knows(run: Run, job: JobFolder, tmp_path: P
     assert (tmp_path / "home/mine/deep/weights").read_bytes() == b"w" * 1000
     assert run("results", "--download", "output/epochs.jsonl", "--to", "home").code == 0
     assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n"
+    # One that grows while it is fetched comes as it was listed.
+    listed = [{"name": "epochs.jsonl", "bytes": 2}]
+    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False) as volume:
+        download(volume, "output", listed, tmp_path / "early", lambda count: None, sealed=False)
+    assert (tmp_path / "early/epochs.jsonl").read_text() == "{}"
     done = run("results", "--download", "output/no", "--to", "home")
     assert done.code == 2 and done.err.endswith("the volume has no such file or folder below output/\n")
 
@@ -361,7 +367,7 @@ def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
         def files(self, path: str) -> list[dict[str, object]]:
             return []
 
-        def sums(self, path: str, offset: int, block: int, part: bool) -> list[str]:
+        def sums(self, path: str, offset: int, end: int, block: int, part: bool) -> list[str]:
             return []
 
         def write(self, path: str, body: bytes, offset: int) -> None:
