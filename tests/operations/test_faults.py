@@ -21,8 +21,7 @@ from typing import Any
 
 import pytest
 from aws_api import AwsApi
-from commands import Run
-from conftest import JOB, OUTPUTS
+from commands import JOB, OUTPUTS, Run
 from job_controller import JobController
 from kubernetes_api import Fault, KubernetesApi
 from paddle_node.contract import JobFolder

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import Run
-from conftest import JOB
+from commands import JOB, Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi
 
