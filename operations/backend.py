@@ -1,7 +1,6 @@
 """Where a job ran, for the commands that look at it: on a cluster, or in the rehearsal that this folder's `.rehearsal` keeps.
 
-Promises: a command reads both in the same way; where nobody says which, the rehearsal is taken only if it ran last in this
-folder, and the user is told.
+Without a word from the user the rehearsal is taken if it ran last in this folder, and the command says so.
 """
 
 from __future__ import annotations

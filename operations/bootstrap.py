@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from operations.errors import BadInput, Failed, explained
+from operations.errors import BadInput, Failed, cli_errors
 from operations.screen import say
 
 
@@ -25,7 +25,7 @@ def bootstrap(
 
     Example: paddle-aws bootstrap
     """
-    with explained():
+    with cli_errors():
         from operations.aws import client
         from stacks.cluster_spec import POLICY_PATH, ClusterSpec
 

@@ -1,12 +1,7 @@
-"""Files on their way to the bucket: in parallel parts, taken up again where they were interrupted, never sent twice.
+"""Files on their way to the bucket: in parallel parts, continued where they were interrupted, never sent twice.
 
-Promises: a file whose content lies at its address already is not sent; an interrupted upload goes on with the parts
-that are missing, and only with parts of this very content; an object is there whole or as it was before.
-
-Not boto3's transfer manager: it begins an interrupted upload anew, and cannot tell whether the content is there already.
+Not by boto3's transfer manager: it begins an interrupted upload anew, and cannot tell whether the content is there already.
 """
-
-from __future__ import annotations
 
 import base64
 import json
@@ -17,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from paddle_node.training.passes import checksum
@@ -49,7 +44,7 @@ class Address:
     key: str
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> Self:
         """Raises BadInput for anything else."""
         where = urlsplit(text)
         if where.scheme != "s3" or not where.netloc:
@@ -57,19 +52,23 @@ class Address:
         # Not where.path: a key may hold `#` and `?`.
         return cls(where.netloc, text.removeprefix(f"s3://{where.netloc}").lstrip("/"))
 
+    @property
+    def place(self) -> dict[str, str]:
+        """For boto3's calls."""
+        return {"Bucket": self.bucket, "Key": self.key}
+
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
 
 
 def put(client: Any, file: Path, address: Address, progress: Progress = lambda count: None) -> bool:
     """Uploads a file; False where its content was there already. Raises botocore's errors."""
-    content = checksum(file)
-    size = file.stat().st_size
+    content, size = checksum(file), file.stat().st_size
     if _present(client, address) == (content, size):
         progress(size)
         return False
     if size <= PART:
-        client.put_object(Bucket=address.bucket, Key=address.key, Body=file.read_bytes(), Metadata={CHECKSUM: content})
+        client.put_object(**address.place, Body=file.read_bytes(), Metadata={CHECKSUM: content})
         progress(size)
         return True
     _in_parts(client, file, address, content, size, progress)
@@ -96,7 +95,7 @@ def _present(client: Any, address: Address) -> tuple[str, int] | None:
     from botocore.exceptions import ClientError
 
     try:
-        head = client.head_object(Bucket=address.bucket, Key=address.key)
+        head = client.head_object(**address.place)
     except ClientError as error:
         if error.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
             return None
@@ -109,9 +108,7 @@ def _in_parts(client: Any, file: Path, address: Address, content: str, size: int
     record = place("uploads", address, content, each)
     upload, sent = _unfinished(client, address, record)
     if upload is None:
-        begun = client.create_multipart_upload(
-            Bucket=address.bucket, Key=address.key, Metadata={CHECKSUM: content}, ChecksumAlgorithm="CRC32"
-        )
+        begun = client.create_multipart_upload(**address.place, Metadata={CHECKSUM: content}, ChecksumAlgorithm="CRC32")
         upload = str(begun["UploadId"])
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(json.dumps({"address": str(address), "upload": upload}))
@@ -123,15 +120,13 @@ def _in_parts(client: Any, file: Path, address: Address, content: str, size: int
         crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
         known = sent.get(number)
         if known is None or (known["Size"], known.get("ChecksumCRC32", crc)) != (len(body), crc):
-            known = client.upload_part(
-                Bucket=address.bucket, Key=address.key, UploadId=upload, PartNumber=number, Body=body, ChecksumCRC32=crc
-            )
+            known = client.upload_part(**address.place, UploadId=upload, PartNumber=number, Body=body, ChecksumCRC32=crc)
         progress(len(body))
         return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
 
     # What is sent before a failure stays for the next try.
     done = side_by_side(send, range(1, -(-size // each) + 1))
-    client.complete_multipart_upload(Bucket=address.bucket, Key=address.key, UploadId=upload, MultipartUpload={"Parts": done})
+    client.complete_multipart_upload(**address.place, UploadId=upload, MultipartUpload={"Parts": done})
     record.unlink(missing_ok=True)
 
 
@@ -141,7 +136,7 @@ def _unfinished(client: Any, address: Address, record: Path) -> tuple[str | None
 
     try:
         upload = str(json.loads(record.read_text())["upload"])
-        pages = client.get_paginator("list_parts").paginate(Bucket=address.bucket, Key=address.key, UploadId=upload)
+        pages = client.get_paginator("list_parts").paginate(**address.place, UploadId=upload)
         return upload, {part["PartNumber"]: part for part in pages.search("Parts[]") if part}
     except (OSError, ValueError, KeyError):
         return None, {}

@@ -1,24 +1,20 @@
-"""A cluster's API, spoken through the official client's own settings, credentials and TLS.
+"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for what no retry mends.
 
-Promises: 429 and 5xx answers and lost connections are tried again with growing pauses (Retry-After is honoured); an
-expired token is renewed, also in the middle of a long `logs --follow`; what cannot be healed ends in one sentence of
-`operations.errors`. Documents go in and come out as plain dicts, and no credential is ever part of a message.
-
-Requests go through the client's connection pool, not its generated calls: those keep an expired token and lose an error's text.
+No client library alone keeps our promises: the official one keeps using an expired token and loses the text of an error;
+lightkube repeats nothing after 429 and 5xx, and knows no tls-server-name, which our tunnel needs. No message holds a credential.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from logging.handlers import BufferingHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -34,38 +30,30 @@ FIELD_MANAGER = "paddle-aws"
 TRIES = 6
 """How often a request is sent before its failure counts."""
 FIRST_PAUSE = 0.25
-"""Seconds behind the second try, doubled behind each further one, where the server does not name them itself."""
+"""Seconds before the second try, doubled before each further one, unless the server names them."""
 LONGEST_ASKED = 60
 """Seconds at most that a server may ask us to wait."""
-PATIENCE = 600.0
-"""Seconds that a server may be away before what follows a job gives up."""
+OUTAGE = 600.0
+"""Seconds that a server may be away before a command that follows a job gives up."""
 NOTICED = 5.0
-"""Seconds of them after which it is worth a word."""
+"""Seconds after which a delay is worth a word."""
 AGAIN = 0.2
 """Seconds before a stream that was cut is opened again."""
-CONNECT = 10.0
-"""Seconds to wait for a connection."""
-READ = 60.0
-"""Seconds to wait for an answer's next byte."""
-PASSING = (429, 500, 502, 503, 504)
+CONNECT, READ = 10.0, 60.0
+"""Seconds to wait for a connection, and for an answer's next byte."""
+TRANSIENT = (429, 500, 502, 503, 504)
 """Answers that may be different a moment later."""
-NO_MATTER_OF_RIGHTS = (
-    "exceeded quota",
-    "failed quota",
-    "being terminated",
-    "violates PodSecurity",
-    "admission webhook",
-    "usage per",
-)
-"""What a 403 says where not the user is refused, but the object."""
+NOT_ABOUT_RIGHTS = r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
+"""What a 403 says where the object is refused, not the user."""
+ADMITTED = "the role or user has to be among cluster.yaml's administrators or deployers"
 
 
 class ApiError(OperationError):
-    """An answer that is no success and will not become one by asking again."""
+    """An answer that is an error and stays one when asked again."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"the cluster answered {status} {reason}: {message}")
-        self.status, self.reason, self.message = status, reason, message
+        self.status, self.message = status, message
 
 
 class NotInstalled(BadInput):
@@ -76,84 +64,22 @@ class Lost(Unreachable):
     """A stream ended before its end."""
 
 
-class Patience:
-    """How long a follower bears a server that is away: PATIENCE seconds from the first failure behind the last answer."""
-
-    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
-        self._say, self._since = say, 0.0
-
-    def answered(self) -> None:
-        """The server is there."""
-        self._since = 0.0
-
-    def bear(self, error: Exception) -> None:
-        """Pauses; raises an error that no waiting heals, or that has lasted too long."""
-        now = time.monotonic()
-        self._since = self._since or now
-        if not isinstance(error, Unreachable) or now - self._since > PATIENCE:
-            raise error
-        if now - self._since > NOTICED:
-            self._say(f"{error}; waiting for it, up to {PATIENCE / 60:.0f} minutes")
-            self._say = lambda text: None
-        time.sleep(AGAIN)
-
-
 class Cluster:
     """One cluster, as one context of a kubeconfig describes it."""
 
-    def __init__(
-        self,
-        client: Callable[[], Any],
-        name: str,
-        *,
-        say: Callable[[str], None] = lambda text: None,
-    ) -> None:
+    def __init__(self, client: Callable[[], Any], name: str, say: Callable[[str], None]) -> None:
         """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
-        self.name, self.say, self._make = name, say, client
-        self._client = client()
+        self.say, self._make, self._client = say, client, client()
+        self.name = name or self.server
+        self.away = False
+        """Whether somebody has been told that the server does not answer."""
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
 
     @classmethod
-    def connect(cls, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> Cluster:
+    def connect(cls, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> Self:
         """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
-        from kubernetes import config
-
-        # The official client logs what a credential program printed; our sentence says what to do.
-        logging.getLogger().addHandler(logging.NullHandler())
-
-        def client() -> Any:
-            import yaml
-            from kubernetes.config.config_exception import ConfigException
-
-            with _errors() as heard:
-                try:
-                    made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
-                except ConfigException as error:
-                    wanted = f"has no context {context}" if context else "cannot be used"
-                    # From a brace on it repeats an entry, with the token that may be in it.
-                    why = str(error).partition("{")[0]
-                    raise Unreachable(
-                        f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the deployed cluster"
-                    ) from None
-                except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
-                    # Not what the reader says: it repeats the line that it did not understand.
-                    raise Unreachable(
-                        f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
-                        "`paddle-aws kubeconfig` write one"
-                    ) from None
-            if heard:
-                raise Unreachable(
-                    "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
-                    "or run it by hand to see why not"
-                )
-            if not str(made.configuration.host).startswith(("https://", "http://")):
-                raise Unreachable(f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://")
-            return made
-
-        made = cls(client, "", say=say)
-        made.name = context or _current_context() or made.server
-        return made
+        return cls(lambda: _client(context), context or _current_context(), say)
 
     @property
     def server(self) -> str:
@@ -186,7 +112,7 @@ class Cluster:
         """Where a document belongs. Raises NotInstalled where the cluster does not know its kind."""
         version, kind = document["apiVersion"], document["kind"]
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-        # A kind may come to be while this runs (a definition that was just applied): only what is there is remembered.
+        # A kind that is missing may have been defined since.
         if kind not in self._plurals.get(version, {}):
             found = self.find(base) or {}
             self._plurals[version] = {
@@ -202,25 +128,26 @@ class Cluster:
         place = f"/namespaces/{metadata['namespace']}" if namespaced else ""
         return f"{base}{place}/{plural}/{quote(metadata['name'], safe='')}"
 
-    def apply(self, document: Object) -> Object:
+    def apply(self, document: Object) -> None:
         """Server-side apply; raises BadInput when somebody else owns a field that would change."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         headers = {"Content-Type": "application/apply-patch+yaml"}
         what = f"{document['kind']} {document['metadata']['name']}"
         try:
-            text = self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
+            self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
         except ApiError as error:
             if error.status == 409:
                 # A definition that is deleted takes everybody's jobs with it.
-                advice = "undo that, or delete the object"
-                if document["kind"] == "CustomResourceDefinition":
-                    advice = "it is another installation's; set operator.install_operator: false in job.yaml"
+                defines = document["kind"] == "CustomResourceDefinition"
+                advice = (
+                    "it belongs to another installation; set operator.install_operator: false in job.yaml"
+                    if defines
+                    else "undo that, or delete the object"
+                )
                 raise BadInput(f"{what} was changed by somebody else ({error.message}): {advice}, and submit again") from None
             if error.status in (400, 422):
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None
             raise
-        applied: Object = json.loads(text)
-        return applied
 
     def delete(self, path: str) -> bool:
         """Delete an object after all that it owns, a Job after its pods; False where there is none."""
@@ -245,21 +172,15 @@ class Cluster:
         body: bytes | None = None,
         tries: int = TRIES,
     ) -> bytes:
-        """An answer's body. Every method is sent again after a passing fault: what we send, twice does as once."""
-        answer = self._answer(method, path, query or {}, headers or {}, tries=tries, body=body)
-        return bytes(answer.data)
+        """An answer's body. After a transient fault any method is sent again: what we send twice does as once."""
+        return bytes(self._answer(method, path, query or {}, headers or {}, tries=tries, body=body).data)
 
     def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
         """The whole lines of a stream as they come. Raises Lost when the connection breaks before its end."""
         answer = self._answer("GET", path, query, {}, read=read, preload_content=False)
-        rest = b""
         try:
-            # read1() gives what has come; stream() would wait until a whole block has.
-            while block := answer.read1(1 << 16):
-                *whole, rest = (rest + block).split(b"\n")
-                yield from whole
-            if rest:
-                yield rest
+            for line in answer:
+                yield line.rstrip(b"\n")
         except (HTTPError, OSError) as error:
             raise Lost(str(self._away(error))) from None
         finally:
@@ -277,26 +198,25 @@ class Cluster:
         read: float | None = None,
         **more: Any,
     ) -> Any:
-        """An answer with a status below 300; `more` is what urllib3 is told beside."""
+        """An answer with a status below 300; `more` goes to urllib3."""
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
-        timeout = urllib3.Timeout(connect=CONNECT, read=read or READ)
         retry = urllib3.Retry(
             tries - 1,
-            other=0,  # A certificate that is not trusted is no passing fault.
+            other=0,  # A certificate that is not trusted stays so.
             allowed_methods=None,
-            status_forcelist=PASSING,
+            status_forcelist=TRANSIENT,
             raise_on_status=False,
             backoff_factor=FIRST_PAUSE,
             backoff_jitter=FIRST_PAUSE,
             retry_after_max=LONGEST_ASKED,
         )
+        more |= {"retries": retry, "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ), "redirect": False}
         for renewed in (False, True):
             client = self._client
             sent = {"Accept": "application/json", "User-Agent": "paddle-aws", **headers}
             client.update_params_for_auth(sent, [], ["BearerToken"])
-            pool = client.rest_client.pool_manager
             try:
-                answer = pool.request(method, url, headers=sent, retries=retry, timeout=timeout, redirect=False, **more)
+                answer = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
             except MaxRetryError as error:
                 raise self._away(error.reason) from None
             if answer.status < 300:
@@ -314,7 +234,7 @@ class Cluster:
         if isinstance(reason, SSLError):
             return Unreachable(f"{where} shows a certificate that is not trusted: {reason}")
         if isinstance(reason, ProtocolError):
-            return Unreachable(f"{where} breaks its answers off: {reason}")
+            return Unreachable(f"{where} cuts its answers off: {reason}")
         return Unreachable(
             f"{where} cannot be reached ({type(reason).__name__}): a private endpoint is reached from its VPC alone; "
             "cluster.yaml's cluster.public_access_from opens it to your address"
@@ -330,31 +250,73 @@ class Cluster:
         if answer.status == 401:
             return Unreachable(
                 f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
-                "write the entry anew; the role or user has to be among cluster.yaml's administrators or deployers"
+                f"write the entry anew; {ADMITTED}"
             )
         if answer.status == 403:
-            # Who may do it meets other rules all the same.
-            rule = any(word in message for word in NO_MATTER_OF_RIGHTS)
-            advice = "" if rule else "; the role or user has to be among cluster.yaml's administrators or deployers"
+            advice = "" if re.search(NOT_ABOUT_RIGHTS, message) else f"; {ADMITTED}"
             return Unreachable(f"cluster {self.name} refuses (403): {message}{advice}")
-        if answer.status in PASSING:
+        if answer.status in TRANSIENT:
             return Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
         return ApiError(answer.status, str(status.get("reason") or answer.reason), message)
 
 
-@contextlib.contextmanager
-def _errors() -> Iterator[list[logging.LogRecord]]:
-    """What the official client logs, which is all that it does when a credential program fails.
+class Outage:
+    """Lets a follower wait while the server is away: OUTAGE seconds from the first failure after the last answer."""
 
-    Its words are nobody's to read: they repeat what the program printed.
-    """
-    handler = BufferingHandler(capacity=1000)
-    handler.setLevel(logging.ERROR)
-    logging.getLogger().addHandler(handler)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._since = cluster, 0.0
+
+    def over(self) -> None:
+        """The server has answered."""
+        self._since, self._cluster.away = 0.0, False
+
+    def wait(self, error: Exception) -> None:
+        """Pauses; raises an error that waiting does not mend, or that has lasted too long."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
+            raise error
+        if now - self._since > NOTICED and not self._cluster.away:
+            self._cluster.away = True
+            self._cluster.say(f"{error}; waiting for it, up to {OUTAGE / 60:.0f} minutes")
+        time.sleep(AGAIN)
+
+
+def _client(context: str | None) -> Any:
+    """A new client of a kubeconfig's context. Raises Unreachable with what is wrong with the file or its credential."""
+    import yaml
+    from kubernetes import config
+    from kubernetes.config.config_exception import ConfigException
+
+    # A credential program that fails is only logged, in words that repeat what it printed.
+    heard, root = BufferingHandler(capacity=1000), logging.getLogger()
+    heard.setLevel(logging.ERROR)
+    root.addHandler(heard)
     try:
-        yield handler.buffer
+        made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
+    except ConfigException as error:
+        wanted = f"has no context {context}" if context else "cannot be used"
+        # From a brace on it repeats an entry, with the token that may be in it.
+        why = str(error).partition("{")[0]
+        raise Unreachable(
+            f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the deployed cluster"
+        ) from None
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
+        # Without the reader's words: they repeat the line that it did not understand.
+        raise Unreachable(
+            f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
+            "`paddle-aws kubeconfig` write one"
+        ) from None
     finally:
-        logging.getLogger().removeHandler(handler)
+        root.removeHandler(heard)
+    if heard.buffer:
+        raise Unreachable(
+            "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
+            "or run it by hand to see why not"
+        )
+    if not str(made.configuration.host).startswith(("https://", "http://")):
+        raise Unreachable(f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://")
+    return made
 
 
 def kubeconfig() -> str:
@@ -362,9 +324,9 @@ def kubeconfig() -> str:
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
 
 
-def _current_context() -> str | None:
+def _current_context() -> str:
     from kubernetes import config
 
     with contextlib.suppress(Exception):
         return str(config.list_kube_config_contexts(kubeconfig())[1]["name"])
-    return None
+    return ""

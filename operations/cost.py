@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.prices import PRICES
 from operations.screen import Json, as_json, say, show
 
@@ -54,7 +54,7 @@ def cost(
 
     Example: paddle-aws cost cluster.yaml --hours 8
     """
-    with explained():
+    with cli_errors():
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)

@@ -1,14 +1,12 @@
 """`paddle-aws delete`: a job's objects off the cluster."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
 from operations import removal
 from operations.cluster import Cluster
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.job_argument import DEFAULT, JobArgument, named
 from operations.screen import Context, Namespace, say
 
@@ -26,7 +24,7 @@ def delete(
 
     Example: paddle-aws delete quick-start
     """
-    with explained("interrupted: some of the job's objects may be gone; run it again to remove the rest"):
+    with cli_errors("interrupted: some of the job's objects may be gone; run it again to remove the rest"):
         which = named(job, namespace)
         cluster = Cluster.connect(context, say)
         running = removal.running(cluster, which.name, which.namespace)

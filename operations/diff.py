@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from operations.errors import BadInput, Failed, explained, of_aws
+from operations.errors import BadInput, Failed, cli_errors, of_aws
 from operations.screen import Json, as_json, say, show
 
 NAME = "paddle-aws-diff"
@@ -41,7 +41,7 @@ def diff(
 
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
-    with explained():
+    with cli_errors():
         from operations.account_checks import AccountChecks
         from operations.protect import HOLDS_DATA, IN_USE
         from operations.version_checks import refused_step

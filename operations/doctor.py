@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import BadInput, Failed, Unreachable, explained
+from operations.errors import BadInput, Failed, Unreachable, cli_errors
 from operations.screen import Json, as_json, say, show
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def doctor(
 
     Example: paddle-aws doctor --destroy && cdk destroy --all
     """
-    with explained():
+    with cli_errors():
         from dataclasses import asdict
 
         from operations import account_checks

@@ -1,10 +1,7 @@
-"""One file over HTTPS: resumed where it was cut, checked, and there whole or not at all.
+"""One file over HTTPS: continued where it was cut, by this run or the next, checked, and there whole or not at all.
 
-Promises: `download` leaves a file at its place only if it has the SHA-256 that was asked for; what came before a cut is used
-again, by this run and the next; every failure is one sentence. Plain http is refused, loopback apart.
+Plain http is refused, except to this machine.
 """
-
-from __future__ import annotations
 
 import errno
 import hashlib

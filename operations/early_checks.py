@@ -1,7 +1,5 @@
 """What can be known to be wrong with a job before anything is deployed, uploaded or sent: its local data, its nodes."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

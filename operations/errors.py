@@ -4,8 +4,6 @@
 refuses; 130 interrupted (Ctrl-C), which never ends a job.
 """
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Iterator
@@ -27,7 +25,7 @@ NOT_ACCEPTED = (
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 )
-"""AWS's codes for credentials that are over, wrong or of nobody."""
+"""AWS's codes for credentials that are expired, wrong or unknown."""
 EXTRAS = {"cdk8s": "submit", "cdk8s_plus_33": "submit", "constructs": "submit", "matplotlib": "plot"}
 """Which extra of pyproject.toml brings a module that the base installation leaves out."""
 
@@ -74,7 +72,7 @@ class TimedOut(Failed):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns what a library or the operating system raises into an OperationError; what nobody foresaw stays what it is."""
+    """Turns what a library or the operating system raises into an OperationError; what is unforeseen stays as it is."""
     try:
         yield
     except SettingError as error:
@@ -100,7 +98,7 @@ def translated() -> Iterator[None]:
 
 
 @contextmanager
-def explained(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
+def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
     """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
     try:
         with translated():

@@ -1,16 +1,15 @@
 """`paddle-aws evaluate`: how good a trained model is, on the records that were held out from training."""
 
-from __future__ import annotations
-
 import secrets
 import time
+from typing import Self
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from operations.backend import OfRehearsal, backend
 from operations.cluster import Cluster, Object
-from operations.errors import BadInput, Failed, explained
+from operations.errors import BadInput, Failed, cli_errors
 from operations.job_argument import DEFAULT, JobArgument
 from operations.job_objects import JOB_NAME, ended, jobs, newest, pods, selector, state
 from operations.pod_words import refusals, states
@@ -36,7 +35,7 @@ class Evaluation(BaseModel, frozen=True):
     records: int
 
     @classmethod
-    def parse(cls, log: str) -> Evaluation:
+    def parse(cls, log: str) -> Self:
         """From what the process wrote, its own line last. Raises Failed."""
         try:
             return cls.model_validate_json(next((line for line in reversed(log.splitlines()) if line.startswith("{")), ""))
@@ -57,7 +56,7 @@ def evaluate(
 
     Example: paddle-aws evaluate quick-start
     """
-    with explained("interrupted: the evaluation's Job is removed, or ends by itself"):
+    with cli_errors("interrupted: the evaluation's Job is removed, or ends by itself"):
         found = backend(job, namespace, context, rehearsal).evaluate()
         if json:
             as_json(found.model_dump(by_alias=True))

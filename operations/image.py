@@ -4,8 +4,6 @@
 deployed stacks' outputs and talks to AWS.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
@@ -19,9 +17,9 @@ from k8s_charts import image as chosen
 from k8s_charts.outputs import read
 from k8s_charts.requirements import LOCKS
 from k8s_charts.spec import TrainingJob
-from operations import pip_words
-from operations.engine import Engine
-from operations.errors import BadInput, Failed, explained
+from operations import reasons
+from operations.container_runtime import ContainerRuntime
+from operations.errors import BadInput, Failed, cli_errors
 
 PROJECT = Path(__file__).parents[1]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
@@ -45,27 +43,27 @@ def build(
     job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
 ) -> None:
     """Build the image with docker or podman; for a job with requirements, one layer on it."""
-    with explained("interrupted: no image was made"):
+    with cli_errors("interrupted: no image was made"):
         job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
         if job is not None and requirements == LOCKS["2.6"]:
             requirements = LOCKS[job.paddle]
         if not (PROJECT / requirements).is_file():
             raise BadInput(f"{requirements} does not exist below {PROJECT}: name a file of locked requirements")
-        engine = Engine.find()
+        runtime = ContainerRuntime.find()
         tag = tag or local_name(job)
-        if job is not None and job.derived and (job.image is not None or engine.has(tag)):
-            _derive(engine, job, tag)
+        if job is not None and job.derived and (job.image is not None or runtime.has(tag)):
+            _derive(runtime, job, tag)
             return
         arguments = {"REQUIREMENTS": requirements, "VERSION": _version(), "REVISION": _revision()}
         if base:
             arguments["BASE"] = base
-        engine.build(PROJECT, DOCKERFILE, tag, arguments)
-        size = engine.size(tag)
+        runtime.build(PROJECT, DOCKERFILE, tag, arguments)
+        size = runtime.size(tag)
         typer.echo(
             f"built {tag}: {size / 1e6:,.0f} MB unpacked" + ("" if size < WISHED_SIZE else ", more than the 1,000 MB aimed at")
         )
         if job is not None and job.derived:
-            _derive(engine, job, tag)
+            _derive(runtime, job, tag)
 
 
 @app.command()
@@ -76,17 +74,17 @@ def push(
     job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
 ) -> None:
     """Push the image to the deployed repository and write its digest to image.json."""
-    with explained("interrupted: image.json is as it was"):
+    with cli_errors("interrupted: image.json is as it was"):
         repository = repository_uri(outputs)
         job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
         variant = "" if job is None else job.image_variant
-        engine = Engine.find()
+        runtime = ContainerRuntime.find()
         tag = tag or local_name(job)
         if job is not None and job.derived:
-            tag = _derived_name(engine, job, tag)
-        if not engine.has(tag):
+            tag = _derived_name(runtime, job, tag)
+        if not runtime.has(tag):
             raise BadInput(f"there is no image {tag} yet: run `make image{f' JOB={job_file}' if variant else ''}` first")
-        image = _pushed(engine, tag, repository)
+        image = _pushed(runtime, tag, repository)
         # With a new image those that were made on the one before it are not the newest any more.
         known = chosen.pushed(image_file) if variant and image_file.exists() else {}
         known[variant] = image
@@ -104,19 +102,19 @@ def local_name(job: TrainingJob | None = None) -> str:
     return f"{NAME}:{_version()}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
 
 
-def _derived_name(engine: Engine, job: TrainingJob, base: str) -> str:
+def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
     """Another base is another image; one that job.yaml names may not be on this machine before the build."""
-    return f"{NAME}:{_version()}-{job.image_variant}-{'own' if job.image is not None else engine.image_id(base)[:12]}"
+    return f"{NAME}:{_version()}-{job.image_variant}-{'own' if job.image is not None else runtime.image_id(base)[:12]}"
 
 
-def _derive(engine: Engine, job: TrainingJob, base: str) -> None:
-    tag, said = _derived_name(engine, job, base), list[str]()
+def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
+    tag, said = _derived_name(runtime, job, base), list[str]()
     program = job.program
     arguments = {"BASE": base, "REQUIREMENTS": "\n".join(program.requirements), "PACKAGES": " ".join(program.packages)}
     try:
-        engine.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
+        runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
     except Failed:
-        if (sentence := pip_words.refusal("".join(said))) is not None:
+        if sentence := reasons.first("install", "".join(said), ""):
             raise BadInput(sentence) from None
         raise
     typer.echo(f"built {tag}: {base} with the program's requirements")
@@ -132,7 +130,7 @@ def repository_uri(outputs: Path) -> str:
     return found.pop()
 
 
-def _pushed(engine: Engine, tag: str, repository: str) -> str:
+def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
     """Pushes unless this very image is there already; returns `<repository>@<digest>`."""
     import boto3  # Half a second that `build` need not wait for.
 
@@ -141,13 +139,13 @@ def _pushed(engine: Engine, tag: str, repository: str) -> str:
     account, region = host.split(".")[0], host.split(".")[3] if host.count(".") >= 5 else None
     ecr: Any = boto3.client("ecr", region_name=region)
     # Tags are immutable there: the name is the content's, so that pushing twice is no error.
-    remote_tag = f"{_version()}-{engine.image_id(tag)[:12]}"
+    remote_tag = f"{_version()}-{runtime.image_id(tag)[:12]}"
     digest = _digest(ecr, account, name, remote_tag)
     if digest is None:
         token = ecr.get_authorization_token()["authorizationData"][0]["authorizationToken"]
         user, _, password = base64.b64decode(token).decode().partition(":")
-        engine.login(host, user, password)
-        engine.push(tag, f"{repository}:{remote_tag}")
+        runtime.login(host, user, password)
+        runtime.push(tag, f"{repository}:{remote_tag}")
         digest = _digest(ecr, account, name, remote_tag)
         if digest is None:
             raise Failed(

@@ -1,10 +1,8 @@
 """The Python that runs a job's program here: `.venv-image`, or an environment with its Paddle and its program's requirements.
 
-Promises: an environment is made once for its content, in this machine's cache, and used only when it is complete; the versions
-in `.venv-image` are pip's constraints, as the image's are in `make image`.
+An environment is made once for its content, in this machine's cache; the versions in `.venv-image` constrain it, as the
+image's do in `make image`.
 """
-
-from __future__ import annotations
 
 import fcntl
 import importlib.metadata
@@ -17,7 +15,7 @@ from pathlib import Path
 
 from k8s_charts.requirements import LOCKS
 from k8s_charts.spec import TrainingJob
-from operations import pip_words
+from operations import reasons
 from operations.errors import BadInput, Failed
 from settings.cache import place
 
@@ -83,6 +81,6 @@ def _run(command: Sequence[str | Path]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return done.stdout
-    if (sentence := pip_words.refusal(done.stderr)) is not None:
+    if sentence := reasons.first("install", done.stderr, ""):
         raise BadInput(sentence)
     raise Failed(f"the program's requirements could not be installed: pip says {done.stderr.strip()[-1000:]}")

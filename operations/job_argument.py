@@ -1,10 +1,4 @@
-"""The JOB argument of the commands: a job's name, or the job file that has it.
-
-Promises: in the project's folder no argument is needed (job.yaml is read); a name needs no file, so that a job can be
-looked at from anywhere.
-"""
-
-from __future__ import annotations
+"""The JOB argument of the commands: a job's name, which needs no file, or the job file that has it (default: job.yaml)."""
 
 import re
 from dataclasses import dataclass

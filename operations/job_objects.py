@@ -1,9 +1,4 @@
-"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state means.
-
-Promises: everything shown about a job comes from here, so that `status`, `list`, `submit` and `wait` never disagree.
-"""
-
-from __future__ import annotations
+"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state means."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from operations import reasons
-from operations.cluster import Object
-from operations.watching import Collection, State
+from operations.cluster import Cluster, Object
 
 PART_OF = "app.kubernetes.io/part-of=paddle-aws"
 INSTANCE = "app.kubernetes.io/instance"
@@ -21,7 +15,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 SEEN = 10.0
-"""Seconds within which an operator has written a status into a new PaddleJob."""
+"""Seconds within which an operator or a scheduler has looked at what is new."""
 
 Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
 
@@ -40,14 +34,20 @@ def jobs(namespace: str | None) -> str:
     return f"/apis/batch/v1/namespaces/{namespace}/jobs" if namespace else "/apis/batch/v1/jobs"
 
 
-def pods(namespace: str) -> str:
-    """Path of a namespace's pods."""
-    return f"/api/v1/namespaces/{namespace}/pods"
+def pods(namespace: str | None) -> str:
+    """Path of the pods of a namespace; None: of all."""
+    return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
 
 
 def paddle_jobs(namespace: str | None) -> str:
-    """Path of a namespace's PaddleJobs, where their operator is installed; None: of all."""
+    """Path of the PaddleJobs of a namespace, where their operator is installed; None: of all."""
     return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs" if namespace else f"/apis/{PADDLE_JOB}/paddlejobs"
+
+
+def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
+    """PaddleJobs; none where their operator is not installed."""
+    found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
+    return [{"kind": "PaddleJob", **document} for document in found]
 
 
 def selector(job: str) -> str:
@@ -55,25 +55,20 @@ def selector(job: str) -> str:
     return f"{PART_OF},{INSTANCE}={job}"
 
 
-def collections(job: str, namespace: str, operator: bool) -> dict[str, Collection]:
-    """What to follow of one job; `operator`: its PaddleJobs too."""
-    paths = {"jobs": jobs(namespace), "pods": pods(namespace)} | ({"operator": paddle_jobs(namespace)} if operator else {})
-    return {key: Collection(path, selector(job)) for key, path in paths.items()}
+def label(document: Mapping[str, Any], name: str) -> str:
+    """The value of a label; empty where there is none."""
+    return str(document["metadata"].get("labels", {}).get(name, ""))
 
 
-def runs(found: State) -> list[Object]:
-    """The Jobs and PaddleJobs among followed collections."""
-    return [*found["jobs"].values(), *({"kind": "PaddleJob", **job} for job in found.get("operator", {}).values())]
+def variable(spec: Mapping[str, Any], name: str) -> str:
+    """An environment variable of a pod's first container; empty where it is not set."""
+    environment = spec["containers"][0].get("env") or ()
+    return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
 
 
 def component(document: Mapping[str, Any]) -> str:
     """data, trainer, worker, ps or reader."""
-    return str(document["metadata"].get("labels", {}).get(COMPONENT, ""))
-
-
-def instance(document: Mapping[str, Any]) -> str:
-    """The job's name."""
-    return str(document["metadata"].get("labels", {}).get(INSTANCE, ""))
+    return label(document, COMPONENT)
 
 
 def newest(documents: Iterable[Object], of_component: str) -> Object | None:
@@ -87,7 +82,7 @@ def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
     known = list(jobs)
     last = [newest(known, of_component) for of_component in {component(job) for job in known}]
     earlier = {job["metadata"]["name"] for job in known if job not in last}
-    return [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_NAME) not in earlier]
+    return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
 
 
 def created(document: Mapping[str, Any]) -> str:
@@ -95,13 +90,16 @@ def created(document: Mapping[str, Any]) -> str:
     return str(document["metadata"].get("creationTimestamp") or "")
 
 
-def condition(document: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    """A condition that holds."""
-    for found in document.get("status", {}).get("conditions") or ():
-        if found.get("type") == kind and found.get("status") == "True":
-            result: Mapping[str, Any] = found
-            return result
-    return None
+def seconds_old(document: Mapping[str, Any]) -> float:
+    """Seconds since the object was made; 0 where it does not say."""
+    made = moment(created(document))
+    return (datetime.now(UTC) - made).total_seconds() if made is not None else 0.0
+
+
+def condition(document: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
+    """A condition of that status; None where it has another, or is not told."""
+    conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
+    return next((one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None)
 
 
 def ended(job: Mapping[str, Any]) -> bool:
@@ -150,7 +148,7 @@ def state(job: Object, running: bool, refused: str = "") -> JobState:
         said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
         phase, reason = "failed", reasons.first("failed", said, said)
     elif spec.get("suspend"):
-        phase, reason = "suspended", "it waits for its queue, or somebody suspended it"
+        phase, reason = "suspended", "it waits for its queue, or was suspended"
     finished = (complete or failed or {}).get("lastTransitionTime")
     return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
 
@@ -158,23 +156,15 @@ def state(job: Object, running: bool, refused: str = "") -> JobState:
 def paddle_job_state(job: Object) -> JobState:
     """What a PaddleJob's status says; without one no operator has seen it."""
     status, worker = job.get("status", {}), job["spec"].get("worker") or {}
-    made = moment(created(job))
-    unseen = not status and made is not None and (datetime.now(UTC) - made).total_seconds() > SEEN
+    unseen = not status and seconds_old(job) > SEEN
     reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
     phase = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting")
-    return _job_state(
-        job, phase, reason, worker.get("replicas"), status.get("worker") or {}, worker, status.get("completionTime")
-    )
+    counts = status.get("worker") or {}
+    return _job_state(job, phase, reason, worker.get("replicas"), counts, worker, status.get("completionTime"))
 
 
 def _job_state(
-    job: Object,
-    phase: Phase,
-    reason: str,
-    wanted: Any,
-    counts: Mapping[str, Any],
-    of: Mapping[str, Any],
-    finished: object,
+    job: Object, phase: Phase, reason: str, wanted: Any, counts: Mapping[str, Any], of: Mapping[str, Any], finished: object
 ) -> JobState:
     containers = of.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(

@@ -1,8 +1,6 @@
 """One job as it is now: its data job, its training, its pods, and the one word for all of it."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -12,20 +10,21 @@ from operations import training_progress
 from operations.cluster import Cluster, Object
 from operations.errors import BadInput, Unreachable
 from operations.job_objects import (
-    PART_OF,
     JobState,
     component,
     jobs,
     newest,
     of_newest,
+    operator_jobs,
     paddle_job_state,
     paddle_jobs,
     pods,
     selector,
     state,
 )
-from operations.pod_words import PodState, culprit, pod_state, refusals, states
+from operations.pod_words import PodState, culprit, pod_states, refusals, states
 from operations.training_progress import TrainingProgress
+from operations.watching import follow
 
 
 @dataclass(frozen=True)
@@ -57,14 +56,17 @@ class JobView:
 
     @property
     def reason(self) -> str:
-        """Why it failed or waits: the Job's own word and the first pod's."""
+        """Why it failed or waits: the Job's own word and one pod's."""
         job = self.training or self.data
-        words = [job.reason] if job is not None and job.reason else []
+        of_job = job.reason if job is not None else ""
+        of_pod = ""
         if self.phase == "failed":
-            words.append(self.failure)
+            if of_pod := self.failure:
+                # Kubernetes names the pod that it saw fail first, which may be another one.
+                of_job = of_job.partition(": ")[0]
         elif self.phase != "done":
-            words += [pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason][:1]
-        return "; ".join(filter(None, words))
+            of_pod = next((pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), "")
+        return "; ".join(filter(None, (of_job, of_pod)))
 
     @property
     def failure(self) -> str:
@@ -109,56 +111,52 @@ def _job_json(job: JobState | None) -> dict[str, Any] | None:
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     """The job as it is now, and how far its training is. Raises BadInput where the cluster has none of that name."""
-    batch = cluster.items(jobs(namespace), selector(name))
-    found = [*batch, *operator_jobs(cluster, namespace, name)]
+    found = [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]
     if not found:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
     seen = described(cluster, name, namespace, found, cluster.items(pods(namespace), selector(name)))
     return replace(seen, progress=training_progress.of_pods(cluster, namespace, seen.pods))
 
 
-def described(cluster: Cluster, name: str, namespace: str, documents: list[Object], its_pods: Iterable[Object]) -> JobView:
-    """From a job's objects; asks for what is no part of them: why pods do not start, or are not made.
+def watch_job(cluster: Cluster, name: str, namespace: str, every: float) -> Iterator[tuple[JobView, list[Object]]]:
+    """Yields the job and its Jobs and PaddleJobs now, after each change, and at least `every` seconds."""
+    paths = {"jobs": jobs(namespace), "pods": pods(namespace)}
+    if operator_jobs(cluster, namespace, name):
+        paths["operator"] = paddle_jobs(namespace)
+    for found in follow(cluster, paths, selector(name), every):
+        operators = ({"kind": "PaddleJob", **job} for job in found.get("operator", {}).values())
+        documents = [*found["jobs"].values(), *operators]
+        yield described(cluster, name, namespace, documents, found["pods"].values()), documents
 
-    A server that does not answer that is asked again by whoever looks next.
-    """
+
+def described(cluster: Cluster, name: str, namespace: str, documents: list[Object], its_pods: Iterable[Object]) -> JobView:
+    """From a job's objects; asks for what is no part of them: why pods do not start, or are not made."""
     batch = [document for document in documents if document.get("kind") != "PaddleJob"]
     its = of_newest(batch, its_pods)
     try:
         return make(name, namespace, documents, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
     except Unreachable:
-        return make(name, namespace, documents, [pod_state(pod) for pod in its])
+        # The next look asks again.
+        return make(name, namespace, documents, pod_states(its))
 
 
 def make(
     name: str,
     namespace: str,
     documents: Iterable[Object],
-    pod_states: Iterable[PodState],
+    its_pods: list[PodState],
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> JobView:
     """From a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be made."""
-    documents, pods_of_it = list(documents), list(pod_states)
+    documents = list(documents)
     batch = [document for document in documents if document.get("kind") != "PaddleJob"]
     operators = [document for document in documents if document.get("kind") == "PaddleJob"]
-    data, training = newest(batch, "data"), newest(batch, "trainer")
-    return JobView(
-        name=name,
-        namespace=namespace,
-        data=_state(data, pods_of_it, refused),
-        training=paddle_job_state(operators[-1]) if operators else _state(training, pods_of_it, refused),
-        pods=tuple(pods_of_it),
-    )
 
+    def of(job: Object | None) -> JobState | None:
+        if job is None:
+            return None
+        running = any(pod.component == component(job) and pod.phase == "running" for pod in its_pods)
+        return state(job, running, refused.get(job["metadata"]["name"], ""))
 
-def _state(job: Object | None, pods_of_it: Iterable[PodState], refused: Mapping[str, str]) -> JobState | None:
-    if job is None:
-        return None
-    running = any(pod.component == component(job) and pod.phase == "running" for pod in pods_of_it)
-    return state(job, running, refused.get(job["metadata"]["name"], ""))
-
-
-def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
-    """PaddleJobs; none where their operator is not installed."""
-    found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
-    return [{"kind": "PaddleJob", **document} for document in found]
+    training = paddle_job_state(operators[-1]) if operators else of(newest(batch, "trainer"))
+    return JobView(name, namespace, of(newest(batch, "data")), training, tuple(its_pods))

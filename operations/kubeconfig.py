@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.screen import say
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def kubeconfig(
 
     Example: paddle-aws kubeconfig --tunnel
     """
-    with explained("the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"):
+    with cli_errors("the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"):
         from operations import kubeconfig_file
         from operations.cluster import kubeconfig as default
         from stacks.cluster_spec import ClusterSpec
@@ -97,7 +97,7 @@ def eks_token(
     name: Annotated[str, typer.Argument(help="The cluster's name.")], region: Annotated[str, typer.Argument(help="Its region.")]
 ) -> None:
     """Print a token for kubectl, as `aws eks get-token` does: a kubeconfig calls it where the aws CLI is not installed."""
-    with explained():
+    with cli_errors():
         from operations import eks
 
         typer.echo(eks.token(name, region))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from operations.errors import Failed, Unreachable, explained
+from operations.errors import Failed, Unreachable, cli_errors
 from operations.screen import Json, as_json, say, show
 
 
@@ -22,7 +22,7 @@ def leftovers(
 
     Example: cdk destroy --all && paddle-aws leftovers
     """
-    with explained():
+    with cli_errors():
         from dataclasses import asdict
 
         from operations import account_search

@@ -1,17 +1,15 @@
 """`paddle-aws list`: every job of a namespace, or of the cluster."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from operations.cluster import Cluster, Object
-from operations.errors import explained
-from operations.job_objects import PART_OF, instance, jobs, of_newest
-from operations.job_view import JobView, make, operator_jobs
-from operations.pod_words import pod_state
+from operations.errors import cli_errors
+from operations.job_objects import INSTANCE, PART_OF, jobs, label, of_newest, operator_jobs, pods
+from operations.job_view import JobView, make
+from operations.pod_words import pod_states
 from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span
 
 
@@ -25,7 +23,7 @@ def list_jobs(
 
     Example: paddle-aws list --all-namespaces
     """
-    with explained():
+    with cli_errors():
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
         views = _views(Cluster.connect(context, say), where)
         if json:
@@ -40,28 +38,23 @@ def list_jobs(
 
 def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
     documents = [*cluster.items(jobs(namespace), PART_OF), *operator_jobs(cluster, namespace)]
-    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
     for document in documents:
-        found.setdefault((document["metadata"]["namespace"], instance(document)), ([], []))[0].append(document)
-    for pod in cluster.items(path, PART_OF):
-        key = (pod["metadata"]["namespace"], instance(pod))
-        if key in found:
-            found[key][1].append(pod)
-    views = [
-        make(name, one, jobs_, [pod_state(pod) for pod in of_newest(jobs_, pods)]) for (one, name), (jobs_, pods) in found.items()
-    ]
-    return sorted(views, key=_created, reverse=True)
+        found.setdefault((document["metadata"]["namespace"], label(document, INSTANCE)), ([], []))[0].append(document)
+    for pod in cluster.items(pods(namespace), PART_OF):
+        # Pods whose Job is gone are nobody's.
+        found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
+    views = [make(name, one, its, pod_states(of_newest(its, its_pods))) for (one, name), (its, its_pods) in found.items()]
+    return sorted(views, key=lambda view: _created(view) or datetime.min.replace(tzinfo=UTC), reverse=True)
 
 
-def _created(view: JobView) -> float:
+def _created(view: JobView) -> datetime | None:
     job = view.training or view.data
-    return job.created.timestamp() if job is not None and job.created is not None else 0.0
+    return job.created if job is not None else None
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
     job = view.training or view.data
-    pods = f"{job.succeeded}/{job.wanted}" if job is not None else ""
+    done = f"{job.succeeded}/{job.wanted}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
-    since = age(job.created) if job is not None else ""
-    return (view.name, view.phase, pods, ran, since, view.namespace if everywhere else "", view.reason)
+    return (view.name, view.phase, done, ran, age(_created(view)), view.namespace if everywhere else "", view.reason)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from operations.aws import client, every
-from operations.errors import Failed, explained
+from operations.errors import Failed, cli_errors
 from operations.screen import say
 
 Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")]
@@ -44,7 +44,7 @@ def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
 
     Example: paddle-aws lock add-ons && cdk diff
     """
-    with explained():
+    with cli_errors():
         from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
 
         region = ClusterSpec.load(config).region

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urljoin
 
 import typer
 
-from operations.errors import BadInput, Failed, explained
+from operations.errors import BadInput, Failed, cli_errors
 from operations.screen import say
 
 CHANNELS = "https://update.k3s.io/v1-release/channels"
@@ -53,7 +53,7 @@ def distribution(
 
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """
-    with explained("interrupted: the lock is as it was, what was downloaded is used again"):
+    with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
         from operations.download import download, redirection, text
         from operations.lock import write
         from settings.addresses import without_secrets

@@ -1,10 +1,8 @@
 """The logs of a job's pods as one stream: all ranks interleaved, each line once, whatever breaks in between.
 
-Promises: a follow that is cut goes on behind the last line it showed; pods that replace others are taken in; it ends
-when the job has ended and every line is shown; control characters of a program cannot reach the terminal.
+A follow that is cut continues behind the last line it showed, takes in pods that replace others, and ends with the job.
+Control characters of a program never reach the terminal.
 """
-
-from __future__ import annotations
 
 import heapq
 import queue
@@ -12,18 +10,17 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from json import dumps
 
-from operations.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Object, Patience
+from operations.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
 from operations.errors import BadInput, Unreachable
-from operations.job_objects import collections, component, ended, jobs, moment, of_newest, pods, runs, selector
-from operations.job_view import described, operator_jobs
-from operations.pod_words import PodState, pod_state
+from operations.job_objects import component, ended, jobs, moment, of_newest, pods, selector
+from operations.job_view import JobView, watch_job
+from operations.pod_words import PodState, pod_states
 from operations.screen import console, of_job
-from operations.waiting import Narrator
-from operations.watching import follow
+from operations.waiting import GLANCE, PodReporter, latest
 
 QUIET = 3600.0
 """Seconds that a program may be silent before the stream is opened anew."""
@@ -39,31 +36,6 @@ class Line:
     who: str
     text: str
     rank: int
-
-
-class _Shown:
-    """Which of a pod's lines were shown. A stream that is opened anew begins with lines that were, back to a whole second."""
-
-    def __init__(self) -> None:
-        self.last = ""
-        # Counted: a program may write two lines, even two equal ones, in one tick of the clock.
-        self._of_last_second: Counter[Line] = Counter()
-        self._again = self._of_last_second
-
-    def reopened(self) -> None:
-        """What comes next may have come before."""
-        self._again = self._of_last_second.copy()
-
-    def new(self, line: Line) -> bool:
-        """Whether to show the line; from then on it counts as shown."""
-        if not line.time or self._again[line]:
-            self._again[line] -= 1
-            return False
-        if line.time[:19] > self.last[:19]:
-            self._of_last_second.clear()
-        self.last = max(self.last, line.time)
-        self._of_last_second[line] += 1
-        return True
 
 
 @dataclass(frozen=True)
@@ -123,7 +95,7 @@ def clean(text: str) -> str:
 def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
     """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
     its = of_newest(cluster.items(jobs(namespace), selector(name)), cluster.items(pods(namespace), selector(name)))
-    chosen = [pod for pod in map(pod_state, its) if match.pod(pod)]
+    chosen = [pod for pod in pod_states(its) if match.pod(pod)]
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
@@ -139,20 +111,34 @@ def _of_pod(
 
     Without, raises Lost where it is cut again and again before a new line.
     """
-    path, shown, cuts, patience = f"{pods(namespace)}/{pod.name}", _Shown(), 0, Patience(cluster.say)
+    path, last, cuts, outage = f"{pods(namespace)}/{pod.name}", "", 0, Outage(cluster)
+    # Counted: a program may write two equal lines in one tick of the clock.
+    of_last_second: Counter[bytes] = Counter()
     while True:
-        shown.reopened()
-        follow = {"follow": "true"} if over is not None and not over.is_set() else {}
+        again, query = of_last_second.copy(), {"timestamps": "true"}
+        if since := moment(last and f"{last[:19]}Z"):
+            # The server knows whole seconds only: some lines come again and are left out.
+            query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        elif tail is not None:
+            query["tailLines"] = str(tail)
+        follow = over is not None and not over.is_set()
+        if follow:
+            query["follow"] = "true"
         try:
-            for raw in cluster.lines(f"{path}/log", follow | _query(shown.last, tail), read=QUIET if follow else None):
-                line = _line(raw, pod)
-                if shown.new(line):
-                    cuts = 0
-                    yield line
+            for raw in cluster.lines(f"{path}/log", query, read=QUIET if follow else None):
+                if again[raw]:
+                    again[raw] -= 1
+                    continue
+                stamp, _, text = raw.decode(errors="replace").partition(" ")
+                if stamp[:19] > last[:19]:
+                    of_last_second.clear()
+                of_last_second[raw] += 1
+                last, cuts = max(last, stamp), 0
+                yield Line(stamp, pod.who, text, pod.rank or 0)
             # A server may end a stream whose pod still writes.
             if not follow or ((cluster.find(path) or {}).get("status", {}).get("phase") not in ("Pending", "Running")):
                 return
-            patience.answered()
+            outage.over()
         except ApiError as error:
             # A container that has not started has written nothing, and neither has a pod that is gone.
             if error.status not in (400, 404):
@@ -160,46 +146,30 @@ def _of_pod(
             if error.status == 404 or not follow:
                 return
         except Lost:
-            patience.answered()
+            outage.over()
             cuts += 1
             if over is None and cuts >= TRIES:
                 raise
         except Unreachable as error:
             if over is None:
                 raise
-            patience.bear(error)
+            outage.wait(error)
         time.sleep(AGAIN)
-
-
-def _query(last: str, tail: int | None) -> dict[str, str]:
-    """What to ask for behind the line of time `last`; empty: from the beginning, or the last `tail` lines."""
-    query = {"timestamps": "true"}
-    if last and (since := moment(f"{last[:19]}Z")) is not None:
-        # The server knows seconds only: lines that were shown come again and are left out.
-        query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
-    elif tail is not None:
-        query["tailLines"] = str(tail)
-    return query
-
-
-def _line(raw: bytes, pod: PodState) -> Line:
-    time, _, text = raw.decode(errors="replace").partition(" ")
-    return Line(time, pod.who, text, pod.rank or 0)
 
 
 def follow_job(
     cluster: Cluster,
     name: str,
     namespace: str,
-    narrator: Narrator,
+    reporter: PodReporter,
     *,
     match: Wanted = Wanted(),
     tail: int | None = None,
     show: Callable[[Line], None] | None = None,
-) -> None:
-    """Shows lines as they come until the job has ended; `narrator` says meanwhile why a pod does not start."""
+) -> JobView:
+    """Shows lines as they come until the job has ended, and returns its last view; `reporter` says why pods do not start."""
     show = show or printer()
-    lines: queue.Queue[Line | BaseException | None] = queue.Queue(maxsize=10_000)
+    lines: queue.Queue[Line | BaseException | JobView] = queue.Queue(maxsize=10_000)
     over = threading.Event()
 
     def read(pod: PodState) -> None:
@@ -210,33 +180,29 @@ def follow_job(
             lines.put(error)
 
     def read_all() -> None:
-        """A reader for each pod that has begun; None when the job has ended and every reader is through."""
+        """Starts a reader for each pod that has begun; puts the view when the job has ended and every reader is through."""
         readers: dict[str, threading.Thread] = {}
         try:
-            operator = match.of == "training" and bool(operator_jobs(cluster, namespace, name))
-            for found in follow(cluster, collections(name, namespace, operator), every=2.0):
-                for pod in _begun(of_newest(found["jobs"].values(), found["pods"].values()), match):
-                    if pod.name not in readers:
+            for now, documents in watch_job(cluster, name, namespace, GLANCE):
+                for pod in now.pods:
+                    begun = pod.phase in ("running", "done", "failed", "ending")
+                    if begun and match.pod(pod) and pod.name not in readers:
                         readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
                         readers[pod.name].start()
-                now = described(cluster, name, namespace, runs(found), found["pods"].values())
-                narrator.tell(now, only_what_waits=True)
-                wanted = [one for one in runs(found) if one.get("kind") == "PaddleJob" or match.component(component(one))]
+                reporter.tell(now, only_what_waits=True)
+                wanted = [one for one in documents if one.get("kind") == "PaddleJob" or match.component(component(one))]
                 if all(map(ended, wanted)) and (wanted or readers):
                     over.set()
                     break
             for reader in readers.values():
                 reader.join(timeout=30)
-            lines.put(None)
+            lines.put(latest(cluster, now))
         except BaseException as error:
             lines.put(error)
 
     threading.Thread(target=read_all, daemon=True).start()
-    while (found := lines.get()) is not None:
+    while not isinstance(found := lines.get(), JobView):
         if isinstance(found, BaseException):
             raise found
         show(found)
-
-
-def _begun(documents: Iterable[Object], match: Wanted) -> list[PodState]:
-    return [pod for pod in map(pod_state, documents) if match.pod(pod) and pod.phase in ("running", "done", "failed", "ending")]
+    return found

@@ -1,8 +1,5 @@
 """`paddle-aws logs`: what all ranks of a job write."""
 
-from __future__ import annotations
-
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Annotated, Literal
 
@@ -10,13 +7,12 @@ import typer
 
 from operations import log_stream
 from operations.backend import Backend, OfRehearsal, Volume, backend
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.job_argument import DEFAULT, JobArgument
 from operations.log_stream import Line
 from operations.run import Run
 from operations.screen import Context, Namespace, of_job, say
 from operations.volume_access import BLOCK
-from operations.waiting import Narrator
 
 
 def logs(
@@ -41,7 +37,7 @@ def logs(
 
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
-    with explained("interrupted: the job runs on"):
+    with cli_errors("interrupted: the job keeps running"):
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         if volume is not None and (follow or of == "data"):
             raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
@@ -49,14 +45,14 @@ def logs(
         if volume is not None:
             _of_volume(where, volume, chosen.ranks, tail, show)
             return
-        # A name that is mistyped is told at once.
+        # A mistyped name is refused at once.
         where.status()
         if follow and isinstance(where, Run):
-            log_stream.follow_job(where.cluster, where.name, where.namespace, Narrator(say), match=chosen, tail=tail, show=show)
-            # A job that was deleted meanwhile has no end to tell of.
-            with contextlib.suppress(BadInput):
-                if (ended := where.status()).phase == "failed":
-                    say(f"job {where.name} failed: {ended.reason}")
+            last = log_stream.follow_job(
+                where.cluster, where.name, where.namespace, where.reporter, match=chosen, tail=tail, show=show
+            )
+            if last.phase == "failed":
+                say(f"job {where.name} failed: {last.reason}")
             return
         nothing = True
         for line in where.logs(chosen, tail):
@@ -76,18 +72,18 @@ def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int
         for rank, name in found:
             if ranks is not None and rank not in ranks:
                 continue
-            for text in _lines(volume, f"output/{name}", files[name], BLOCK, tail):
+            for text in _lines(volume, f"output/{name}", files[name], tail):
                 show(Line("", f"trainer {rank}", text, rank))
 
 
-def _lines(volume: Volume, path: str, size: int, block: int, tail: int | None) -> Iterator[str]:
+def _lines(volume: Volume, path: str, size: int, tail: int | None) -> Iterator[str]:
     if tail is not None:
         # The end of a log that is larger than a block holds more lines than anybody asks for.
-        yield from volume.read(path, -min(size, block) if size else 0).decode(errors="replace").splitlines()[-tail or size :]
+        yield from volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace").splitlines()[-tail or size :]
         return
     rest = b""
-    for offset in range(0, size, block):
-        *whole, rest = (rest + volume.read(path, offset, min(block, size - offset))).split(b"\n")
+    for offset in range(0, size, BLOCK):
+        *whole, rest = (rest + volume.read(path, offset, min(BLOCK, size - offset))).split(b"\n")
         yield from (line.decode(errors="replace") for line in whole)
     if rest:
         yield rest.decode(errors="replace")

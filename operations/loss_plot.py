@@ -1,15 +1,7 @@
-"""The loss as a picture: against passes and time in a PNG file, against passes in a terminal's characters.
-
-Promises: no line is longer than `width`; what is no number (a loss that blew up) leaves a gap; any number of points fits.
-
-In a terminal not by plotext: it frames its charts in characters that an ASCII terminal lacks.
-"""
-
-from __future__ import annotations
+"""The loss as a picture: against passes and time in a PNG file, as bars beside the passes in a terminal."""
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from operations.training_metrics import Pass
@@ -45,48 +37,7 @@ def png(passes: Sequence[Pass], title: str, file: Path) -> None:
     figure.savefig(file, format="png")
 
 
-LEAST = 16
-"""Cells across, under which nothing can be seen."""
-
-Point = tuple[float, float]
-
-
-def chart(points: Sequence[Point], title: str, width: int, height: int = 12) -> list[str]:
-    """Lines of text: the title, the curve between its axes, and the ends of the axis below it; none for less than two points."""
-    known = [point for point in points if math.isfinite(point[1])]
-    if len(known) < 2:
-        return []
-    left, right = known[0][0], known[-1][0]
-    low, high = min(y for _, y in known), max(y for _, y in known)
-    labels = {0: _number(high), height - 1: _number(low)} if high > low else {height // 2: _number(low)}
-    margin = max(map(len, labels.values()))
-    across = max(width - margin - 2, LEAST)
-
-    def place(point: Point) -> tuple[int, int]:
-        share = (high - point[1]) / (high - low) if high > low else 0.5
-        return round((point[0] - left) / (right - left) * (across - 1)), round(share * (height - 1))
-
-    dots = {place(point) for point in known}
-    for start, end in pairwise(points):
-        if math.isfinite(start[1]) and math.isfinite(end[1]):
-            dots.update(_between(place(start), place(end)))
-    lines = [title]
-    for row in range(height):
-        cells = "".join("*" if (column, row) in dots else " " for column in range(across))
-        lines.append(f"{labels.get(row, ''):>{margin}} |{cells}".rstrip())
-    first, last = _number(left), _number(right)
-    lines.append(" " * (margin + 2) + first + last.rjust(across - len(first)))
-    return lines
-
-
-def _between(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
-    """The dots of a straight line."""
-    steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
-    return [
-        (start[0] + round((end[0] - start[0]) * n / steps), start[1] + round((end[1] - start[1]) * n / steps))
-        for n in range(steps + 1)
-    ]
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
+def bars(losses: Sequence[float], width: int) -> Callable[[float], str]:
+    """Draws a loss as a bar in characters of any terminal, the greatest of `losses` at full width; no number is no bar."""
+    most = max(filter(math.isfinite, map(abs, losses)), default=0.0)
+    return lambda loss: "*" * round(abs(loss) / most * width) if most and math.isfinite(loss) else ""

@@ -1,7 +1,5 @@
 """`paddle-aws manifests`: write what a cluster would get, for reading and for kubectl."""
 
-from __future__ import annotations
-
 from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +9,7 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.early_checks import check_data, check_deployed
-from operations.errors import BadInput, Exit, explained
+from operations.errors import BadInput, Exit, cli_errors
 from operations.screen import say
 
 
@@ -34,7 +32,7 @@ def manifests(
 
     Example: paddle-aws manifests --diff
     """
-    with explained("interrupted: the same command writes the rest"):
+    with cli_errors("interrupted: the same command writes the rest"):
         # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
         from k8s_charts import documents
 

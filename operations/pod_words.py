@@ -1,26 +1,27 @@
-"""A pod's state in plain words: who it is, what it does, and what keeps it from doing it.
+"""A pod's state in plain words: who it is, what it does, what keeps it from doing it and, where known, what to do.
 
-Promises: a Pending pod always gets a reason and, where one is known, what to do; the words are made from what the API
-server already knows (conditions, container states, events), so they come within seconds.
+The words come from what the API server already knows (conditions, container states, events), so within seconds.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Any
 
-from paddle_node.contract import ExitCode
+from paddle_node.contract import ExitCode, Variable
 
 from operations import reasons
 from operations.cluster import Cluster, Object
-from operations.job_objects import INDEX, JOB_NAME, component, created, ended
+from operations.job_objects import INDEX, JOB_NAME, SEEN, component, condition, created, ended, label, seconds_old, variable
 from operations.reasons import short
 
 BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
-SANDBOX_TROUBLE = ("FailedCreatePodSandBox",)
+SANDBOX_TROUBLE = "FailedCreatePodSandBox"
+OF_OPERATOR = ("worker", "ps", "heter")
+"""Components of a PaddleJob's pods."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +58,43 @@ class PodState:
 
 def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> PodState:
     """A pod in words; `events` are those of this pod, where they are known."""
-    metadata = pod["metadata"]
+    metadata, containers = pod["metadata"], _containers(pod)
     phase, reason, code = _phase(pod, list(events))
-    rank = metadata.get("annotations", {}).get(INDEX, metadata.get("labels", {}).get(INDEX))
+    rank = metadata.get("annotations", {}).get(INDEX) or label(pod, INDEX)
+    # The PaddleJob operator numbers its pods in their names.
+    numbered = re.search(r"-(\d+)$", metadata["name"]) if component(pod) in OF_OPERATOR else None
     return PodState(
         name=metadata["name"],
         component=component(pod),
-        rank=int(rank) if rank is not None else _operators_index(metadata["name"], component(pod)),
+        rank=int(rank) if rank else int(numbered[1]) if numbered else None,
         phase=phase,
         reason=reason,
         node=str(pod.get("spec", {}).get("nodeName", "")),
         code=code,
-        created=str(metadata.get("creationTimestamp", "")),
-        message=last_line(str(_ended(_containers(pod)).get("message") or "")),
-        restarts=_restarts(_containers(pod)),
+        created=created(pod),
+        message=last_line(str(_ended(containers).get("message") or "")),
+        restarts=_restarts(containers),
     )
+
+
+def pod_states(pods: Iterable[Object], events: Mapping[str, list[Object]] | None = None) -> list[PodState]:
+    """All pods in words, in order of component, rank and age; `events` by the pods' names.
+
+    Trainers that find each other by the pod list are ranked by their addresses, once all of them have one.
+    """
+    pods = list(pods)
+    found = {pod["metadata"]["name"]: pod_state(pod, (events or {}).get(pod["metadata"]["name"], ())) for pod in pods}
+    trainers = [pod for pod in pods if component(pod) == "trainer"]
+    unranked = {
+        name: ip_address(pod["status"]["podIP"])
+        for pod in trainers
+        if (one := found[name := pod["metadata"]["name"]]).rank is None
+        if one.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
+    }
+    if unranked and str(len(unranked)) == variable(trainers[0]["spec"], Variable.TRAINERS):
+        by_address = sorted(unranked, key=lambda name: (unranked[name].version, int(unranked[name])))
+        found |= {name: replace(found[name], rank=rank) for rank, name in enumerate(by_address)}
+    return sorted(found.values(), key=lambda state: (state.component, state.rank or 0, state.created))
 
 
 def culprit(pods: Iterable[PodState]) -> PodState | None:
@@ -85,17 +108,14 @@ def culprit(pods: Iterable[PodState]) -> PodState | None:
 
 
 def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[PodState]:
-    """All pods in words, in order of component, rank and age; asks for events where a pod does not start."""
+    """See `pod_states`; asks for events where a pod does not start."""
     pods = list(pods)
-    stuck = [pod["metadata"]["name"] for pod in pods if _wants_events(pod)]
-    events: dict[str, list[Object]] = {name: [] for name in stuck}
-    if stuck:
+    starting = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
+    events: dict[str, list[Object]] = {pod["metadata"]["name"]: [] for pod in starting if pod.get("spec", {}).get("nodeName")}
+    if events:
         for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Pod"):
-            name = event.get("involvedObject", {}).get("name", "")
-            if name in events:
-                events[name].append(event)
-    found = [pod_state(pod, events.get(pod["metadata"]["name"], ())) for pod in pods]
-    return sorted(found, key=lambda state: (state.component, state.rank or 0, state.created))
+            events.get(event.get("involvedObject", {}).get("name", ""), []).append(event)
+    return pod_states(pods, events)
 
 
 def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Iterable[Object]) -> dict[str, str]:
@@ -106,7 +126,7 @@ def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Ite
         return {}
     newest: dict[str, Mapping[str, Any]] = {}
     # A refusal from before the newest pod is over.
-    since = {name: max((created(pod) for pod in pods if _job(pod) == name), default="") for name in lacking}
+    since = {name: max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="") for name in lacking}
     for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Job,reason=FailedCreate"):
         name = event.get("involvedObject", {}).get("name", "")
         if name in lacking and _when(event) >= max(_when(newest.get(name, {})), since[name]):
@@ -118,13 +138,9 @@ def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
     spec = job.get("spec", {})
     if ended(job) or spec.get("suspend"):
         return False
-    mine = [pod for pod in pods if _job(pod) == job["metadata"]["name"]]
+    mine = [pod for pod in pods if label(pod, JOB_NAME) == job["metadata"]["name"]]
     there = [pod for pod in mine if pod.get("status", {}).get("phase") != "Failed"]
     return len(there) < int(spec.get("parallelism") or 1)
-
-
-def _job(pod: Mapping[str, Any]) -> str:
-    return str(pod["metadata"].get("labels", {}).get(JOB_NAME, ""))
 
 
 def _when(event: Mapping[str, Any]) -> str:
@@ -137,56 +153,56 @@ def refusal(message: str) -> str:
     return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
 
 
-def _operators_index(name: str, of_component: str) -> int | None:
-    """The PaddleJob operator numbers its pods in their names."""
-    match = re.search(r"-(worker|ps|heter)-(\d+)$", name)
-    return int(match[2]) if match and of_component in ("worker", "ps", "heter") else None
-
-
-def _wants_events(pod: Mapping[str, Any]) -> bool:
-    status = pod.get("status", {})
-    return status.get("phase") in (None, "Pending") and bool(pod.get("spec", {}).get("nodeName"))
-
-
 def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str, str, int | None]:
-    status = pod.get("status", {})
-    phase = status.get("phase", "Pending")
-    containers = _containers(pod)
+    status, spec = pod.get("status", {}), pod.get("spec", {})
+    phase, containers = status.get("phase", "Pending"), _containers(pod)
     if phase == "Succeeded":
         return "done", "", 0
     if phase == "Failed":
-        return ("failed", *_failure(status, containers))
+        return ("failed", *_failure(pod, containers))
+    # The node controller alone takes Ready from a pod whose containers are: the kubelet sets both.
+    lost = phase == "Running" and condition(pod, "Ready", "False") and condition(pod, "ContainersReady")
+    silent = f"node {spec.get('nodeName')} does not answer: Kubernetes replaces the pod some minutes later" if lost else ""
     if pod["metadata"].get("deletionTimestamp"):
-        return "ending", "", None
+        return "ending", silent, None
     if phase == "Running":
-        return "running", _restarted(containers), None
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            if condition.get("reason") == "SchedulingGated":
-                return "waiting", "its queue has not let it in yet", None
-            return "waiting", unschedulable(str(condition.get("message", ""))), None
+        return ("waiting", silent, None) if lost else ("running", _restarted(containers, resources_of(pod)), None)
+    if unscheduled := condition(pod, "PodScheduled", "False"):
+        if unscheduled.get("reason") == "SchedulingGated":
+            return "waiting", "its queue has not let it in yet", None
+        return "waiting", unschedulable(str(unscheduled.get("message", "")), resources_of(pod)), None
     for container in containers:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in BROKEN_PULLS:
             return "waiting", image_trouble(str(container.get("image", "")), waiting), None
-        if waiting.get("reason") in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+        if waiting.get("reason") in NOT_CREATED:
             return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
-    trouble = [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, *SANDBOX_TROUBLE)]
-    if trouble:
+    if trouble := [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)]:
         last = max(trouble, key=_when)
-        if last.get("reason") in SANDBOX_TROUBLE:
-            return "waiting", f"its node cannot give it a network: {short(str(last.get('message', '')))}", None
-        return "waiting", mount_trouble(str(last.get("message", ""))), None
-    if not pod.get("spec", {}).get("nodeName"):
-        return "starting", "no node is chosen yet", None
-    return "starting", "its image is being pulled and its volume mounted", None
+        message = str(last.get("message", ""))
+        if last.get("reason") == SANDBOX_TROUBLE:
+            return "waiting", f"its node cannot give it a network: {short(message)}", None
+        if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
+            return "starting", "the PaddleJob operator writes its ConfigMap once every pod has an address", None
+        return "waiting", mount_trouble(message), None
+    if spec.get("nodeName"):
+        return "starting", "its image is being pulled and its volume mounted", None
+    scheduler = spec.get("schedulerName", "default-scheduler")
+    if scheduler != "default-scheduler" and seconds_old(pod) > SEEN:
+        return "waiting", f"scheduler {scheduler} has not looked at it: does it run (docs/jobs.md)?", None
+    return "starting", "no node is chosen yet", None
 
 
-def unschedulable(message: str) -> str:
-    """The scheduler's verdict in words, and what to do about it."""
+def resources_of(pod: Mapping[str, Any]) -> str:
+    """The setting of job.yaml that says what the pod asks for."""
+    return "data_resources" if component(pod) == "data" else "resources"
+
+
+def unschedulable(message: str, resources: str = "resources") -> str:
+    """The scheduler's verdict in words, and what to do about it; `resources`: the setting that says what the pod asks for."""
     if not message:
         return "no node can take it, and the scheduler does not say why yet"
-    causes = reasons.every("no_room", message) or [short(message)]
+    causes = reasons.every("no_room", message, resources=resources) or [short(message)]
     return reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}")
 
 
@@ -202,16 +218,14 @@ def mount_trouble(message: str) -> str:
     return reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}")
 
 
-def _failure(status: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return (
-                f"its node was taken away ({condition.get('reason', 'disruption')}): it is replaced without costing a retry",
-                None,
-            )
+def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
+    status = pod["status"]
+    if disruption := condition(pod, "DisruptionTarget"):
+        taken = f"its node was taken away ({disruption.get('reason', 'disruption')})"
+        return f"{taken}: it is replaced without costing a retry", None
     if ended := _ended(containers):
         message = "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
-        return ": ".join(filter(None, (_why(ended), message))), int(ended["exitCode"])
+        return ": ".join(filter(None, (_why(ended, resources_of(pod)), message))), int(ended["exitCode"])
     if status.get("reason") == "Evicted":
         return f"its node evicted it: {short(str(status.get('message', '')))}", None
     return short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
@@ -232,21 +246,18 @@ def _restarts(containers: Iterable[Mapping[str, Any]]) -> int:
     return sum(int(one.get("restartCount") or 0) for one in containers)
 
 
-def _restarted(containers: list[Mapping[str, Any]]) -> str:
+def _restarted(containers: list[Mapping[str, Any]], resources: str) -> str:
     count, last = _restarts(containers), _ended(containers, "lastState")
-    return f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last)}" if count and last else ""
+    return f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last, resources)}" if count and last else ""
 
 
-def _why(ended: Mapping[str, Any]) -> str:
-    out_of_memory = ended.get("reason") == "OOMKilled"
-    return "out of memory: raise resources.memory in job.yaml" if out_of_memory else _meaning(int(ended["exitCode"]))
-
-
-def _meaning(code: int) -> str:
-    try:
+def _why(ended: Mapping[str, Any], resources: str) -> str:
+    if ended.get("reason") == "OOMKilled":
+        return f"out of memory: raise {resources}.memory in job.yaml"
+    code = int(ended["exitCode"])
+    if code in list(ExitCode):
         return f"code {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
-    except ValueError:
-        return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
+    return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
 
 
 def last_line(text: str) -> str:

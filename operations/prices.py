@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operations.errors import BadInput, Failed, explained, of_aws
+from operations.errors import BadInput, Failed, cli_errors, of_aws
 from operations.lock import Config, Out, write
 from operations.screen import say
 from settings.addresses import without_secrets
@@ -84,7 +84,7 @@ def prices(
 
     Example: paddle-aws lock prices && paddle-aws cost
     """
-    with explained("interrupted: the lock is as it was, what was downloaded is used again"):
+    with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
         from stacks.cluster_spec import ClusterSpec
 
         spec = ClusterSpec.load(config)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.screen import say
 
 HOLDS_DATA = {
@@ -47,7 +47,7 @@ def protect(
 
     Example: paddle-aws protect
     """
-    with explained():
+    with cli_errors():
         from operations.account_checks import AccountChecks
         from stacks.cluster_spec import ClusterSpec
 

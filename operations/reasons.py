@@ -1,7 +1,5 @@
 """What Kubernetes says of what goes wrong, in plain words: the rules of reasons.yaml."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,10 +1,7 @@
-"""The job of the last rehearsal, as `.rehearsal` keeps it: its record, its volume and its logs.
+"""The job of the last rehearsal, as `.rehearsal` keeps it: its record, its volume and its logs, read inside that folder alone.
 
-Promises: what the record names is read inside `.rehearsal` alone; a record that is no rehearsal's is one sentence. The
-rehearsal that writes all this is not imported: only `evaluate` starts it, in a process of its own, in its clone.
+The rehearsal that writes all this is not imported: only `evaluate` starts it, in a process of its own.
 """
-
-from __future__ import annotations
 
 import os
 import subprocess
@@ -62,15 +59,30 @@ def submitted() -> None:
         (FOLDER / LAST).unlink()
 
 
-def load(folder: Path = FOLDER) -> RehearsalBackend:
-    """The last rehearsal, with its folder. Raises BadInput."""
-    file = folder / RECORD
-    try:
-        return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))
-    except FileNotFoundError:
-        raise BadInput(f"there is no {file} here: `make rehearse`, in the project's folder, leaves one") from None
-    except (ValidationError, OSError):
-        raise BadInput(f"{file} is no rehearsal's record: run `make rehearse` again") from None
+class RehearsalVolume:
+    """See `Volume`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def where(self) -> str:
+        return str(self._root)
+
+    def files(self, path: str) -> list[dict[str, Any]]:
+        return volume_server.listing(_inside(self._root, path))
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        return volume_server.part(self._file(path), offset, size)
+
+    def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+        return volume_server.sums(self._file(path), offset, end, block, part)
+
+    def _file(self, path: str) -> Path:
+        found = _inside(self._root, path)
+        if not found.is_file():
+            raise Missing(f"{path} is not on the rehearsal's volume")
+        return found
 
 
 class RehearsalBackend:
@@ -111,30 +123,15 @@ class RehearsalBackend:
         return Evaluation.parse(done.stdout)
 
 
-class RehearsalVolume:
-    """See `Volume`."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    @property
-    def where(self) -> str:
-        return str(self._root)
-
-    def files(self, path: str) -> list[dict[str, Any]]:
-        return volume_server.listing(_inside(self._root, path))
-
-    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        return volume_server.part(self._file(path), offset, size)
-
-    def sum(self, path: str, offset: int, size: int) -> tuple[str, int, int]:
-        return volume_server.summed(self._file(path), offset, size)
-
-    def _file(self, path: str) -> Path:
-        found = _inside(self._root, path)
-        if not found.is_file():
-            raise Missing(f"{path} is not on the rehearsal's volume")
-        return found
+def load(folder: Path = FOLDER) -> RehearsalBackend:
+    """The last rehearsal, with its folder. Raises BadInput."""
+    file = folder / RECORD
+    try:
+        return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))
+    except FileNotFoundError:
+        raise BadInput(f"there is no {file} here: `make rehearse`, in the project's folder, leaves one") from None
+    except (ValidationError, OSError):
+        raise BadInput(f"{file} is no rehearsal's record: run `make rehearse` again") from None
 
 
 def _inside(root: Path, path: str) -> Path:

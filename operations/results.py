@@ -1,7 +1,5 @@
 """`paddle-aws results`: what a job has learned so far, and a saved pass to take home."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -16,7 +14,7 @@ from operations import loss_plot
 from operations.aws import client
 from operations.backend import OfRehearsal, Volume, backend
 from operations.bucket_upload import Address, bar, upload_files
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.job_argument import DEFAULT, JobArgument
 from operations.log_stream import clean
 from operations.reasons import short
@@ -25,6 +23,9 @@ from operations.training_metrics import Pass
 from operations.volume_access import Missing
 from operations.volume_transfer import download
 from settings.cache import place
+
+OTHER_COLUMNS = 52
+"""Characters that the table of passes takes beside the bars."""
 
 
 def results(
@@ -47,8 +48,8 @@ def results(
 ) -> None:
     """Show a job's passes: which are complete, their loss and time; fetch the model or a pass without SSH.
 
-    A small pod with the job's image mounts the volume read-only and is gone afterwards. A download that was
-    interrupted goes on where it was, and every file is verified against the checksum that was saved with it. What goes
+    A small pod with the job's image mounts the volume read-only and is gone afterwards. An interrupted download
+    continues where it was, and every file is verified against the checksum that was saved with it. What goes
     to S3 passes through this machine. A job that the cluster has forgotten needs its job file and outputs.json.
 
     Example: paddle-aws results quick-start --plot loss.png
@@ -57,17 +58,16 @@ def results(
 
     Example: paddle-aws results quick-start --download last --to s3://my-bucket/models/quick-start
     """
-    with explained("interrupted: what was fetched stays; the same command goes on"):
+    with cli_errors("interrupted: what was fetched stays; run the same command again to continue"):
         if to.startswith("s3://"):
             # Before a pass has been fetched for it.
             Address.parse(to)
         if model and (download or json or plot):
             raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
         where = backend(job, namespace, context, rehearsal)
-        name = where.name
         with where.volume() as volume:
             if model:
-                _, lines = fetch_model(volume, name, to)
+                _, lines = fetch_model(volume, where.name, to)
                 for line in lines:
                     typer.echo(line)
                 return
@@ -77,13 +77,16 @@ def results(
             failure = last_failure(volume, files)
             if json:
                 passes = [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]
-                as_json({"job": name, "failure": failure, "passes": passes})
+                as_json({"job": where.name, "failure": failure, "passes": passes})
             else:
-                _show(name, rows, measured, draw=download is None)
+                _show(where.name, rows, measured, draw=download is None)
                 if failure:
                     say(f"its last run failed: {failure}")
             if plot is not None:
-                _plot(name, [measured[number] for number in sorted(measured)], plot)
+                if not measured:
+                    raise BadInput(f"job {where.name} has no metrics yet: there is nothing to draw")
+                loss_plot.png([measured[number] for number in sorted(measured)], f"{where.name}: loss", plot)
+                say(f"the loss is drawn in {plot}")
             if download is not None and "/" in download:
                 _download_files(volume, files, download, to)
             elif download is not None:
@@ -152,9 +155,9 @@ def _all(rows: list[dict[str, Any]], measured: dict[int, Pass]) -> list[dict[str
 def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
     if one is None:
         return row
-    trainers = [{"trainer": t.trainer, "loss": t.loss, "records": t.records, "seconds": t.seconds} for t in one.trainers]
-    more = {"loss": one.loss, "records": one.records, "seconds": one.seconds, "attempt": one.attempt, "ended": one.ended}
-    return row | more | {"trainers": trainers}
+    trainers = [{name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")} for each in one.trainers]
+    named = ("loss", "records", "seconds", "attempt", "ended")
+    return row | {name: getattr(one, name) for name in named} | {"trainers": trainers}
 
 
 def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw: bool) -> None:
@@ -164,28 +167,17 @@ def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw
     if not shown:
         say(f"job {name} has not finished a pass yet")
         return
+    # In a pipe the numbers alone: a picture is for eyes.
+    width = min(max(console().width - OTHER_COLUMNS, 8), 40) if draw and on_a_terminal() else 0
+    bar = loss_plot.bars([one.loss for one in measured.values()], width)
     lines = []
     for row in shown:
         one = measured.get(row["pass"])
         saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
-        facts = (f"{one.loss:.4f}", f"{one.records:,}", span(one.seconds)) if one else ("", "", "")
-        size = decimal(row["bytes"]) if row["files"] else ""
-        lines.append((str(row["pass"]), saved, size, *facts))
-    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
+        facts = (f"{one.loss:.4f}", f"{one.records:,}", span(one.seconds), bar(one.loss)) if one else ("", "", "", "")
+        lines.append((str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts))
+    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME", "")
     show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
-    # In a pipe the table alone: a picture is for eyes.
-    if draw and on_a_terminal():
-        points = [(number, measured[number].loss) for number in sorted(measured)]
-        drawn = loss_plot.chart(points, "loss by pass", console().width)
-        for line in ["", *drawn] if drawn else []:
-            typer.echo(line)
-
-
-def _plot(name: str, passes: list[Pass], file: Path) -> None:
-    if not passes:
-        raise BadInput(f"job {name} has no metrics yet: there is nothing to draw")
-    loss_plot.png(passes, f"{name}: loss", file)
-    say(f"the loss is drawn in {file}")
 
 
 def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:

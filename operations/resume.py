@@ -1,11 +1,8 @@
 """`paddle-aws resume`: a new run of a job, from a complete pass.
 
-Promises: it goes on with the shards on the volume, new source or not, where this job's own data job split them. A data job
-that nobody else's has followed is taken at its word; else the manifest on the volume decides, which names the data job that
-wrote it. Trainers hold to the same name.
+It keeps the shards on the volume, new source or not, where this job's own data job split them: its Job says so where no other
+data job has followed, else the manifest on the volume, which names the data job that wrote it. Trainers check the same name.
 """
-
-from __future__ import annotations
 
 import json
 from pathlib import Path
@@ -15,15 +12,15 @@ import typer
 from paddle_node.contract import DATA_MANIFEST, Variable
 
 from operations.cluster import Cluster, Object
-from operations.errors import BadInput, explained
-from operations.job_objects import condition, ended
+from operations.errors import BadInput, cli_errors
+from operations.job_objects import condition, ended, variable
 from operations.results import chosen_pass, saved_passes
 from operations.run import Run, bring_program, split, train
 from operations.screen import Context, say
 from operations.submission import Submission
 from operations.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
 from operations.volume_access import Missing, VolumeAccess
-from operations.waiting import Narrator
+from operations.waiting import PodReporter
 
 
 def resume(
@@ -40,14 +37,13 @@ def resume(
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 
-    It goes on with the data that is on the volume, even where its source has changed since; it is split first where
+    It keeps the data that is on the volume, even where its source has changed since; it is split first where
     this job file's data job has not done so. With --from, later passes are set aside on the volume (renamed, not removed).
     Raise `passes` in the job file to train on a job that came to its end. A job that runs is refused.
 
     Example: paddle-aws resume job.yaml --from 3
     """
-    left = "interrupted: what runs on the cluster runs on; `paddle-aws cancel` ends it"
-    with explained(left):
+    with cli_errors("interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"):
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster.connect(context, say)
         submission.check(cluster, again=True)
@@ -59,13 +55,13 @@ def resume(
             _set_aside(cluster, submission, from_pass)
         run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
         bring_program(cluster, submission)
-        _bring_data(cluster, submission, run.narrator)
+        _bring_data(cluster, submission, run.reporter)
         submission.forget_training(cluster)
         train(cluster, submission)
         finish(run, submission, wait=wait, follow=follow, verbose=verbose)
 
 
-def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
+def _bring_data(cluster: Cluster, submission: Submission, reporter: PodReporter) -> None:
     if submission.data_job is None:
         return
     # First: a look at the volume needs it, and so do the trainers.
@@ -73,12 +69,12 @@ def _bring_data(cluster: Cluster, submission: Submission, narrator: Narrator) ->
     if _has_own_shards(cluster, submission):
         say("the data on the volume is this job's own: it is not split again")
     else:
-        split(cluster, submission, narrator)
+        split(cluster, submission, reporter)
 
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=True, submission=submission) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=True, described=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
         for row in reversed(rows):
@@ -99,7 +95,7 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     if any(condition(job, "Complete") for job in known):
         return True
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=False, submission=submission) as volume:
+    with VolumeAccess(cluster, job.name, job.namespace, write=False, described=submission) as volume:
         try:
             manifest = json.loads(volume.read(DATA_MANIFEST))
         except (Missing, ValueError):
@@ -109,5 +105,4 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
 
 def _identity(data_job: Object) -> str:
     """What a data job is called in the manifest that it writes; empty where it has no name."""
-    environment = data_job["spec"]["template"]["spec"]["containers"][0].get("env") or ()
-    return next((str(variable.get("value", "")) for variable in environment if variable["name"] == Variable.DATA_JOB), "")
+    return variable(data_job["spec"]["template"]["spec"], Variable.DATA_JOB)

@@ -1,14 +1,13 @@
 """A job on a cluster: submitted, found by its name, waited for, its results and its model fetched.
 
-Promises: nothing here prints or exits; what happens meanwhile goes to `say`; a failure that is no bug is an `OperationError`.
+Nothing here prints or exits: what happens meanwhile goes to `say`, and a failure that is no bug is an `OperationError`.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
 from operations import log_stream, rehearsal_backend, removal, results, trial, waiting
 from operations.aws import client
@@ -25,7 +24,7 @@ from operations.submission import Submission
 from operations.training_metrics import Pass
 from operations.volume_access import VOLUME, VolumeAccess
 from operations.volume_transfer import upload
-from operations.waiting import Narrator
+from operations.waiting import PodReporter
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
@@ -37,14 +36,14 @@ class Run:
     def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
         """`file` describes the volume where the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
-        self.narrator = Narrator(cluster.say)
+        self.reporter = PodReporter(cluster.say)
 
     def __repr__(self) -> str:
         return f"Run({of_job(self.name, self.namespace)!r})"
 
     @classmethod
     @translated()
-    def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Run:
+    def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Self:
         """The job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
         return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
@@ -56,14 +55,14 @@ class Run:
 
     @translated()
     def wait(self, timeout: float | None = None) -> JobView:
-        """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds: then it runs on."""
-        # A name that is mistyped is told at once, not waited for.
+        """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
+        # A mistyped name is refused at once.
         view(self.cluster, self.name, self.namespace)
         found = waiting.until(
-            self.cluster, self.name, self.namespace, waiting.training_ended, narrator=self.narrator, seconds=timeout
+            self.cluster, self.name, self.namespace, waiting.training_ended, reporter=self.reporter, seconds=timeout
         )
         if not waiting.training_ended(found):
-            raise TimedOut(f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: it runs on")
+            raise TimedOut(f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: it keeps running")
         waiting.verdict(found)
         return found
 
@@ -95,7 +94,7 @@ class Run:
 
     def volume(self, write: bool = False) -> VolumeAccess:
         """Its folder on the volume, as a context manager."""
-        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, job_file=self.file)
+        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, described=self.file)
 
 
 @translated()
@@ -123,7 +122,7 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
         cluster.say(trial.before(submission.job, submission.file))
     run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
     bring_program(cluster, submission)
-    split(cluster, submission, run.narrator)
+    split(cluster, submission, run.reporter)
     train(cluster, submission)
     return run
 
@@ -138,24 +137,28 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
         archive.write(file)
         submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
         with (
-            VolumeAccess(cluster, job.name, job.namespace, write=True, submission=submission) as volume,
+            VolumeAccess(cluster, job.name, job.namespace, write=True, described=submission) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)
     cluster.say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
 
 
-def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
+def split(cluster: Cluster, submission: Submission, reporter: PodReporter) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
     if submission.data_job is None:
         return
-    _bring_data(submission)
+    job = submission.job
+    if submission.local_file is not None:
+        from k8s_charts import data_job
+
+        # Not sent where the bucket holds this content.
+        upload_files(client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs))
     submission.apply(cluster, submission.preparation())
-    # Only the data job knows whether its source has changed: one that has ended runs again, and ends at once where it has not.
+    # Only the data job knows whether its source has changed: it runs again, and ends at once where it has not.
     submission.forget_data(cluster)
     cluster.apply(submission.data_job)
-    job = submission.job
-    found = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, narrator=narrator)
+    found = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, reporter=reporter)
     if found.data is not None and found.data.phase == "failed":
         pod = culprit(pod for pod in found.pods if pod.component == "data")
         raise Failed(
@@ -163,15 +166,6 @@ def split(cluster: Cluster, submission: Submission, narrator: Narrator) -> None:
             f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
         )
     cluster.say(f"the data is split: {submission.data_job['metadata']['name']} is done")
-
-
-def _bring_data(submission: Submission) -> None:
-    """Uploads the local data file where the bucket does not hold this content."""
-    if submission.local_file is None:
-        return
-    from k8s_charts import data_job
-
-    upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.deployed.outputs))
 
 
 def train(cluster: Cluster, submission: Submission) -> None:

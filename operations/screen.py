@@ -1,10 +1,7 @@
 """How results look: tables that read well on a narrow terminal, without colour and in a pipe; JSON where a program reads.
 
-Promises: in a pipe no line is broken or padded to a terminal's width; `--json` writes one document and nothing else to
-stdout; what is said beside the results goes to stderr.
+In a pipe no line is broken or padded. `--json` is one document on stdout; what is said beside it goes to stderr.
 """
-
-from __future__ import annotations
 
 import json
 import os

@@ -1,14 +1,12 @@
 """`paddle-aws status`: one job, its pods, and why any of them does not run."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import typer
 
 from operations import screen
 from operations.backend import OfRehearsal, backend
-from operations.errors import explained
+from operations.errors import cli_errors
 from operations.job_argument import DEFAULT, JobArgument
 from operations.job_objects import JobState
 from operations.job_view import JobView
@@ -26,7 +24,7 @@ def status(
 
     Example: paddle-aws status quick-start
     """
-    with explained():
+    with cli_errors():
         found = backend(job, namespace, context, rehearsal).status()
         if json:
             as_json(found.as_json())
@@ -48,7 +46,7 @@ def show(view: JobView) -> None:
         typer.echo()
         rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
         screen.show(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
-    else:
+    elif not view.reason:
         typer.echo("  no pods: they are not made yet, or were removed with their Job")
 
 

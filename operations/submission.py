@@ -1,22 +1,19 @@
-"""A job's documents on their way to a cluster: refused, applied in order, the data split before the training.
+"""A job's documents on their way to a cluster: checked first, then applied in order, the data split before the training.
 
-Promises: nothing is changed on the cluster before every check has passed; a running job is never overwritten; what was
-interrupted is taken up where it was, because each step is a server-side apply of the same documents.
+A running job is never overwritten. What was interrupted continues: each step is a server-side apply of the same documents.
 """
-
-from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster import Cluster, NotInstalled, Object
 from operations.early_checks import check_data, check_deployed
 from operations.errors import BadInput, Failed
-from operations.job_objects import component, created, ended, jobs, selector
-from operations.job_view import operator_jobs
+from operations.job_objects import component, created, ended, jobs, operator_jobs, selector
 from operations.removal import remove
 from operations.screen import age, of_job
 
@@ -34,7 +31,7 @@ class Submission:
     documents: tuple[Object, ...]
 
     @classmethod
-    def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Submission:
+    def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Self:
         """From the job file and what deploy and push wrote; raises JobError with one sentence."""
         # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
         from k8s_charts import documents
@@ -55,15 +52,10 @@ class Submission:
         return next(d for d in self.documents if d["kind"] == "PaddleJob" or (d["kind"] == "Job" and component(d) == "trainer"))
 
     @property
-    def operator(self) -> bool:
-        """Whether the PaddleJob operator runs it."""
-        return bool(self.training["kind"] == "PaddleJob")
-
-    @property
     def template(self) -> Object:
         """What the pods that train look like."""
         spec = self.training["spec"]
-        template: Object = (spec["worker"] if self.operator else spec)["template"]
+        template: Object = spec.get("worker", spec)["template"]
         return template
 
     @property
@@ -74,11 +66,11 @@ class Submission:
 
     def preparation(self) -> list[Object]:
         """What is applied before the data Job, in order; nothing where there is none."""
-        return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job is not None else []
+        return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job else []
 
     def rest(self) -> list[Object]:
         """What is applied once the data lies on the volume."""
-        return list(self.documents[self.documents.index(self.data_job) + 1 :] if self.data_job is not None else self.documents)
+        return list(self.documents[self.documents.index(self.data_job) + 1 :] if self.data_job else self.documents)
 
     def check(self, cluster: Cluster, again: bool = False) -> None:
         """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
@@ -97,17 +89,13 @@ class Submission:
     def _check_runs(self, cluster: Cluster, again: bool) -> None:
         name, namespace = self.job.name, self.job.namespace
         for found in [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]:
-            known = found["metadata"]["name"]
-            since = age(created(found))
-            data = component(found) == "data"
+            known, since, data = found["metadata"]["name"], age(created(found)), component(found) == "data"
             if not ended(found):
-                ours = self.data_job
-                if data and ours is not None and ours["metadata"]["name"] == known:
+                if data and self.data_job and self.data_job["metadata"]["name"] == known:
                     continue
                 raise BadInput(
                     f"job {name} runs already ({known}, for {since}): wait for it, end it with "
-                    f"`paddle-aws cancel {of_job(name, namespace)}`, "
-                    "or give this one another name"
+                    f"`paddle-aws cancel {of_job(name, namespace)}`, or give this one another name"
                 )
             if not data and known == self.training["metadata"]["name"] and not again:
                 raise BadInput(

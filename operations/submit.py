@@ -1,14 +1,13 @@
 """`paddle-aws submit`: one command from job.yaml to a running job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from operations import log_stream, waiting
-from operations.errors import explained
+from operations.errors import cli_errors
+from operations.job_view import JobView
 from operations.run import Run, send
 from operations.screen import Context, console, of_job, say
 from operations.submission import Submission
@@ -38,12 +37,14 @@ def submit(
     """Submit a job: try its program on a few records, upload its data file, split the data, start the training.
 
     The data job runs first and is waited for; it ends at once where the shards are complete and the source is what it was.
-    A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to go on.
+    A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to continue.
 
     Example: paddle-aws submit job.yaml --follow
     """
-    left = "interrupted: what runs on the cluster runs on; `paddle-aws submit` goes on, `paddle-aws cancel` ends it"
-    with explained(left):
+    with cli_errors(
+        "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to continue, "
+        "or `paddle-aws cancel` to end it"
+    ):
         submission = Submission.load(job_file, outputs, image_file)
         if dry_run:
             _print(submission)
@@ -57,8 +58,7 @@ def _print(submission: Submission) -> None:
     typer.echo(manifest_text.dump(submission.documents), nl=False)
     if submission.local_file is not None:
         say(f"before that, {submission.local_file} would be uploaded")
-    if submission.job.program.archive is not None:
-        archive = submission.job.program.archive
+    if (archive := submission.job.program.archive) is not None:
         say(f"before that, {archive.root} would be uploaded: {len(archive.names)} files, {archive.size:,} bytes")
     if submission.data_job is not None:
         say(f"the training would be sent once {submission.data_job['metadata']['name']} has split the data")
@@ -69,14 +69,16 @@ def _print(submission: Submission) -> None:
 def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
     """What submit and resume do once the training is on the cluster."""
     known = of_job(run.name, run.namespace)
-    with explained(
-        f"interrupted: job {run.name} runs on; `paddle-aws logs {known} --follow` shows it, `paddle-aws cancel {known}` ends it"
+    with cli_errors(
+        f"interrupted: job {run.name} keeps running; `paddle-aws logs {known} --follow` shows it, "
+        f"`paddle-aws cancel {known}` ends it"
     ):
         if follow:
-            _follow(run, logs=verbose or not submission.job.reports_passes)
-        found = run.wait() if follow or wait else None
-        if found is None:
-            found = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, narrator=run.narrator, seconds=LOOK)
+            found = _follow(run, logs=verbose or not submission.job.reports_passes)
+        elif wait:
+            found = run.wait()
+        else:
+            found = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, reporter=run.reporter, seconds=LOOK)
             if found.phase not in ("failed", "done"):
                 say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
                 return
@@ -87,12 +89,12 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
             say(f"`paddle-aws results {known} --download output/PATH` fetches what the program wrote there")
 
 
-def _follow(run: Run, *, logs: bool) -> None:
+def _follow(run: Run, *, logs: bool) -> JobView:
     """Until the training ends: the table of its passes, or what all ranks write."""
     from rich.text import Text
 
     if logs:
-        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator)
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter)
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
         table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
@@ -100,4 +102,4 @@ def _follow(run: Run, *, logs: bool) -> None:
         def show(line: log_stream.Line) -> None:
             table.hear(line.rank, log_stream.clean(line.text))
 
-        log_stream.follow_job(run.cluster, run.name, run.namespace, run.narrator, show=show)
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter, show=show)

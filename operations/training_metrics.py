@@ -1,10 +1,7 @@
 """Passes as the trainers report them: loss, records and times, from the metrics on the volume.
 
-Promises: a pass counts once all trainers have reported it in one attempt; a pass that a later attempt trained again
-replaces the earlier one; half a line, which a trainer is just writing, is left for the next reading.
+A pass counts once all its trainers have reported it in one attempt; a later attempt's pass replaces an earlier one's.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping

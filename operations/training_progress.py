@@ -1,10 +1,9 @@
 """How far a training is, by what its trainer 0 prints: pass, step, loss, speed, time left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Self
 
 from paddle_node.training import pass_metrics
 
@@ -36,7 +35,7 @@ class TrainingProgress:
     """When, as Kubernetes writes it."""
 
     @classmethod
-    def heard(cls, line: str, told: str = "") -> TrainingProgress | None:
+    def heard(cls, line: str, told: str = "") -> Self | None:
         """From a line of trainer 0's log; None where it says nothing of it."""
         facts = pass_metrics.heard(line)
         if not facts.keys() >= {"pass", "passes", "attempt", "trainers", "loss", "records", "seconds"}:

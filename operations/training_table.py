@@ -1,7 +1,5 @@
 """A training as people follow it, on a cluster and in a rehearsal: a row for each pass, and what the first agent says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from paddle_node.training import pass_metrics

@@ -1,10 +1,7 @@
-"""`paddle-aws try`: a job's program on the first records of its source, in one process of the job's Paddle, before time is spent.
+"""`paddle-aws try`: a job's program on the first records of its source, in one process of the job's Paddle.
 
-Promises: nothing is deployed, sent or installed; the program's folder is copied, so nothing is written to it; whatever is wrong
-with the program or its data is one sentence with the program's own line.
+Nothing is deployed, sent or installed, and the program's folder is copied: nothing is written to it.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -22,7 +19,7 @@ from paddle_node.contract import ExitCode, Variable
 from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
 from operations import interpreter
-from operations.errors import BadInput, Unreachable, explained
+from operations.errors import BadInput, Unreachable, cli_errors
 from operations.screen import say
 
 SECONDS = 300.0
@@ -38,12 +35,12 @@ def try_program(
 ) -> None:
     """Try a job's program on a hundred records: no cluster, one process, seconds.
 
-    It shows what each input gets and whether the loss falls; a fault is told with the program's own line (exit code 2). Of a
+    It shows what each input gets and whether the loss falls; a fault is shown with the program's own line (exit code 2). Of a
     `command` only the script's syntax and imports are checked.
 
     Example: paddle-aws try job.yaml
     """
-    with explained("interrupted: nothing was changed"):
+    with cli_errors("interrupted: nothing was changed"):
         job = TrainingJob.load(job_file, fetch=True)
         program, source = _program(job, job_file), data.resolve() if data is not None else _source(job, job_file)
         python = interpreter.folder(job) if install else interpreter.found(job)
@@ -144,7 +141,7 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
                 words, env=environment, cwd=home, text=True, stdout=out, stderr=subprocess.PIPE, timeout=SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            raise BadInput(f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try passes over it") from None
+            raise BadInput(f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips this") from None
     said = done.stderr.strip()
     last = said.rpartition("\n")[2]
     if done.returncode == ExitCode.SOURCE_UNREACHABLE:

@@ -1,7 +1,5 @@
 """`paddle-aws upload`: training data to the bucket, or a program to the job's folder on the volume."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,7 @@ from k8s_charts.outputs import ClusterOutputs
 from operations import bucket_upload, volume_transfer
 from operations.aws import client
 from operations.cluster import Cluster
-from operations.errors import BadInput, explained
+from operations.errors import BadInput, cli_errors
 from operations.job_argument import DEFAULT, Named, named
 from operations.run import bring_program
 from operations.screen import Context, Namespace, say
@@ -31,7 +29,7 @@ def upload(
 ) -> None:
     """Upload training data to the bucket, or with --volume a program folder to the volume.
 
-    Several files, or parts of a large one, go at once; an interrupted upload goes on where it was; what is there already
+    Several files, or parts of a large one, go at once; an interrupted upload continues where it was; what is there already
     is not sent.
     The address is printed: put it into job.yaml as data.source.
 
@@ -41,7 +39,7 @@ def upload(
 
     Example: paddle-aws upload --program --job job.yaml
     """
-    with explained("interrupted: what was sent stays; the same command goes on"):
+    with cli_errors("interrupted: what was sent stays; run the same command again to continue"):
         if program:
             _program(Path(job), context, outputs)
             return
@@ -76,7 +74,7 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
     folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, job_file=job.file) as there,
+        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, described=job.file) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)

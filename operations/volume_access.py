@@ -1,12 +1,9 @@
-"""A job's folder on the shared volume, from anywhere, without SSH: a short-lived pod mounts it, the API server passes it on.
+"""A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it, the API server passes it on.
 
-Promises: the pod runs the job's own image as the job's own user, mounts that folder alone, and is gone afterwards (it ends
-by itself, and has a deadline, should this program be killed); what breaks off is asked for again, from where it broke.
-Where the cluster has forgotten the job, its job file describes the volume: what has to be made for the look is removed
-again, unless the job has come back meanwhile. The folder on the file system is never touched by that.
+The pod runs the job's image as the job's user, mounts that folder alone, is deleted in the end, and ends by itself should this
+program be killed. Where the cluster has forgotten the job, its job file describes the volume: what has to be made for the look
+is removed again, unless the job has come back. The folder on the file system stays.
 """
-
-from __future__ import annotations
 
 import copy
 import json
@@ -23,8 +20,7 @@ from paddle_node.contract import DATA_MANIFEST
 
 from operations.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.job_objects import INSTANCE, PADDLE_JOB, component, created, jobs, pods, selector
-from operations.job_view import operator_jobs
+from operations.job_objects import INSTANCE, PADDLE_JOB, component, created, jobs, operator_jobs, pods, selector
 from operations.pod_words import states
 from operations.removal import remove
 from operations.submission import Submission
@@ -46,18 +42,11 @@ class VolumeAccess:
     """Use as a context manager."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        job: str,
-        namespace: str,
-        *,
-        write: bool,
-        job_file: Path | None = None,
-        submission: Submission | None = None,
+        self, cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
     ) -> None:
-        """`submission`, or else `job_file` (default: job.yaml), describes the volume where the cluster has forgotten the job."""
+        """`described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job."""
         self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, cluster.say
-        self._job_file, self._submission = job_file, submission
+        self._described = described
         self._made: list[str] = []
         """What was made for the look, in order."""
         self._token = secrets.token_urlsafe(24)
@@ -67,11 +56,12 @@ class VolumeAccess:
         template = _template(self._cluster, self._job, self._namespace)
         try:
             if template is None:
-                described = self._submission or _described(self._job, self._namespace, self._job_file)
+                known = self._described
+                described = known if isinstance(known, Submission) else self._read(known or Path("job.yaml"))
                 template = described.template
                 self._say(f"the cluster has no Job of {self._job} any more: its volume is mounted as the job file says")
                 self._bring(described)
-            pod = reader(template, self._job, self._name, self._token, self._write)
+            pod = inspection_pod(template, self._job, self._name, self._token, self._write)
             pod["metadata"]["namespace"] = self._namespace
             self._cluster.apply(pod)
             self._until_ready()
@@ -90,7 +80,7 @@ class VolumeAccess:
 
     def files(self, path: str) -> list[dict[str, Any]]:
         """Everything below a folder: name, bytes, time; empty where there is no such folder."""
-        found: list[dict[str, Any]] = json.loads(self._ask("GET", "list", {"path": path}))["files"]
+        found: list[dict[str, Any]] = json.loads(self._ask("GET", "list", {"path": path}))
         return found
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
@@ -98,18 +88,23 @@ class VolumeAccess:
         query = {"path": path, "offset": str(offset)} | ({"size": str(size)} if size >= 0 else {})
         return self._ask("GET", "file", query)
 
-    def sum(self, path: str, offset: int, size: int) -> tuple[str, int, int]:
-        """BLAKE2 of a part of a file, the part's bytes (fewer at its end), and the file's. Raises Missing."""
-        found = json.loads(self._ask("GET", "sum", {"path": path, "offset": str(offset), "size": str(size)}))
-        return str(found["sum"]), int(found["count"]), int(found["bytes"])
+    def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+        """BLAKE2 of the next blocks of a file up to `end`, or of what has been sent of it. Raises Missing."""
+        query = {"path": path, "offset": str(offset), "end": str(end), "block": str(block)} | ({"part": "1"} if part else {})
+        found: list[str] = json.loads(self._ask("GET", "sums", query))
+        return found
 
-    def write(self, path: str, body: bytes, offset: int, last: bool) -> None:
-        """A part of a file; the last one makes it appear."""
-        self._ask("PUT", "file", {"path": path, "offset": str(offset)} | ({"last": "1"} if last else {}), body)
+    def write(self, path: str, body: bytes, offset: int) -> None:
+        """Sends a part of a file."""
+        self._ask("PUT", "file", {"path": path, "offset": str(offset)}, body)
+
+    def commit(self, path: str, size: int) -> None:
+        """Makes the file appear, whose parts have been sent."""
+        self._ask("POST", "commit", {"path": path, "bytes": str(size)}, b"")
 
     def set_aside(self, path: str) -> str:
         """Renames a folder out of the way; returns its new name."""
-        return str(json.loads(self._ask("POST", "set-aside", {"path": path}, b"{}"))["name"])
+        return str(json.loads(self._ask("POST", "set-aside", {"path": path}, b"")))
 
     @property
     def _path(self) -> str:
@@ -122,19 +117,19 @@ class VolumeAccess:
         try:
             return self._cluster.request(method, f"{path}?{urlencode(query)}", headers=headers, body=body, tries=tries)
         except ApiError as error:
+            what = f"{self._job}/{query['path']}"
             if error.status == 404:
-                raise Missing(f"{self._job}/{query.get('path', '')} is not on the volume: {error.message}") from None
+                raise Missing(f"{what} is not on the volume: {error.message}") from None
             if error.status == 409:
-                raise Failed(f"the volume refuses {self._job}/{query.get('path', '')}: {error.message}") from None
+                raise Failed(f"the volume refuses {what}: {error.message}") from None
             raise
 
     def _until_ready(self) -> None:
-        deadline = time.monotonic() + READY
-        told = ""
+        deadline, told = time.monotonic() + READY, ""
         while True:
             pod = self._cluster.find(self._path)
             if pod is None:
-                raise Failed(f"the helper pod {self._name} was deleted")
+                raise Failed(f"the inspection pod {self._name} was deleted")
             state = states(self._cluster, self._namespace, [pod])[0]
             if state.phase == "running":
                 try:
@@ -145,13 +140,25 @@ class VolumeAccess:
                     if "403" in str(error) or "401" in str(error):
                         raise
             elif state.phase in ("failed", "done"):
-                raise Failed(f"the helper pod ended at once: {state.reason or 'see kubectl logs ' + self._name}")
+                raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + self._name}")
             if state.phase == "waiting" and state.reason != told:
                 told = state.reason
-                self._say(f"the helper pod waits: {told}")
+                self._say(f"the inspection pod waits: {told}")
             if time.monotonic() > deadline:
-                raise Failed(f"the helper pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
+                raise Failed(f"the inspection pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
             time.sleep(0.3)
+
+    def _read(self, file: Path) -> Submission:
+        """Of a job that the cluster has forgotten. Raises BadInput where the file is missing, or is another job's."""
+        gone = f"job {self._job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {self._namespace} any more"
+        if not file.is_file():
+            raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
+        found = Submission.load(file, Path("outputs.json"), Path("image.json"))
+        if (found.job.name, found.job.namespace) != (self._job, self._namespace):
+            raise BadInput(f"{gone}, and {file} describes another one ({found.job.name}): name its job file instead")
+        if found.deployed.missing:
+            raise BadInput(f"{gone}; {found.deployed.missing}")
+        return found
 
     def _bring(self, described: Submission) -> None:
         """Makes the namespace, the volume and the claim where they are not there."""
@@ -166,7 +173,7 @@ class VolumeAccess:
         try:
             self._cluster.delete(self._path)
         except OperationError:
-            self._say(f"the helper pod {self._name} could not be deleted: it ends by itself within two minutes")
+            self._say(f"the inspection pod {self._name} could not be deleted: it ends by itself within two minutes")
             return
         if self._made:
             # A claim on its way out lets no pod start: each is waited for, the pod that uses them first.
@@ -176,51 +183,34 @@ class VolumeAccess:
                     remove(self._cluster, path)
 
 
-def _described(job: str, namespace: str, file: Path | None) -> Submission:
-    """The job file that was named, or job.yaml where that is this job's. Raises BadInput where there is none."""
-    found = file or Path("job.yaml")
-    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
-    if not found.is_file():
-        raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
-    submission = Submission.load(found, Path("outputs.json"), Path("image.json"))
-    if (submission.job.name, submission.job.namespace) != (job, namespace):
-        raise BadInput(f"{gone}, and {found} describes another one ({submission.job.name}): name its job file instead")
-    if submission.deployed.missing:
-        raise BadInput(f"{gone}; {submission.deployed.missing}")
-    return submission
-
-
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """The pod template of the job's newest Job or PaddleJob on the cluster; None where none is left."""
     found = [d for d in cluster.items(jobs(namespace), selector(job)) if component(d) in ("trainer", "data")]
-    if found:
-        template: Object = max(found, key=created)["spec"]["template"]
-        return template
-    for document in operator_jobs(cluster, namespace, job):
-        worker: Object = document["spec"]["worker"]["template"]
-        return worker
-    return None
+    workers = [document["spec"]["worker"] for document in operator_jobs(cluster, namespace, job)]
+    specs = [max(found, key=created)["spec"]] if found else workers
+    return specs[0]["template"] if specs else None
 
 
-def reader(template: Object, job: str, name: str, token: str, write: bool) -> Object:
-    """The helper pod: the job's own pod, with our program instead of its own, and only its volume."""
+def inspection_pod(template: Object, job: str, name: str, token: str, write: bool) -> Object:
+    """The job's own pod, with our program instead of its own, and only its volume."""
     spec = copy.deepcopy(template["spec"])
     original = spec["containers"][0]
     mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
     if mount is None:
         raise BadInput(f"job {job} has no volume: there is nothing to look at")
-    pod: Object = yaml.safe_load(Path(__file__).with_name("reader.yaml").read_text(encoding="utf-8"))
+    here = Path(__file__)
+    pod: Object = yaml.safe_load(here.with_name("inspection_pod.yaml").read_text(encoding="utf-8"))
     pod["metadata"]["name"] = name
     pod["metadata"]["labels"][INSTANCE] = job
     container = pod["spec"]["containers"][0]
     container |= {
         "image": original["image"],
         "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
-        "command": ["python3", "-c", Path(__file__).with_name("volume_server.py").read_text(encoding="utf-8")],
+        "command": ["python3", "-c", here.with_name("volume_server.py").read_text(encoding="utf-8")],
         "args": [mount["mountPath"], token, str(PORT)],
         "volumeMounts": [{**mount, "readOnly": not write}],
     }
-    # The job's folder may have to be made here as well; where the data job's source lies is not this pod's affair.
+    # The job's folder may have to be made here as well; where the data job's source lies does not matter to this pod.
     makers = [
         {**maker, "args": maker["args"][:1], "resources": container["resources"]}
         for maker in spec.get("initContainers", ())

@@ -1,32 +1,34 @@
-"""What runs in a helper pod: a job's folder on the volume, by HTTP, for one client that knows the token.
+"""What runs in the inspection pod: a job's folder on the volume, by HTTP, for one client that knows the token.
 
-Promises: nothing outside the folder can be named; a file that is sent appears whole or not at all; the pod ends by
-itself when nobody asks for two minutes; what is sent twice does as once. Sent to the pod as text: standard library only.
+Nothing outside the folder can be named; a file that is sent appears whole or not at all; what is sent twice does as once; the
+pod ends by itself when nobody asks for two minutes. It goes to the pod as text: the standard library of Python 3.9 alone.
 
-    GET  /<token>/list?path=output     {"files": [{"name", "bytes", "time"}]}, all below it, but for links to folders
-    GET  /<token>/file?path=...        the bytes; &offset=&size= a part of them
-    GET  /<token>/sum?path=...&offset=&size=     {"sum", "count", "bytes"}: BLAKE2 of a part, how long it is, and the whole
-    PUT  /<token>/file?path=...&offset=&last=1   a part of a file to be; the last one makes it the file
-    POST /<token>/set-aside?path=...   renames a folder out of the way, and says what to
+    GET  /<token>/list?path=output     [{"name", "bytes", "time"}], all below it, but for links to folders
+    GET  /<token>/file?path=&offset=&size=       bytes of a file
+    GET  /<token>/sums?path=&offset=&end=&block=&part=     BLAKE2 of each block from there on, WINDOW blocks at most
+    PUT  /<token>/file?path=&offset=   some bytes of a file to be
+    POST /<token>/commit?path=&bytes=  makes it the file
+    POST /<token>/set-aside?path=      renames a folder out of the way, and says what to
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 IDLE = 120.0
-CHUNK = 1 << 20
+WINDOW = 16
+"""Blocks that one request sums: with the client's, some tenths of a second of work."""
 
 
 def listing(path: Path) -> list[dict[str, Any]]:
@@ -50,14 +52,17 @@ def part(path: Path, offset: int, size: int) -> bytes:
         return stream.read(size)
 
 
-def summed(path: Path, offset: int, size: int) -> tuple[str, int, int]:
-    """BLAKE2 of a part of a file, how long the part is, and the file."""
-    found = hashlib.blake2b()
-    with path.open("rb") as stream:
-        start = stream.seek(offset)
-        while block := stream.read(min(start + size - stream.tell(), CHUNK)):
-            found.update(block)
-        return found.hexdigest(), stream.tell() - start, os.fstat(stream.fileno()).st_size
+def sums(path: Path, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+    """BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty file is one empty block."""
+    with (_part(path) if part else path).open("rb") as stream:
+        stream.seek(offset)
+        blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
+        found = [hashlib.blake2b(one).hexdigest() for one in itertools.islice(blocks, WINDOW)]
+        return found if found or offset else [hashlib.blake2b().hexdigest()]
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -71,82 +76,70 @@ class Handler(BaseHTTPRequestHandler):
         """Silence: the address of each request holds the token."""
 
     def do_GET(self) -> None:
-        self._answer({"list": self._list, "file": self._file, "sum": self._sum})
-
-    def do_PUT(self) -> None:
-        self._answer({"file": self._receive})
-
-    def do_POST(self) -> None:
-        self._answer({"set-aside": self._set_aside})
-
-    def _answer(self, actions: dict[str, Callable[[Path], None]]) -> None:
         Handler.asked = time.monotonic()
         parts = urlsplit(self.path)
         self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         token, _, action = parts.path.strip("/").partition("/")
-        try:
-            length = int(self.headers.get("Content-Length") or 0)
-            self.body = self.rfile.read(length)
-            if not secrets.compare_digest(token.encode(), self.token.encode()) or action not in actions:
-                return self._send(404, b"no such thing")
-            path = Path(os.path.realpath(self.root / self.query.get("path", "")))  # In a circle too, where resolve() raises.
-            if not path.is_relative_to(self.root):
-                return self._send(404, b"outside of the job's folder")
-            actions[action](path)
-        except FileNotFoundError as error:
-            self._send(404, f"{error.filename} does not exist".encode())
-        except OSError as error:
-            # Not a 5xx: asking again does not help.
-            self._send(409, f"{error.strerror}: {error.filename}".encode())
-
-    def _send(self, code: int, body: bytes) -> None:
+        do = getattr(self, f"_{self.command}_{action}".lower().replace("-", "_"), None)
+        path = Path(os.path.realpath(self.root / self.query.get("path", "")))  # In a circle too, where resolve() raises.
+        if do is None or not secrets.compare_digest(token.encode(), self.token.encode()):
+            code, answer = 404, b"no such thing"
+        elif not path.is_relative_to(self.root):
+            code, answer = 404, b"outside of the job's folder"
+        else:
+            try:
+                code, answer = 200, do(path)
+            except FileNotFoundError as error:
+                code, answer = 404, f"{error.filename} does not exist".encode()
+            except OSError as error:
+                # Not a 5xx: asking again does not help.
+                code, answer = 409, f"{error.strerror}: {error.filename}".encode()
         self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer)
 
-    def _list(self, path: Path) -> None:
-        self._send(200, json.dumps({"files": listing(path)}).encode())
+    do_PUT = do_POST = do_GET
 
-    def _file(self, path: Path) -> None:
-        self._send(200, part(path, int(self.query.get("offset", 0)), int(self.query.get("size", -1))))
+    def _number(self, name: str) -> int:
+        return int(self.query.get(name, 0))
 
-    def _sum(self, path: Path) -> None:
-        found, count, size = summed(path, int(self.query["offset"]), int(self.query["size"]))
-        self._send(200, json.dumps({"sum": found, "count": count, "bytes": size}).encode())
+    def _get_list(self, path: Path) -> bytes:
+        return json.dumps(listing(path)).encode()
 
-    def _receive(self, path: Path) -> None:
-        part = path.with_name(f".{path.name}.part")
+    def _get_file(self, path: Path) -> bytes:
+        return part(path, self._number("offset"), int(self.query.get("size", -1)))
+
+    def _get_sums(self, path: Path) -> bytes:
+        return json.dumps(
+            sums(path, self._number("offset"), self._number("end"), self._number("block"), "part" in self.query)
+        ).encode()
+
+    def _put_file(self, path: Path) -> bytes:
+        """Into a part beside it, whose gaps are filled by later requests."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        offset = int(self.query.get("offset", 0))
-        if offset > (part.stat().st_size if part.exists() else 0):
-            # The file's end again, whose answer got lost: there is no part any more to put it behind.
-            if self.query.get("last") and path.is_file() and self._ends_with(path, offset):
-                return self._send(200, b"{}")
-            return self._send(409, f"what comes before byte {offset} is not there".encode())
-        with part.open("r+b" if part.exists() else "wb") as stream:
-            stream.seek(offset)
+        with _part(path).open("r+b" if _part(path).exists() else "wb") as stream:
+            stream.seek(self._number("offset"))
             stream.write(self.body)
-            stream.truncate()
-            stream.flush()
-            if self.query.get("last"):
-                # All of it at once; a part that a crash takes away again is seen when the upload goes on.
+        return b""
+
+    def _post_commit(self, path: Path) -> bytes:
+        """Twice, where the answer got lost: then the file is there, and its part is not."""
+        part, size = _part(path), self._number("bytes")
+        if part.exists() or not path.is_file() or path.stat().st_size != size:
+            with part.open("r+b") as stream:
+                stream.truncate(size)
                 os.fsync(stream.fileno())
-        if self.query.get("last"):
             part.replace(path)
-        self._send(200, b"{}")
+        return b""
 
-    def _ends_with(self, path: Path, offset: int) -> bool:
-        with path.open("rb") as stream:
-            stream.seek(offset)
-            return stream.read(len(self.body) + 1) == self.body
-
-    def _set_aside(self, path: Path) -> None:
+    def _post_set_aside(self, path: Path) -> bytes:
         number = 1
         while (target := path.with_name(f"{path.name}.set-aside-{number}")).exists():
             number += 1
         path.rename(target)
-        self._send(200, json.dumps({"name": target.name}).encode())
+        return json.dumps(target.name).encode()
 
 
 def main() -> None:

@@ -1,14 +1,11 @@
 """A program or data on its way to a job's folder on the volume, and a saved pass on its way home.
 
-Promises: each file is taken up where it was interrupted, and appears whole or not at all; what lies on the volume with the
-same content is not sent again, found out by checksums and not by reading it back; a downloaded pass is complete and has
-the checksums that were taken when it was saved, or the command fails.
+Only blocks that differ travel, found out by sums and not by reading them: an interrupted transfer continues, and what lies
+there already is not sent again. Each file appears whole or not at all, with the content that it has at its source.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,58 +16,61 @@ from operations.backend import Volume
 from operations.bucket_upload import side_by_side
 from operations.errors import Failed
 from operations.volume_access import BLOCK, Missing, VolumeAccess
-
-SUMMED = 64 << 20
-"""Bytes that are compared at once: some tenths of a second of the helper pod's work."""
+from operations.volume_server import WINDOW
 
 
 def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]) -> int:
     """Brings each file to its name below `folder`, empty for the job's own; returns how many had to be sent."""
-    # A single file is asked for by its name: the job's folder may hold thousands of others.
-    there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)} if folder else None
-    base, stop = f"{folder}/" if folder else "", Event()
+    there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)}
+    stop = Event()
 
     def put(one: tuple[Path, str]) -> bool:
         file, name = one
-        size = file.stat().st_size
-        part = (Path(name).parent / f".{Path(name).name}.part").as_posix()
-        if (there is None or there.get(name) == size) and _equal(volume, base + name, file, size) == (size, size):
+        size, path = file.stat().st_size, f"{folder}/{name}".lstrip("/")
+        if there.get(name) == size and _same(volume, path, file):
             progress(size)
             return False
-        offset, _ = (0, 0) if there is not None and part not in there else _equal(volume, base + part, file, size)
-        progress(offset)
-        with file.open("rb") as stream:
-            stream.seek(offset)
-            while not stop.is_set():
-                block = stream.read(min(BLOCK, size - offset))
-                if not block and offset < size:
-                    raise Failed(f"{file} became shorter while it was read")
-                last = offset + len(block) >= size
-                volume.write(base + name, block, offset, last)
-                offset += len(block)
-                progress(len(block))
-                if last:
-                    break
+        sent = 0
+        for offset, block, same in _blocks(volume, path, file, part=True):
+            if stop.is_set():
+                return True
+            if not same:
+                volume.write(path, block, offset)
+            sent += len(block)
+            progress(len(block))
+        if sent != size:
+            raise Failed(f"{file} changed while it was read")
+        volume.commit(path, size)
         return True
 
     return sum(side_by_side(put, files, stop))
 
 
-def _equal(volume: Volume, place: str, file: Path, size: int) -> tuple[int, int]:
-    """How many bytes from its beginning a file on the volume has in common with ours, and how many it has; -1: is not there."""
-    same, length = 0, -1
-    try:
-        with file.open("rb") as stream:
-            while True:
-                theirs, count, length = volume.sum(place, same, min(SUMMED, size - same))
-                if count == 0 or theirs != hashlib.blake2b(stream.read(count)).hexdigest():
-                    break
-                same += count
-                if same == size:
-                    break
-    except Missing:
-        return 0, -1
-    return same, length
+def _blocks(volume: Volume, path: str, file: Path, *, part: bool = False) -> Iterator[tuple[int, bytes, bool]]:
+    """Of each block of a file here, one at least: its offset, its bytes, and whether it is the same on the volume.
+
+    `part`: in what has been sent of the file.
+    """
+    theirs: list[str] = []
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        for number, offset in enumerate(range(0, max(size, 1), BLOCK)):
+            if number % WINDOW == 0:
+                try:
+                    theirs = volume.sums(path, offset, size, BLOCK, part=part)
+                except Missing:
+                    theirs = []
+            block = stream.read(BLOCK)
+            yield offset, block, theirs[number % WINDOW :][:1] == [_sum(block)]
+
+
+def _sum(block: bytes) -> str:
+    return hashlib.blake2b(block).hexdigest()
+
+
+def _same(volume: Volume, path: str, file: Path) -> bool:
+    """Whether a file of the same size has the content of the one here."""
+    return all(same for _, _, same in _blocks(volume, path, file))
 
 
 def download(
@@ -78,7 +78,7 @@ def download(
 ) -> None:
     """Fetches `files` (name, bytes) of `folder` on the volume to `target`; raises Failed where one is not what it has to be.
 
-    `sealed`: the folder has a record of its files. Of others each is compared with the volume's once it is here.
+    `sealed`: the folder has a record of its files, with which they are compared in the end.
     """
     for entry in sorted(files, key=lambda entry: entry["name"] == saved.DONE):
         name, size = str(entry["name"]), int(entry["bytes"])
@@ -88,12 +88,12 @@ def download(
         place.parent.mkdir(parents=True, exist_ok=True)
         path = f"{folder}/{name}"
         # What lies here may be another run's, whatever its size.
-        if place.is_file() and place.stat().st_size == size and _equal(volume, path, place, size) == (size, size):
+        if place.is_file() and place.stat().st_size == size and _same(volume, path, place):
             progress(size)
             continue
-        _file(volume, path, place, size, progress)
-        if not sealed and _equal(volume, path, place, size) != (size, size):
-            raise Failed(f"{path} changed while it was fetched: fetch it again")
+        part = place.with_name(f".{place.name}.part")
+        _fetch(volume, path, part, size, progress)
+        part.replace(place)
     try:
         if sealed:
             saved.verify(target)
@@ -103,18 +103,20 @@ def download(
         raise Failed(error.sentence) from None
 
 
-def _file(volume: Volume, path: str, place: Path, size: int, progress: Callable[[int], None]) -> None:
-    part = place.with_name(f".{place.name}.part")
-    offset = min(_equal(volume, path, part, part.stat().st_size)[0], size) if part.is_file() else 0
-    progress(offset)
-    with part.open("r+b" if part.is_file() else "wb") as stream:
-        stream.seek(offset)
-        stream.truncate()
-        while offset < size:
-            block = volume.read(path, offset, min(BLOCK, size - offset))
-            if not block:
-                raise Failed(f"{path} became shorter while it was read")
-            stream.write(block)
-            offset += len(block)
+def _fetch(volume: Volume, path: str, part: Path, size: int, progress: Callable[[int], None]) -> None:
+    theirs: list[str] = []
+    with part.open("r+b" if part.is_file() else "w+b") as stream:
+        for number, offset in enumerate(range(0, size, BLOCK)):
+            if number % WINDOW == 0:
+                # A log that grows meanwhile is what it was when it was listed.
+                theirs = volume.sums(path, offset, size, BLOCK)
+            stream.seek(offset)
+            block = stream.read(BLOCK)
+            if theirs[number % WINDOW :][:1] != [_sum(block)]:
+                block = volume.read(path, offset, min(BLOCK, size - offset))
+                stream.seek(offset)
+                stream.write(block)
+                if theirs[number % WINDOW :][:1] != [_sum(block)]:
+                    raise Failed(f"{path} changed while it was fetched: fetch it again")
             progress(len(block))
-    part.replace(place)
+        stream.truncate(size)

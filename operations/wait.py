@@ -1,13 +1,11 @@
 """`paddle-aws wait`: for a job's end, with an exit code."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
 from operations import waiting
-from operations.errors import explained
+from operations.errors import cli_errors
 from operations.job_argument import DEFAULT, JobArgument
 from operations.run import Run
 from operations.screen import Context, Namespace, say
@@ -25,6 +23,6 @@ def wait(
 
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start
     """
-    with explained(f"interrupted: job {job} runs on; `paddle-aws cancel` ends it"):
+    with cli_errors(f"interrupted: job {job} keeps running; `paddle-aws cancel` ends it"):
         run = Run.find(job, namespace=namespace, context=context, say=say)
         say(waiting.verdict(run.wait(None if timeout is None else timeout * 60)))

@@ -1,31 +1,25 @@
-"""Waiting for a job's end, with what happens meanwhile told in lines.
+"""Waiting for a job's end, while lines tell what happens; the wait never ends the job.
 
-Promises: the wait survives cut watches, a server that is away for minutes and an expired token; it ends with the job,
-never before, and never ends the job. A hundred pods that wait for the same reason are one line; nothing is said twice.
+It survives cut watches, a server that is away for minutes and an expired token. A hundred pods that wait for the same reason
+are one line; nothing is said twice.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import groupby
 
-from operations.cluster import Cluster
-from operations.errors import Failed, JobFailed, Unreachable
-from operations.job_objects import JobState, collections, moment, runs
-from operations.job_view import JobView, described, operator_jobs, view
+from operations.cluster import NOTICED, Cluster
+from operations.errors import BadInput, Failed, JobFailed, Unreachable
+from operations.job_objects import seconds_old
+from operations.job_view import JobView, view, watch_job
 from operations.pod_words import PodState
-from operations.watching import follow
 
-WORTH_A_WORD = 5.0
-"""Seconds after which it is worth a word that a pod still starts."""
 GLANCE = 2.0
 """Seconds between two looks at pods that do not start: their reasons are events, which no watch of ours brings."""
 
 
-class Narrator:
+class PodReporter:
     """Tells what is new at each call of `tell`."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -38,7 +32,7 @@ class Narrator:
         for pod in view.pods:
             if pod.component == "reader" or (only_what_waits and pod.phase != "waiting"):
                 continue
-            early = pod.phase == "starting" and _seconds_old(pod) < WORTH_A_WORD
+            early = pod.phase == "starting" and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < NOTICED
             if not early and self._is_new(pod.name, pod.phase, pod.reason):
                 new.append(pod)
         for line in lines(new):
@@ -53,19 +47,14 @@ class Narrator:
         return known != (phase, reason)
 
 
-def _seconds_old(state: PodState) -> float:
-    created = moment(state.created)
-    return (datetime.now(UTC) - created).total_seconds() if created is not None else 0.0
-
-
 def lines(states: Iterable[PodState]) -> list[str]:
-    """One line for each fate: `trainer 0-2 waiting: no node can take it`."""
+    """One line for all pods of the same state: `trainer 0-2 waiting: no node can take it`."""
 
-    def fate(state: PodState) -> tuple[str, str, str]:
+    def same(state: PodState) -> tuple[str, str, str]:
         return (state.component, state.phase, state.reason)
 
     told = []
-    for (component, phase, reason), group in groupby(sorted(states, key=lambda s: (*fate(s), s.rank or 0)), key=fate):
+    for (component, phase, reason), group in groupby(sorted(states, key=lambda s: (*same(s), s.rank or 0)), key=same):
         ranks = [state.rank for state in group if state.rank is not None]
         told.append(f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}" + (f": {reason}" if reason else ""))
     return told
@@ -75,11 +64,11 @@ def spans(ranks: Iterable[int]) -> str:
     """0, 1, 2, 5 as 0-2,5."""
     found: list[list[int]] = []
     for rank in sorted(set(ranks)):
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
+        if found and rank == found[-1][-1] + 1:
+            found[-1][1:] = [rank]
         else:
-            found.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            found.append([rank])
+    return ",".join("-".join(map(str, span)) for span in found)
 
 
 def until(
@@ -88,29 +77,32 @@ def until(
     namespace: str,
     enough: Callable[[JobView], bool],
     *,
-    narrator: Narrator,
+    reporter: PodReporter,
     seconds: float | None = None,
 ) -> JobView:
     """Follows a job that is there until `enough` or until `seconds` are over; returns its last view.
 
     Raises Failed when all objects of the job vanish: somebody deleted it.
     """
-    followed = collections(name, namespace, bool(operator_jobs(cluster, namespace, name)))
     deadline = None if seconds is None else time.monotonic() + seconds
-    for found in follow(cluster, followed, every=min(GLANCE, seconds or GLANCE)):
-        if not runs(found):
+    for current, documents in watch_job(cluster, name, namespace, min(GLANCE, seconds or GLANCE)):
+        if not documents:
             raise Failed(f"job {name} was deleted while it was waited for")
-        current = described(cluster, name, namespace, runs(found), found["pods"].values())
-        narrator.tell(current)
+        reporter.tell(current)
         if enough(current):
-            # Jobs and pods come by two watches, one of which may lag: the last word is read at once, where it can be.
-            with suppress(Unreachable):
-                current = view(cluster, name, namespace)
-            narrator.tell(current)
+            current = latest(cluster, current)
+            reporter.tell(current)
             return current
         if deadline is not None and time.monotonic() >= deadline:
             return current
     raise AssertionError("unreachable")
+
+
+def latest(cluster: Cluster, seen: JobView) -> JobView:
+    """The job as one answer tells it, where there is one: of the watches that showed it one may lag."""
+    with suppress(Unreachable, BadInput):
+        return view(cluster, seen.name, seen.namespace)
+    return seen
 
 
 def training_ended(job: JobView) -> bool:
@@ -127,24 +119,21 @@ def data_ended(job: JobView) -> bool:
 
 def settled(job: JobView) -> bool:
     """Whether every pod runs or a reason is known why it does not."""
-    if training_ended(job):
-        return True
-    if job.training is not None and job.training.phase == "waiting" and job.training.reason:
+    training = job.training
+    if training_ended(job) or (training is not None and training.phase == "waiting" and training.reason):
         return True
     pods = [pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")]
-    wanted = job.training.wanted if job.training else 1
-    return len(pods) >= wanted and all(
+    return len(pods) >= (training.wanted if training else 1) and all(
         pod.phase in ("running", "done") or (pod.phase == "waiting" and pod.reason) for pod in pods
     )
 
 
 def verdict(found: JobView) -> str:
     """How it ended, in one sentence; raises JobFailed with it where it failed."""
-    job: JobState | None = found.training or found.data
+    job = found.training or found.data
     if job is None:
         raise Failed(f"job {found.name} is not there")
     if job.phase == "failed":
         what = "training" if found.training is not None else "the data split"
-        culprit = f"; {found.failure}" if found.failure else ""
-        raise JobFailed(f"job {found.name}: {what} failed: {job.reason or 'no reason given'}{culprit}")
+        raise JobFailed(f"job {found.name}: {what} failed: {found.reason or 'no reason given'}")
     return f"job {found.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"

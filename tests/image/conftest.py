@@ -31,7 +31,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
 
 
 def build(podman: Podman, *arguments: str) -> None:
-    # podman, also where a docker without its daemon is installed: operations.engine passes that one over.
+    # podman, also where a docker without its daemon is installed: operations.container_runtime passes that one over.
     done = subprocess.run(
         [sys.executable, "-m", "operations.image", "build", "--base", BASE, *arguments],
         cwd=PROJECT,

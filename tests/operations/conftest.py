@@ -1,7 +1,5 @@
 """What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -16,7 +14,7 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parent))
 
 from aws_api import AwsApi
-from commands import Done
+from commands import JOB, OUTPUTS, Done
 from job_controller import JobController
 from kubernetes_api import KubernetesApi
 
@@ -25,19 +23,6 @@ from rehearsal.cloud import Cloud
 PROJECT = Path(__file__).parents[2]
 # Asked for by `make test-cluster` alone: whoever has a KUBECONFIG must not find our tests on that cluster by surprise.
 collect_ignore = [] if "TEST_CLUSTER" in os.environ else ["test_real_cluster.py"]
-OUTPUTS = {
-    "paddle-storage": {
-        "FileSystemId": "fs-0123456789abcdef0",
-        "AccessPointId": "fsap-0fedcba9876543210",
-        "BucketName": "paddle-storage-bucket",
-        "FileSystemDnsName": "fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com",
-    },
-}
-JOB = """\
-name: words
-trainers: 3
-data: {source: "s3://corpus/words"}
-"""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,8 +3,6 @@
 Limits: pods live and die as `script` says, not by what their containers would do; no retries, no time-outs.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

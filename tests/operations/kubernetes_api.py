@@ -1,17 +1,13 @@
-"""A Kubernetes API of the tests: HTTP in memory, for our client and for the real kubectl.
+"""A Kubernetes API of the tests: HTTP in memory.
 
 What is real: every object, created or changed, is checked against Kubernetes' own OpenAPI schemas (the ones that
-kubernetes-validate bundles, strict); a Job's template, selector and completions are immutable; resourceVersions rise
-and conflict; server-side apply with owners of fields; finalizers, which a test takes off; watches with a history that
-can be forgotten (410); logs that are followed; a pod's proxy. Faults are injected: any status, slow answers, answers
-and watches cut in the middle.
+kubernetes-validate bundles, strict); resourceVersions rise; finalizers, which a test takes off; owners; watches with bookmarks
+and a history that can be forgotten (410); logs that are followed; a pod's proxy. Faults are injected: any status, slow answers,
+answers and watches cut in the middle.
 
-Limits: no controllers (see job_controller.py), no admission but Job immutability, no RBAC but a list of accepted
-tokens, no defaults filled in, no protobuf, tables or field validation modes, lists of objects are owned as a whole
-unless their items have names, plain HTTP.
+Limits: no controllers (see job_controller.py), no owners of fields, no admission, no RBAC but a list of accepted tokens, plain
+HTTP; of changes only what our client sends: apply, delete, and a pod's proxy.
 """
-
-from __future__ import annotations
 
 import copy
 import functools
@@ -22,11 +18,11 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import jsonschema
@@ -35,28 +31,29 @@ import referencing
 import yaml
 
 Object = dict[str, Any]
+Key = tuple[str, str, str, str]
+"""Group and version, plural, namespace, name."""
 VERSION = "1.35"
+CLUSTER_WIDE = {"v1": "Namespace Node PersistentVolume", "apiextensions.k8s.io/v1": "CustomResourceDefinition"}
+NAMESPACED = {
+    "v1": "PersistentVolumeClaim ServiceAccount Service ConfigMap ResourceQuota LimitRange Pod Event",
+    "batch/v1": "Job",
+    "networking.k8s.io/v1": "NetworkPolicy",
+    "policy/v1": "PodDisruptionBudget",
+    "rbac.authorization.k8s.io/v1": "Role RoleBinding",
+    "apps/v1": "Deployment",
+}
 
-# (group and version, plural): (kind, namespaced).
+
+def plural(kind: str) -> str:
+    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("cy") else f"{kind.lower()}s"
+
+
 BUILT_IN = {
-    ("v1", "namespaces"): ("Namespace", False),
-    ("v1", "nodes"): ("Node", False),
-    ("v1", "persistentvolumes"): ("PersistentVolume", False),
-    ("v1", "persistentvolumeclaims"): ("PersistentVolumeClaim", True),
-    ("v1", "serviceaccounts"): ("ServiceAccount", True),
-    ("v1", "services"): ("Service", True),
-    ("v1", "configmaps"): ("ConfigMap", True),
-    ("v1", "resourcequotas"): ("ResourceQuota", True),
-    ("v1", "limitranges"): ("LimitRange", True),
-    ("v1", "pods"): ("Pod", True),
-    ("v1", "events"): ("Event", True),
-    ("batch/v1", "jobs"): ("Job", True),
-    ("networking.k8s.io/v1", "networkpolicies"): ("NetworkPolicy", True),
-    ("policy/v1", "poddisruptionbudgets"): ("PodDisruptionBudget", True),
-    ("rbac.authorization.k8s.io/v1", "roles"): ("Role", True),
-    ("rbac.authorization.k8s.io/v1", "rolebindings"): ("RoleBinding", True),
-    ("apps/v1", "deployments"): ("Deployment", True),
-    ("apiextensions.k8s.io/v1", "customresourcedefinitions"): ("CustomResourceDefinition", False),
+    (version, plural(kind)): (kind, kinds is NAMESPACED)
+    for kinds in (CLUSTER_WIDE, NAMESPACED)
+    for version, names in kinds.items()
+    for kind in names.split()
 }
 
 
@@ -95,8 +92,8 @@ class KubernetesApi:
 
     def __init__(self) -> None:
         self.resources = dict(BUILT_IN)
-        self.objects: dict[tuple[str, str, str, str], Object] = {}
-        self.history: list[tuple[int, str, tuple[str, str, str, str], Object]] = []
+        self.objects: dict[Key, Object] = {}
+        self.history: list[tuple[int, str, Key, Object]] = []
         self.forgotten = 0
         self.version = 100
         self.changed = threading.Condition(threading.RLock())
@@ -109,7 +106,7 @@ class KubernetesApi:
         """Called in a thread of its own with each object that was created: where a test plays a controller."""
         self._closing = False
 
-    def __enter__(self) -> KubernetesApi:
+    def __enter__(self) -> Self:
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -188,13 +185,18 @@ class KubernetesApi:
 
     # How.
 
-    def _key(self, plural: str, document: Object) -> tuple[str, str, str, str]:
+    def _key(self, plural: str, document: Object) -> Key:
         namespaced = self.resources[(document["apiVersion"], plural)][1]
         namespace = document["metadata"].get("namespace", "") if namespaced else ""
         return (document["apiVersion"], plural, namespace, document["metadata"]["name"])
 
-    def _store(self, key: tuple[str, str, str, str], document: Object, event: str) -> Object:
-        self._validate(key, document)
+    def _store(self, key: Key, document: Object, event: str) -> Object:
+        if key[:2] in BUILT_IN:
+            try:
+                _validator(document["apiVersion"], document["kind"]).validate(document)
+            except jsonschema.ValidationError as error:
+                where = ".".join(str(part) for part in error.path)
+                raise Refusal(422, "Invalid", f'{document["kind"]} "{key[3]}" is invalid: {where}: {error.message}') from None
         self.version += 1
         document["metadata"]["resourceVersion"] = str(self.version)
         self.objects[key] = document
@@ -204,15 +206,6 @@ class KubernetesApi:
             threading.Thread(target=self.created, args=(copy.deepcopy(document),), daemon=True).start()
         return document
 
-    def _validate(self, key: tuple[str, str, str, str], document: Object) -> None:
-        if key[:2] not in BUILT_IN:
-            return
-        try:
-            _validator(document["apiVersion"], document["kind"]).validate(document)
-        except jsonschema.ValidationError as error:
-            where = ".".join(str(part) for part in error.path)
-            raise Refusal(422, "Invalid", f'{document["kind"]} "{key[3]}" is invalid: {where}: {error.message}') from None
-
     def release(self, plural: str, name: str, namespace: str = "paddle") -> None:
         """Takes an object's finalizers off, as the controllers do to which they belong."""
         with self.changed:
@@ -221,84 +214,32 @@ class KubernetesApi:
             if "deletionTimestamp" in document["metadata"]:
                 self._delete(self._key(plural, document))
 
-    def _delete(self, key: tuple[str, str, str, str]) -> None:
-        known = self.objects.get(key)
-        if known is not None and known["metadata"].get("finalizers"):
+    def _delete(self, key: Key) -> None:
+        known = self.objects[key]
+        if known["metadata"].get("finalizers"):
             if "deletionTimestamp" not in known["metadata"]:
                 self._store(key, known | {"metadata": known["metadata"] | {"deletionTimestamp": now()}}, "MODIFIED")
             return
-        gone = self.objects.pop(key, None)
-        if gone is None:
-            return
+        gone = self.objects.pop(key)
         self.version += 1
         gone["metadata"]["resourceVersion"] = str(self.version)
         self.history.append((self.version, "DELETED", key, gone))
         self.changed.notify_all()
         # The garbage collector: what the object owned goes with it.
-        owned = [
-            k
-            for k, o in self.objects.items()
-            if any(owner["uid"] == gone["metadata"].get("uid") for owner in o["metadata"].get("ownerReferences", ()))
-        ]
-        for other in owned:
-            self._delete(other)
+        for other, document in list(self.objects.items()):
+            if any(owner["uid"] == gone["metadata"]["uid"] for owner in document["metadata"].get("ownerReferences", ())):
+                self._delete(other)
 
-    def apply(self, key: tuple[str, str, str, str], patch: Object, manager: str, force: bool) -> tuple[int, Object]:
-        """Server-side apply: fields, their owners, and conflicts between owners."""
+    def apply(self, key: Key, patch: Object) -> tuple[int, Object]:
+        """Server-side apply of a manager to whom all fields belong; what is as it was changes no version."""
         with self.changed:
             known = self.objects.get(key)
-            given = dict(_leaves({k: v for k, v in patch.items() if k not in ("apiVersion", "kind")}))
-            given = {path: value for path, value in given.items() if path not in ("metadata.name", "metadata.namespace")}
-            owners = {
-                entry["manager"]: set(entry["fieldsV1"].get("paths", ()))
-                for entry in (known or {}).get("metadata", {}).get("managedFields", ())
-            }
-            document = copy.deepcopy(known) if known else {"metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": now()}}
-            current = dict(_leaves(document))
-            taken = [
-                (path, other)
-                for other, paths in owners.items()
-                for path in sorted(paths & given.keys())
-                if other != manager and current.get(path) != given[path]
-            ]
-            if taken and not force:
-                listed = ", ".join(f'"{other}": .{path}' for path, other in taken)
-                raise Refusal(409, "Conflict", f"Apply failed with {len(taken)} conflict: conflicts with {listed}")
-            merged = _merge(document, patch)
-            for path in owners.get(manager, set()) - given.keys():
-                if not any(path in paths for other, paths in owners.items() if other != manager):
-                    _drop(merged, path.split("."))
-            if known:
-                self._immutable(key, known, merged)
-            owners = {other: paths - {path for path, o in taken if o == other} for other, paths in owners.items()}
-            owners[manager] = set(given)
-            merged["metadata"]["managedFields"] = [
-                {"manager": other, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {"paths": sorted(paths)}}
-                for other, paths in owners.items()
-            ]
-            if known and _without_version(known) == _without_version(merged):
-                return 200, known
+            merged = _merge(known or {"metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": now()}}, patch)
+            if merged == known:
+                return 200, merged
             return (200 if known else 201), self._store(key, merged, "MODIFIED" if known else "ADDED")
 
-    def _immutable(self, key: tuple[str, str, str, str], old: Object, new: Object) -> None:
-        if key[1] != "jobs":
-            return
-        for name in ("template", "selector", "completions", "completionMode", "podFailurePolicy"):
-            if old["spec"].get(name) != new["spec"].get(name):
-                raise Refusal(422, "Invalid", f'Job.batch "{key[3]}" is invalid: spec.{name}: field is immutable')
-
-    def replace(self, key: tuple[str, str, str, str], document: Object) -> Object:
-        with self.changed:
-            known = self._known(key)
-            given = document["metadata"].get("resourceVersion")
-            if given is not None and given != known["metadata"]["resourceVersion"]:
-                message = f'Operation cannot be fulfilled on {key[1]} "{key[3]}": the object has been modified'
-                raise Refusal(409, "Conflict", message)
-            self._immutable(key, known, document)
-            document["metadata"] = known["metadata"] | document["metadata"]
-            return self._store(key, document, "MODIFIED")
-
-    def _known(self, key: tuple[str, str, str, str]) -> Object:
+    def known(self, key: Key) -> Object:
         if key not in self.objects:
             raise Refusal(404, "NotFound", f'{key[1]} "{key[3]}" not found')
         return self.objects[key]
@@ -322,36 +263,9 @@ def now(precise: bool = False) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f000Z" if precise else "%Y-%m-%dT%H:%M:%SZ")
 
 
-def _without_version(document: Object) -> Object:
-    metadata = {k: v for k, v in document["metadata"].items() if k not in ("resourceVersion", "managedFields")}
-    return {**document, "metadata": metadata}
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{path}.{name}".lstrip(".").replace("/", "~"))
-    else:
-        yield path, value
-
-
-def _drop(value: Any, path: list[str]) -> None:
-    for part in path[:-1]:
-        value = value.get(part, {}) if isinstance(value, dict) else {}
-    if isinstance(value, dict):
-        value.pop(path[-1].replace("~", "/"), None)
-
-
 def _merge(old: Any, new: Any) -> Any:
-    """What apply makes of objects and of lists whose items have names; null removes a field (merge patch)."""
     if isinstance(old, dict) and isinstance(new, dict):
-        merged = dict(old)
-        for name, value in new.items():
-            if value is None:
-                merged.pop(name, None)
-            else:
-                merged[name] = _merge(merged.get(name), value)
-        return merged
+        return old | {name: _merge(old.get(name), value) for name, value in new.items()}
     return copy.deepcopy(new)
 
 
@@ -420,91 +334,43 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> None:
         path = self.parts.path.strip("/").split("/")
-        if path[0] == "version":
-            return self._json(200, {"major": "1", "minor": "35", "gitVersion": f"v{VERSION}.0-double"})
-        if path == ["api"]:
-            return self._json(200, {"kind": "APIVersions", "versions": ["v1"]})
-        if path == ["apis"]:
-            return self._json(200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": self._groups()})
-        if path[0] == "api" and len(path) >= 2:
-            return self._group("v1", path[2:])
-        if path[0] == "apis" and len(path) >= 3:
-            return self._group("/".join(path[1:3]), path[3:])
-        raise Refusal(404, "NotFound", "the server could not find the requested resource")
-
-    def _groups(self) -> list[Object]:
-        found = []
-        for group_version in sorted({gv for gv, _ in self.api.resources if "/" in gv}):
-            version = {"groupVersion": group_version, "version": group_version.split("/")[1]}
-            found.append({"name": group_version.split("/")[0], "versions": [version], "preferredVersion": version})
-        return found
-
-    def _group(self, group_version: str, path: list[str]) -> None:
-        known = {plural: facts for (gv, plural), facts in self.api.resources.items() if gv == group_version}
-        if not known:
-            raise Refusal(404, "NotFound", "the server could not find the requested resource")
-        if not path:
-            verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
-            listed = [
-                {"name": plural, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind, "verbs": verbs}
-                for plural, (kind, namespaced) in known.items()
-            ]
-            return self._json(
-                200, {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
-            )
+        version, path = ("v1", path[2:]) if path[0] == "api" else ("/".join(path[1:3]), path[3:])
+        known = {plural: facts for (found, plural), facts in self.api.resources.items() if found == version}
+        if known and not path:
+            listed = [{"name": plural, "namespaced": namespaced, "kind": kind} for plural, (kind, namespaced) in known.items()]
+            return self._json(200, {"kind": "APIResourceList", "groupVersion": version, "resources": listed})
         namespace = ""
-        if path[0] == "namespaces" and len(path) > 2:
+        if path[:1] == ["namespaces"] and len(path) > 2:
             namespace, path = path[1], path[2:]
-        plural, name, rest = path[0], unquote(path[1]) if len(path) > 1 else "", path[2:]
-        if plural not in known:
+        if not path or path[0] not in known:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
+        plural, name, rest = path[0], unquote(path[1]) if len(path) > 1 else "", path[2:]
         if rest[:1] == ["log"]:
             return self._log(namespace, name)
         if rest[:1] == ["proxy"]:
             return self._proxy(namespace, name.partition(":")[0], "/".join(rest[1:]))
-        self._object((group_version, plural, namespace, name), known[plural][0])
+        self._object((version, plural, namespace, name), known[plural][0])
 
-    def _object(self, key: tuple[str, str, str, str], kind: str) -> None:
+    def _object(self, key: Key, kind: str) -> None:
         api = self.api
         if self.command == "GET" and key[3]:
-            return self._json(200, api._known(key))
+            return self._json(200, api.known(key))
         if self.command == "GET":
-            return self._watch(key) if self.query.get("watch") in ("true", "1") else self._list(key, kind)
+            return self._watch(key) if self.query.get("watch") == "true" else self._list(key, kind)
         if self.command == "DELETE":
             with api.changed:
-                document = api._known(key)
+                document = api.known(key)
                 api._delete(key)
             return self._json(200, document)
-        kind_of_patch = self.headers.get("Content-Type", "")
-        document = yaml.safe_load(self.body) if "yaml" in kind_of_patch else json.loads(self.body)
-        if self.command != "PATCH" and key[2] and document["metadata"].get("namespace", key[2]) != key[2]:
-            raise Refusal(400, "BadRequest", "the namespace of the object does not match the namespace on the request")
-        if key[2] and ("v1", "namespaces", "", key[2]) not in api.objects and key[2] != "default":
+        if self.command != "PATCH" or "apply-patch" not in self.headers.get("Content-Type", ""):
+            raise Refusal(415, "UnsupportedMediaType", f"{self.command} is not supported")
+        if "fieldManager" not in self.query:
+            raise Refusal(400, "BadRequest", "fieldManager is required for apply patch")
+        if key[2] and ("v1", "namespaces", "", key[2]) not in api.objects:
             raise Refusal(404, "NotFound", f'namespaces "{key[2]}" not found')
-        if "dryRun" in self.query:
-            api._validate(key, document)
-            return self._json(200, document)
-        if self.command == "POST":
-            document["metadata"].setdefault("namespace", key[2]) if key[2] else None
-            key = (*key[:3], document["metadata"]["name"])
-            with api.changed:
-                if key in api.objects:
-                    raise Refusal(409, "AlreadyExists", f'{key[1]} "{key[3]}" already exists')
-                return self._json(201, api.put(key[1], document))
-        if self.command == "PUT":
-            return self._json(200, api.replace(key, document))
-        if "apply-patch" in kind_of_patch:
-            if "fieldManager" not in self.query:
-                raise Refusal(400, "BadRequest", "fieldManager is required for apply patch")
-            code, found = api.apply(key, document, self.query["fieldManager"], self.query.get("force") == "true")
-            return self._json(code, found)
-        if "merge-patch" in kind_of_patch:
-            with api.changed:
-                merged = _merge(api._known(key), document)
-                return self._json(200, api.replace(key, merged))
-        raise Refusal(415, "UnsupportedMediaType", f"{kind_of_patch} is not supported")
+        self._json(*api.apply(key, json.loads(self.body)))
 
-    def _selected(self, key: tuple[str, str, str, str], other: tuple[str, str, str, str], document: Object) -> bool:
+    def _selected(self, key: Key, other: Key, document: Object) -> bool:
         if other[:2] != key[:2] or (key[2] and other[2] != key[2]):
             return False
         labels = document["metadata"].get("labels", {})
@@ -521,7 +387,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return False
         return True
 
-    def _list(self, key: tuple[str, str, str, str], kind: str) -> None:
+    def _list(self, key: Key, kind: str) -> None:
         with self.api.changed:
             items = [o for k, o in sorted(self.api.objects.items()) if self._selected(key, k, o)]
             metadata = {"resourceVersion": str(self.api.version)}
@@ -550,12 +416,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         return True
 
-    def _watch(self, key: tuple[str, str, str, str]) -> None:
+    def _watch(self, key: Key) -> None:
         api = self.api
         since = int(self.query.get("resourceVersion") or 0)
         self._chunks()
         deadline = time.monotonic() + float(self.query.get("timeoutSeconds") or 3600)
         seen = since
+        # As a real server's: without a name.
+        bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(since)}}}
+        if not self._chunk(json.dumps(bookmark).encode() + b"\n"):
+            return
         while time.monotonic() < deadline and not api._closing:
             with api.changed:
                 gone = seen < api.forgotten
@@ -578,7 +448,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _log(self, namespace: str, pod: str) -> None:
         api = self.api
-        document = api._known(("v1", "pods", namespace, pod))
+        document = api.known(("v1", "pods", namespace, pod))
         if document.get("status", {}).get("phase") == "Pending":
             raise Refusal(400, "BadRequest", f'container in pod "{pod}" is waiting to start: ContainerCreating')
         log = api.logs.setdefault((namespace, pod), Log())
@@ -605,7 +475,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _proxy(self, namespace: str, pod: str, path: str) -> None:
         api = self.api
-        api._known(("v1", "pods", namespace, pod))
+        api.known(("v1", "pods", namespace, pod))
         if (namespace, pod) not in api.proxies:
             raise Refusal(503, "ServiceUnavailable", "error trying to reach service: dial tcp: connection refused")
         address = f"{api.proxies[(namespace, pod)]}/{path}?{self.parts.query}"

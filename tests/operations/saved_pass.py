@@ -1,7 +1,5 @@
 """A pass on a volume, as a trainer leaves it: in its attempt's folder, sealed, with the link for people."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is wrong with a job's data or its size is said before anything is written, deployed or sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,13 +1,9 @@
 """`cancel`, `delete` and Ctrl-C: what ends, what stays, and what a user is told."""
 
-from __future__ import annotations
-
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +45,7 @@ def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     done = run("cancel")
     assert done.code == 1 and "is not gone after 0 s: a pod of it does not end" in done.err
     # An operator that is gone takes its finalizer off nothing: that is said at once, and at the end.
-    monkeypatch.setattr(removal, "NOTICED", 0.0)
+    monkeypatch.setattr(removal, "LOOK", 0.1)
     api.put("jobs", job | {"metadata": job["metadata"] | {"finalizers": ["operator.example/hold"]}})
     done = run("cancel")
     assert done.code == 1 and done.err.count("operator.example/hold holds it: does its controller run?") == 2
@@ -129,35 +125,6 @@ def held(api: KubernetesApi) -> tuple[str, str]:
         api.put(plural, document | {"metadata": document["metadata"] | {"finalizers": [f"kubernetes.io/{finalizer}-protection"]}})
         names.append(document["metadata"]["name"])
     return names[0], names[1]
-
-
-@pytest.mark.parametrize("command", [("wait",), ("logs", "--follow"), ("submit", "--wait")], ids=lambda command: command[0])
-def test_ctrl_c_leaves_the_job_running_and_says_so(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path, command: tuple[str, ...]
-) -> None:
-    controller.scripts["trainer"] = Script(code=None)
-    if command[0] != "submit":
-        run("submit")
-    api.requests.clear()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "operations.main", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    try:
-        while not any("watch" in path for _, path in api.requests) or not api.pods("trainer"):
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert "runs on" in errors and "Traceback" not in errors
-    assert not [path for method, path in api.requests if method == "DELETE"]
-    assert len(api.pods("trainer")) == 3
 
 
 def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:

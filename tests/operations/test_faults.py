@@ -4,8 +4,6 @@ Passing faults (429, 5xx, an answer cut in the middle, a token that expired) cha
 that stay end it with exit code 3 and one sentence, in which no credential is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import fcntl
@@ -23,8 +21,7 @@ from typing import Any
 
 import pytest
 from aws_api import AwsApi
-from commands import Run
-from conftest import JOB, OUTPUTS
+from commands import JOB, OUTPUTS, Run
 from job_controller import JobController
 from kubernetes_api import Fault, KubernetesApi
 from paddle_node.contract import JobFolder
@@ -144,19 +141,6 @@ def test_a_refusal_that_stays(run: Run, cluster: Trained, command: str, status: 
     assert cluster.api.objects == before
 
 
-@pytest.mark.parametrize("command", ["status", "logs --follow", "wait", "results"])
-def test_answers_that_come_too_late_are_asked_for_again(
-    run: Run, cluster: Trained, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from operations import cluster as settings
-
-    cluster.again(command)
-    monkeypatch.setattr(settings, "READ", 0.3)
-    cluster.api.faults = [Fault("/jobs", delay=0.6), Fault("/pods", delay=0.6)]
-    assert run(*COMMANDS[command]).code == 0
-    assert all(fault.times == 0 for fault in cluster.api.faults)
-
-
 SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("doctor", CLUSTER)]
 
 
@@ -175,32 +159,6 @@ def test_sixty_columns_without_colour(
     together = "".join(narrow.out.split())
     missing = [word for word in wide.out.split() if len(word) < 12 and word not in together and not word.isdigit()]
     assert not missing
-
-
-def test_the_longest_names_leave_the_reason_readable(run: Run, cluster: Trained) -> None:
-    """A machine's name alone takes most of sixty columns; a reason in what is left would be cut or a letter wide."""
-    cluster.again("status")
-    node = "ip-10-0-112-101.eu-central-1.compute.internal"
-    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-    container = {"name": "trainer", "image": "registry.example/x:1", "imageID": "", "ready": False, "restartCount": 0}
-    pod = cluster.api.pods("trainer")[1]
-    pod["spec"]["nodeName"] = node
-    pod["status"] = {"phase": "Pending", "containerStatuses": [container | {"state": state}]}
-    for job in cluster.api.all("jobs"):
-        job.pop("status")
-    done = run("status", columns=60)
-    lines = done.out.splitlines()
-    assert max(map(len, lines)) <= 60 and "REASON" in done.out
-    header = next(line for line in lines if line.startswith("POD"))
-    row = next(number for number, line in enumerate(lines) if line.startswith("trainer 1  waiting"))
-    end = next(number for number, line in enumerate(lines) if line.startswith("trainer 2"))
-    start, behind, reason = (header.index(name) for name in ("NODE", "AGE", "REASON"))
-    assert "".join(line[start:behind].strip() for line in lines[row:end]) == node
-    together = "".join(line[reason:] for line in lines[row:end]).replace(" ", "")
-    assert together == "imageregistry.example/x:1doesnotexist:`makepush`pushesit"
-    listed = run("list", columns=60).out
-    assert all(word in listed for word in ("image", "registry", "exist:", "pushes"))
-    assert max(map(len, run("status", columns=24).out.splitlines())) <= 24
 
 
 def test_ranks_have_colours_on_a_terminal_that_has_them(cluster: Trained) -> None:

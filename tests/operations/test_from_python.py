@@ -1,7 +1,5 @@
 """`import paddle_aws`: what a program gets where a person reads sentences, and the example that uses it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -76,7 +74,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     running = paddle_aws.submit(say=said.append)
     soon(lambda: running.status().phase == "running", 120)
     assert any("the data is split" in line for line in said)
-    with pytest.raises(paddle_aws.TimedOut, match="runs on"):
+    with pytest.raises(paddle_aws.TimedOut, match="keeps running"):
         running.wait(timeout=0)
     with pytest.raises(paddle_aws.BadInput, match="runs already"):
         paddle_aws.submit()

@@ -1,7 +1,5 @@
 """Every command explains itself, with an example, and docs/commands.md names it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -60,41 +58,6 @@ def test_help_flows_to_the_terminals_width(run: Run) -> None:
     assert "What goes to S3 passes" in " ".join(shown.split()) and max(map(len, shown.splitlines())) <= 60
     # No line of a paragraph ends where the source's did, but at the width.
     assert not [line for line in shown.splitlines() if line.strip() == "goes"]
-
-
-def test_an_unknown_option_is_exit_code_2(run: Run) -> None:
-    assert run("status", "--nothing").code == 2
-
-
-WORDS = {
-    "bash": {"COMP_WORDS": "paddle-aws sta", "COMP_CWORD": "1"},
-    "zsh": {"_TYPER_COMPLETE_ARGS": "paddle-aws sta"},
-    "fish": {"_TYPER_COMPLETE_ARGS": "paddle-aws sta", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-}
-
-
-def asked(shell: str, do: str, **more: str) -> str:
-    """What the console script answers a shell, by the variables with which shells ask."""
-    script = Path(sys.executable).with_name("paddle-aws")
-    environment = os.environ | {"_PADDLE_AWS_COMPLETE": f"{do}_{shell}"} | more
-    return subprocess.run([script], text=True, capture_output=True, env=environment, check=False).stdout
-
-
-@pytest.mark.parametrize("shell", WORDS)
-def test_shells_complete_a_command(shell: str) -> None:
-    # What `--install-completion` writes has the shell ask like this.
-    assert f"_PADDLE_AWS_COMPLETE=complete_{shell}" in asked(shell, "source")
-    assert "status" in asked(shell, "complete", **WORDS[shell])
-
-
-def test_bash_itself_completes_an_option(tmp_path: Path) -> None:
-    (tmp_path / "completion").write_text(asked("bash", "source"))
-    script = (
-        "source completion; COMP_WORDS=(paddle-aws logs --ra); COMP_CWORD=2; _paddle_aws_completion paddle-aws; echo $COMPREPLY"
-    )
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, env=environment, cwd=tmp_path)
-    assert done.stdout == "--rank\n", done.stderr
 
 
 def test_help_starts_no_heavy_library() -> None:

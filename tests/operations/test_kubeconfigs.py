@@ -1,7 +1,5 @@
 """Kubeconfigs that cannot be used: one sentence and exit code 3 for each, in which nothing of a credential is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import yaml
 from commands import Run
 from kubernetes_api import Fault, KubernetesApi
 
-from operations.errors import explained
+from operations.errors import cli_errors
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +109,7 @@ def test_a_place_that_cannot_be_written(run: Run, folder: Path) -> None:
 
 
 def test_a_disk_that_is_full_while_a_file_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, explained(), Path("/dev/full").open("w") as file:
+    with pytest.raises(SystemExit) as ended, cli_errors(), Path("/dev/full").open("w") as file:
         file.write("x")
     assert ended.value.code == 1
     assert capsys.readouterr().err == "the disk, or what the output goes to, cannot be used: No space left on device\n"

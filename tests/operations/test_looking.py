@@ -1,7 +1,5 @@
 """`status`, `list`, `logs`, `wait`: what a user and a program read, also when the connection breaks."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable
@@ -43,16 +41,6 @@ def in_background(run: Run, *arguments: str) -> tuple[threading.Thread, list[Don
 
 
 # status and list.
-
-
-def test_status_on_a_narrow_terminal(run: Run, training: dict[str, Any]) -> None:
-    done = run("status", "words", columns=60)
-    assert done.code == 0
-    lines = done.out.splitlines()
-    assert lines[0] == "words is running"
-    assert "POD" in done.out and "trainer 2" in done.out and "node-1" in done.out
-    assert max(map(len, lines)) <= 60
-    assert "\x1b" not in done.out
 
 
 def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
@@ -256,7 +244,7 @@ def test_wait_says_what_happens_and_how_it_ended(
 
 def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
     done = run("wait", "--timeout", "0.01")
-    assert done.code == 1 and "is still running after 0.01 minutes: it runs on" in done.err
+    assert done.code == 1 and "is still running after 0.01 minutes: it keeps running" in done.err
 
 
 def test_a_watch_whose_history_is_forgotten_begins_anew(
@@ -330,14 +318,6 @@ def test_a_token_that_expires_in_mid_follow_is_renewed(
     assert results[0].code == 0, results[0].err
     assert results[0].out.count("later") == 3
     assert "secret" not in results[0].out + results[0].err
-
-
-def test_a_token_that_is_not_accepted_is_one_sentence(run: Run, api: KubernetesApi, folder: Path) -> None:
-    api.tokens = {"another"}
-    done = run("list")
-    assert done.code == 3
-    assert done.err.startswith("cluster double does not know you (401): log in to AWS again")
-    assert "good" not in done.err
 
 
 def test_no_cluster(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

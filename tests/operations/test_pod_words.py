@@ -1,13 +1,11 @@
 """Every reason why a pod does not run, in words that say what to do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, refusal, unschedulable
+from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, pod_states, refusal, unschedulable
 from operations.waiting import lines, spans
 
 
@@ -70,9 +68,13 @@ def test_mount(message: str, words: str) -> None:
     assert words in mount_trouble(message)
 
 
-def pod(status: dict[str, Any], **more: Any) -> dict[str, Any]:
-    metadata = {"name": "words-1", "labels": {"app.kubernetes.io/component": "trainer"}, **more}
+def pod(status: dict[str, Any], component: str = "trainer", **more: Any) -> dict[str, Any]:
+    metadata = {"name": "words-1", "labels": {"app.kubernetes.io/component": component}, **more}
     return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status}
+
+
+CONTAINERS_READY = {"type": "ContainersReady", "status": "True"}
+NO_CPU = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 2 Insufficient cpu."}
 
 
 @pytest.mark.parametrize(
@@ -124,11 +126,40 @@ def pod(status: dict[str, Any], **more: Any) -> dict[str, Any]:
             "restarted in place 2 times, last after out of memory: raise resources.memory",
         ),
         ({"phase": "Succeeded"}, "done", ""),
+        (
+            {"phase": "Running", "conditions": [CONTAINERS_READY, {"type": "Ready", "status": "False"}]},
+            "waiting",
+            "node n does not answer",
+        ),
     ],
 )
 def test_a_pods_phase(status: dict[str, Any], phase: str, words: str) -> None:
     found = pod_state(pod(status))
     assert found.phase == phase and words in found.reason
+
+
+def test_a_data_pod_is_told_its_own_settings() -> None:
+    for component, setting in (("data", "data_resources"), ("trainer", "resources")):
+        assert f"lower {setting}.cpu in" in pod_state(pod({"conditions": [NO_CPU]}, component)).reason
+        killed = {"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+        assert (
+            f"raise {setting}.memory in" in pod_state(pod({"phase": "Failed", "containerStatuses": [killed]}, component)).reason
+        )
+
+
+def test_a_scheduler_or_an_operator_that_has_not_acted_is_named() -> None:
+    unseen = pod({"phase": "Pending"}, creationTimestamp="2026-01-01T00:00:00Z") | {"spec": {"schedulerName": "volcano"}}
+    assert pod_state(unseen).reason == "scheduler volcano has not looked at it: does it run (docs/jobs.md)?"
+    event = {"reason": "FailedMount", "message": 'configmap "words" not found'}
+    normal = pod_state(pod({"phase": "Pending"}, "worker", name="words-worker-1"), [event])
+    assert (normal.rank, normal.phase) == (1, "starting") and "the PaddleJob operator writes its ConfigMap" in normal.reason
+
+
+def test_pods_of_a_pod_list_are_ranked_by_address_once_all_have_one() -> None:
+    env = {"containers": [{"env": [{"name": "CONF_PADDLE_GRADIENT_NUM", "value": "2"}]}]}
+    pods = [pod({"phase": "Running", "podIP": ip}, name=ip) | {"spec": env} for ip in ("10.0.0.10", "10.0.0.9")]
+    assert [(one.rank, one.name) for one in pod_states(pods)] == [(0, "10.0.0.9"), (1, "10.0.0.10")]
+    assert [one.rank for one in pod_states(pods[:1])] == [None]
 
 
 def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
@@ -188,7 +219,7 @@ def test_ranks_that_share_a_fate_are_one_line() -> None:
         ),
         (
             'error looking up service account t1/nobody: serviceaccount "nobody" not found',
-            "its service account nobody does not exist: submit the job again",
+            "its service account nobody does not exist: cancel the job and submit it again",
         ),
         (
             "no PriorityClass with name high was found",

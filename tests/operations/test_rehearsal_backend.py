@@ -1,7 +1,5 @@
 """The commands that look at a job, on what a rehearsal left: no cluster is there."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

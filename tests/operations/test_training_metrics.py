@@ -1,7 +1,5 @@
 """Which passes count, from the lines that trainers leave on the volume."""
 
-from __future__ import annotations
-
 import json
 
 from operations.training_metrics import passes

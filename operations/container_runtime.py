@@ -1,34 +1,27 @@
-"""docker or podman, whichever really works here.
-
-Promises: an engine that is installed but does not answer (a docker command without its daemon) is passed over; when none works,
-one sentence says so.
-"""
-
-from __future__ import annotations
+"""docker or podman, whichever answers: one that is installed but does not (docker without its daemon) is passed over."""
 
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from operations.errors import BadInput, Failed
 
 NAMES = ("docker", "podman")
 
 
-class Engine:
-    """Runs the engine's own command line; its output goes to the terminal."""
+class ContainerRuntime:
+    """Runs the runtime's own command line; its output goes to the terminal."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @classmethod
-    def find(cls) -> Engine:
+    def find(cls) -> Self:
         """Raises BadInput when neither docker nor podman answers."""
         silent = []
-        for name in NAMES:
-            if shutil.which(name) is None:
-                continue
+        for name in filter(shutil.which, NAMES):
             if subprocess.run([name, "info"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 return cls(name)
             silent.append(name)
@@ -41,10 +34,10 @@ class Engine:
     def build(
         self, context: Path, dockerfile: Path, tag: str, arguments: Mapping[str, str], hear: Callable[[str], None] | None = None
     ) -> None:
-        """Raises Failed; the engine has said why, each line to `hear` as well."""
+        """Raises Failed; the runtime has said why, each line to `hear` as well."""
         command = ["build", "--platform", "linux/amd64", "--file", str(dockerfile), "--tag", tag]
         if self.name == "podman":
-            # docker finds it by its name; podman wants to be told.
+            # docker finds it by its name; podman has to be told.
             command += ["--ignorefile", f"{dockerfile}.dockerignore"]
         for name, value in arguments.items():
             command += ["--build-arg", f"{name}={value}"]
@@ -52,32 +45,26 @@ class Engine:
 
     def has(self, tag: str) -> bool:
         """Whether an image of that name is there."""
-        return self._quiet(["image", "inspect", tag]).returncode == 0
+        return self._inspect(tag, "{{.Id}}") != ""
 
     def image_id(self, tag: str) -> str:
         """The hash of the image's configuration: the same content has the same one."""
-        found = self._quiet(["image", "inspect", "--format", "{{.Id}}", tag]).stdout.strip()
-        return found.removeprefix("sha256:")
+        return self._inspect(tag, "{{.Id}}").removeprefix("sha256:")
 
     def size(self, tag: str) -> int:
         """Bytes, unpacked."""
-        return int(self._quiet(["image", "inspect", "--format", "{{.Size}}", tag]).stdout.strip() or 0)
+        return int(self._inspect(tag, "{{.Size}}") or 0)
 
     def login(self, registry: str, user: str, password: str) -> None:
-        """Raises Failed with what the engine said."""
-        done = subprocess.run(
-            [self.name, "login", "--username", user, "--password-stdin", registry],
-            input=password,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        """Raises Failed with what the runtime said."""
+        command = [self.name, "login", "--username", user, "--password-stdin", registry]
+        done = subprocess.run(command, input=password, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()
             raise Failed(f"{self.name} could not log in to {registry}: {said[-1] if said else 'it did not say why'}")
 
     def push(self, tag: str, remote: str) -> None:
-        """Raises Failed; the engine has said why."""
+        """Raises Failed; the runtime has said why."""
         self._run(["tag", tag, remote], f"{self.name} could not name {tag} {remote}")
         self._run(["push", remote], f"{self.name} could not push {remote}: its last lines say why")
 
@@ -91,5 +78,7 @@ class Engine:
         if process.returncode != 0:
             raise Failed(failed)
 
-    def _quiet(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([self.name, *arguments], capture_output=True, text=True, check=False)
+    def _inspect(self, tag: str, field: str) -> str:
+        command = [self.name, "image", "inspect", "--format", field, tag]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
