@@ -232,7 +232,7 @@ def test_hold_out_is_read_to_its_last_digit(job: Job, tmp_path: Path) -> None:
         ("DATA_FORMAT", "csv", "DATA_FORMAT is 'csv': lines, files or module:function is allowed"),
         ("OUT_DIR", "", "OUT_DIR is missing: it names the job's folder on the volume, /home/jobpath/<job name>"),
         ("SPLIT_PODS", "x", "SPLIT_PODS is 'x': a whole number from 1 to 10000 is needed"),
-        ("SPLIT_PODS", "2", "PADDLE_NODE_RUN_ID is missing: the 2 pods that share a split know each other by it"),
+        ("SPLIT_PODS", "2", "PADDLE_NODE_RUN_ID is missing: the 2 pods that share a split recognize each other by it"),
         ("POD_UID", "../x", "POD_UID is '../x': letters, digits and hyphens are allowed"),
         ("JOB_COMPLETION_INDEX", "1", "JOB_COMPLETION_INDEX is '1': a whole number from 0 to 0 is needed"),
     ],

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 import pytest
-from paddle_node.training.engines import tables
-from paddle_node.training.engines.tables import DenseTable, Layout, SparseTable
+from paddle_node.training.backends import tables
+from paddle_node.training.backends.tables import DenseTable, Layout, SparseTable
 from paddle_node.training.passes import DamagedPass
 
 

@@ -1,7 +1,7 @@
 """The 2016-17 `paddle pserver` and `paddle train`, from an image that the user brings.
 
-Promises: the command lines of the PaddlePaddle on AWS tutorials, flag for flag, with `--local=0` always (without it every trainer
-trains alone and reports success); the user's arguments come last, so that they win. 0.x writes the passes and `done` itself.
+The command lines of the PaddlePaddle on AWS tutorials, always with `--local=0` (without it every trainer trains alone and reports
+success); the user's arguments come last, so that they win. 0.x writes the passes and `done` itself.
 """
 
 from collections.abc import Callable, Sequence

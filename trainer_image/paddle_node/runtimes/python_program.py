@@ -1,7 +1,4 @@
-"""What the runtimes whose users write `train.py` have in common: how that program is started.
-
-Promises: no shell; the user's arguments untouched; `paddle_node` importable from wherever the program lies.
-"""
+"""How the runtimes whose users write `train.py` start that program."""
 
 import os
 import sys
@@ -33,8 +30,8 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
     }
 
 
-def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Process:
-    """A process that becomes `argv(node)` when its line comes, and takes that one's log over then."""
+def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
+    """A process that imports `modules`, and becomes `argv(node)` when its line comes."""
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),

@@ -1,7 +1,4 @@
-"""Which part of the source is whose: stretches of about equal bytes, in the order of the listing, which alone decides.
-
-Only uncompressed files of lines are cut, and a line belongs to the slice in which it begins.
-"""
+"""Slices of the source of about equal bytes, in the order of the listing. A line belongs to the slice in which it begins."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -10,7 +7,7 @@ from dataclasses import dataclass, replace
 from paddle_node.data.sources.registry import Object
 
 UNKNOWN = 64 << 20
-"""Bytes that are reckoned for an object whose size nobody tells."""
+"""Bytes assumed for an object of unknown size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class Piece:
 
 
 def cut(pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]) -> list[list[Piece]]:
-    """`many` lists, some of them perhaps empty. `cuttable` is asked about objects that lie across a border alone."""
+    """`many` lists, some perhaps empty. Only an object that lies across a border, and is `cuttable`, is cut."""
     total = sum(piece.bytes for piece in pieces)
     borders = [total * number // many for number in range(1, many)]
     slices: list[list[Piece]] = [[] for _ in range(many)]
