@@ -1,7 +1,5 @@
 """The training program reaches the volume whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
