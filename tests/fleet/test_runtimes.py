@@ -102,16 +102,6 @@ def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
         runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1))
 
 
-def test_a_new_runtime_is_one_new_file(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text('class Mine:\n    name = "mine"\n\n\nRUNTIME = Mine()\n')
-    monkeypatch.setattr(runtimes, "__path__", [*runtimes.__path__, str(tmp_path)])
-    runtimes._runtimes.cache_clear()
-    try:
-        assert runtimes.by_name("mine").name == "mine"
-    finally:
-        runtimes._runtimes.cache_clear()
-
-
 def launched(command: str, *arguments: str, attempt: Attempt = FIRST, peers: int = 2, **more: str) -> list[Process]:
     environ = {
         "PADDLE_NODE_COMMAND": json.dumps(command.split()),

@@ -38,12 +38,6 @@ def test_parameters_are_put_together_from_all_pservers(adam):
     assert np.array_equal(found["words"], [[0.5, -0.5], [0, 0], [1.5, 2.5]])
 
 
-def test_sgd_has_no_state_in_its_rows(tmp_path):
-    Layout("sgd", 1, 1, 0, (SparseTable(0, "words", 2, 3),), ()).write(tmp_path)
-    part(tmp_path / "000/part-000-00000.gz", "1 0 0 1 1 0 1 2 3")
-    assert np.array_equal(tables.read(tmp_path)["words"], [[0, 0, 0], [1, 2, 3]])
-
-
 @pytest.mark.parametrize("name", ["000/part-000-00000.gz", "001/part-001.gz"])
 def test_a_part_that_is_missing_or_cut_short_is_refused(adam, name):
     whole = (adam / name).read_bytes()
@@ -111,19 +105,6 @@ def test_a_description_that_no_pass_has_is_refused(adam, change):
     file.write_text(json.dumps(raw | change))
     with pytest.raises(DamagedPass, match=r"parameters\.json describes no pass .* restore the file, or remove the whole pass"):
         tables.read(adam)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", "{" * 3, "[" * 100_000, "9" * 5000, "\0"])
-def test_a_description_that_is_none_is_refused(adam, text):
-    (adam / "parameters.json").write_text(text)
-    with pytest.raises(DamagedPass, match="describes no pass"):
-        tables.read(adam)
-
-
-def test_a_dense_part_with_too_few_values_is_refused(adam):
-    part(adam / "001/part-001.gz", "4 0 0")
-    with pytest.raises(DamagedPass, match="has 4 values, and the model has 5"):
-        tables.check(adam)
 
 
 BETAS = [(0.9, 0.999), (0.5, 0.9), (0.99, 0.9999), (0.0, 0.0), (1.0, 1.0), (-0.9, 1e-30)]

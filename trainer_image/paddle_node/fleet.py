@@ -180,7 +180,6 @@ class Job:
 
     @property
     def session(self) -> coordination.Session:
-        """A trainer's connection to the other trainers."""
         if self._session is None:
             raise RuntimeError(f"a {self.role} has no session")
         return self._session

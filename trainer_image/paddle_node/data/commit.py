@@ -156,7 +156,6 @@ def _unwanted(place: Path, folder: JobFolder) -> bool:
 
 
 def _now(folder: JobFolder) -> float:
-    """The volume's own clock."""
     probe = folder.splits / f".clock.{os.urandom(4).hex()}"
     try:
         probe.parent.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,6 @@ class Deal:
         self._next += len(records) * self._step
 
     def _hold(self, records: Sequence[bytes], many: int) -> Sequence[bytes]:
-        """Holds `many` out; returns the others."""
         if not many:
             return records
         self.held += many

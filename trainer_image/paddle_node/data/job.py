@@ -24,10 +24,9 @@ from paddle_node.data.data_manifest import DataManifest, Shard
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
-from paddle_node.data.sources import registry, slices, unpack
+from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
-from paddle_node.data.sources.registry import Object, Source
-from paddle_node.data.sources.slices import Piece
+from paddle_node.data.sources.registry import Object, Piece, Source
 from paddle_node.failure import Failure, SettingError
 from paddle_node.patience import patiently
 from paddle_node.staging import program_archive, program_copy, shard_copy
@@ -223,7 +222,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     def cuttable(thing: Object) -> bool:
         return settings.format == "lines" and unpack.cuttable(source, thing)
 
-    pieces = slices.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
+    pieces = registry.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
     size = sum(piece.bytes for piece in pieces)
     done, said = 0, time.monotonic()
 
@@ -238,7 +237,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     if settings.format == "files":
         return whole_files.write(settings, source, pieces, own, called, len(objects) > 1, advance)
     reader = None if settings.format in FORMATS else records.load_reader(settings.format, settings.reader_folder)
-    shares = slices.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
+    shares = registry.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
 
     def lane(number: int, advance: Advance, hold: Callable[[int], int]) -> Dealt:
         bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards
@@ -260,7 +259,6 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         return Dealt(streams.close(), deal.taken, deal.held)
 
     def share(taken: int) -> int:
-        """The held-out share of all records, one at least."""
         return max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
 
     if len(shares) == 1:

@@ -70,11 +70,8 @@ class Streams:
 
     def __init__(self, root: Path, below: str, folders: Sequence[str], many: int, lane: int) -> None:
         """`below` is what the manifest calls `root`."""
-        allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = len(folders) * many + 100
-        if allowed != resource.RLIM_INFINITY and allowed < wanted:
-            limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, limit), most))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.many = many
         self.written = 0
         self._root, self._below, self._lane = root, below, lane
@@ -86,7 +83,6 @@ class Streams:
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="sync")
 
     def add(self, folder: str, slot: int, records: Iterable[bytes], count: int) -> None:
-        """Appends records to the open file number `slot` of the folder."""
         if not count:
             return
         content = b"".join(records)

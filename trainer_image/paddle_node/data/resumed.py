@@ -110,7 +110,6 @@ class Resumed(io.RawIOBase):
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills the buffer, except at the end."""
         filled = 0
         while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
             buffer[filled : filled + len(block)] = block

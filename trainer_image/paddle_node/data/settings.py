@@ -55,12 +55,10 @@ class SplitSettings:
 
     @property
     def own_seed(self) -> str | None:
-        """Each index deals differently."""
         return None if self.seed is None else f"{self.seed}/{self.index}"
 
     @property
     def first(self) -> int:
-        """The shard that gets this index's first record."""
         return self.index % self.shards
 
     @classmethod

@@ -19,8 +19,7 @@ from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
 from paddle_node.data.settings import SplitSettings
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.registry import Source, inside
-from paddle_node.data.sources.slices import Piece
+from paddle_node.data.sources.registry import Piece, Source, inside
 from paddle_node.failure import BadData
 
 BLOCK = 1 << 20
@@ -99,13 +98,11 @@ class Names:
 
 
 def _place(which: int, stride: float, chance: random.Random | None) -> int:
-    """The record that is held out of those from `which * stride` on."""
     begin, end = int(which * stride), int((which + 1) * stride)
     return chance.randrange(begin, max(end, begin + 1)) if chance and stride else (begin + end) // 2
 
 
 def _short(part: str) -> str:
-    """The part of a name, cut where a file system would not take it."""
     encoded = os.fsencode(part)
     if len(encoded) <= LONGEST_NAME:
         return part

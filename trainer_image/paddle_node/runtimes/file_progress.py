@@ -86,7 +86,6 @@ class FileProgress:
         return before != self._known
 
     def _state(self) -> str:
-        """When progress was made last, and which file it was."""
         path, changed = next(self._matches(self._progress), (None, 0))
         return "" if path is None else f"{changed} {path.relative_to(self._folder.root)}"
 
@@ -137,5 +136,4 @@ class FileProgress:
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Numbers in a name compared as numbers."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]

@@ -125,7 +125,6 @@ def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, scr
 
 
 def _look_for(program: str, node: NodeEnvironment, environ: Mapping[str, str]) -> None:
-    """Raises `SettingError` for a command that does not exist."""
     found = node.program / program if "/" in program else shutil.which(program, path=environ.get("PATH"))
     if found is None or not Path(found).is_file():
         raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")

@@ -1,7 +1,6 @@
 """A complete pass as an ordinary local Paddle program: evaluated, or exported for inference, without pservers."""
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from paddle_node.training import metrics
 from paddle_node.training.backends import network, tables
 from paddle_node.training.passes import PREDICT, DamagedPass
 
-BATCH = 500
 _PREDICT = """\
 import numpy, paddle
 paddle.enable_static()
@@ -46,18 +44,17 @@ class LocalModel:
         self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
 
     def evaluate(self, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """See `metrics.evaluate`."""
         feeder = network.Feeder(self._pruned, _inputs(self._pruned))
-        answers, predictions = [], []
-        iterator = iter(samples)
-        while batch := list(islice(iterator, BATCH)):
+
+        def predict(batch: list[Mapping[str, Any]]) -> tuple[Sequence[str], Any, Any]:
             with static.scope_guard(self._scope):
                 (scores,) = self._executor.run(
                     self._pruned, feed=feeder.feed(batch), fetch_list=[self._model.prediction.name], return_numpy=False
                 )
-            predictions.append(np.array(scores))
-            answers += [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
-        return metrics.evaluate(self._model.answers, answers, predictions)
+            right = [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
+            return self._model.answers, right, np.array(scores)
+
+        return metrics.evaluate(samples, predict)
 
     def export(self, target: Path) -> None:
         """`model.pdmodel` and `.pdiparams`, which any Paddle loads, and the few lines of Python that predict with them."""
@@ -76,7 +73,6 @@ def export_size(directory: Path) -> int:
 
 
 def _example(variable: Any) -> str:
-    """Python for one record's value of an input."""
     if variable.lod_level:
         return "paddle.base.create_lod_tensor([[0, 0]], [[2]], paddle.CPUPlace())"
     shape = [1, *variable.shape[1:]]

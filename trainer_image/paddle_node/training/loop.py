@@ -56,7 +56,6 @@ class Training:
         """Folders whose bytes this process wrote, or read against their records."""
 
     def run(self) -> None:
-        """From the pass that the attempt resumes behind, or the interrupted one behind it, to the last."""
         job, last = self._job, self._node.passes - 1
         signal.signal(signal.SIGTERM, self._stop)
         self._backend.connect(self._session)
@@ -235,7 +234,6 @@ class Training:
         print(pass_metrics.said(metrics), flush=True)
 
     def _metrics(self, number: int, position: Position) -> dict[str, Any]:
-        """What this trainer reports of a pass, or of a part of it."""
         return {
             "pass": number,
             "attempt": self._session.attempt,

@@ -1,17 +1,28 @@
 """How good predictions are, by accuracy or the root of the mean squared error, beside what the best constant answer gets."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+BATCH = 500
 
-def evaluate(names: Sequence[str], answers: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
-    """`predictions` are arrays of a batch each; `names` are the classes' names, none where answers are numbers.
 
-    Empty without answers.
+def evaluate(samples: Iterable[Any], predict: Callable[[list[Any]], tuple[Sequence[str], Any, Any]]) -> dict[str, Any]:
+    """`predict` makes of a batch the classes' names (none where answers are numbers), the answers and the predictions.
+
+    Empty without samples.
     """
+    names: Sequence[str] = ()
+    answers: list[Any] = []
+    predictions = []
+    iterator = iter(samples)
+    while batch := list(islice(iterator, BATCH)):
+        names, right, predicted = predict(batch)
+        answers += list(np.asarray(right).reshape(-1))
+        predictions.append(np.asarray(predicted))
     if not answers:
         return {}
     found = np.concatenate(predictions)

@@ -182,12 +182,11 @@ def lead(folder: JobFolder, name: str) -> None:
 def verify(directory: Path) -> None:
     """Reads every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
     found = fault(directory)
-    if found is None:
-        record = _read(directory) or {}
-        changed = (f["name"] for f in record.get("files", ()) if checksum(directory / f["name"]) != f["checksum"])
-        name = next(changed, None)
-        found = f"{name} was changed after it was saved" if name else None
-    if found is not None:
+    for entry in () if found else (_read(directory) or {}).get("files", ()):
+        if checksum(directory / entry["name"]) != entry["checksum"]:
+            found = f"{entry['name']} was changed after it was saved"
+            break
+    if found:
         raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
 
 

@@ -167,6 +167,5 @@ def _missing(newest: int | None, last: int) -> str | None:
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:
-    """Folders, not links, with a pass's name."""
     found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
     return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]

@@ -77,7 +77,6 @@ class Shard:
                 yield Record(text, file, number)
 
     def count(self) -> int:
-        """The manifest's count, or that of the files."""
         return sum(1 for _ in self) if self.expected is None else self.expected
 
     def shuffled(self, *order: int) -> Iterator[Record]:

@@ -26,7 +26,6 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import records
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.sources import registry, unpack
-from paddle_node.data.sources.slices import Piece
 from paddle_node.failure import BadData, Failure, SettingError, leave
 from paddle_node.training.backends.backend import Sample
 from paddle_node.training.shard import Parser, Reader, Record
@@ -136,7 +135,7 @@ def _first(environ: Mapping[str, str]) -> list[Path]:
         if form == "files":
             members = (member for thing in objects for member in unpack.members(source, thing, form))
             return [_written(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)]
-        pieces = map(Piece, objects)
+        pieces = map(registry.Piece, objects)
         batches = records.batches(source, pieces, form, reader)
         return [_written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))]
     except Failure as failure:
@@ -181,7 +180,6 @@ def _train(step: Callable[[Sequence[Sample]], float], samples: Sequence[Sample],
 
 
 def _command(words: Sequence[str], folder: Path) -> None:
-    """Raises `Failure` for a script that does not compile, or imports what is not there."""
     script = command_line.script(words)
     if not script:
         print(f"{words[0]} names no Python file, so nothing was tried: a rehearsal runs it")

@@ -201,5 +201,4 @@ def _total(response: http.client.HTTPResponse) -> int | None:
 
 
 def _mark(response: http.client.HTTPResponse) -> str:
-    """ETag, else the time of change, else nothing."""
     return str(response.headers.get("ETag") or response.headers.get("Last-Modified") or "")

@@ -110,5 +110,4 @@ def _raise(error: OSError) -> None:
 
 
 def _mark(status: os.stat_result) -> tuple[int, str]:
-    """Its size, and what changes with its content."""
     return status.st_size, f"mtime-{status.st_mtime_ns}"

@@ -7,8 +7,9 @@ password or query of an address is ever printed.
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
@@ -18,6 +19,8 @@ from paddle_node.failure import BadData, SettingError
 
 BUFFER = 1 << 16
 """Bytes of a stream's buffer; larger reads bypass it."""
+UNKNOWN = 64 << 20
+"""Bytes assumed for an object of unknown size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +149,41 @@ def inside(name: str, where: str) -> str:
 def changed(name: str) -> NoReturn:
     """Raises the `BadData` for an object that is no longer what was listed."""
     raise BadData(f"{name} changed while it was being read: run the split again")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An object, or the lines of it that begin at `begin` or later, and before `end`."""
+
+    thing: Object
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        if self.end is not None:
+            return self.end - self.begin
+        return UNKNOWN if self.thing.size is None else self.thing.size
+
+
+def cut(pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]) -> list[list[Piece]]:
+    """`many` slices of about equal bytes in the order of the listing, some perhaps empty.
+
+    Only an object that lies across a border, and is `cuttable`, is cut; a line belongs to the slice in which it begins.
+    """
+    total = sum(piece.bytes for piece in pieces)
+    borders = [total * number // many for number in range(1, many)]
+    slices: list[list[Piece]] = [[] for _ in range(many)]
+    at = 0
+    for piece in pieces:
+        end = at + piece.bytes
+        inner = sorted({border for border in borders if at < border < end})
+        if inner and (piece.end is not None or cuttable(piece.thing)):
+            for begin, stop in zip([at, *inner], [*inner, end], strict=True):
+                slices[bisect_right(borders, begin)].append(
+                    replace(piece, begin=piece.begin + begin - at, end=piece.begin + stop - at)
+                )
+        else:
+            slices[bisect_right(borders, at)].append(piece)
+        at = end
+    return slices

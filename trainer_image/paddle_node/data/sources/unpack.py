@@ -63,7 +63,6 @@ def cuttable(source: Source, thing: Object) -> bool:
 
 
 def _kind(raw: BinaryIO, name: str, format: str) -> str:
-    """plain, gz, zip, tar or tar.gz."""
     head = cast(io.BufferedReader, raw).peek()
     called = re.search(r"\.(tar|tgz|tar\.gz|zip|gz)$", name.lower())
     tarred = called and called[1] in ("tar", "tgz", "tar.gz")

@@ -9,7 +9,6 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ Forward = Callable[[Any, Sequence[Sample]], Model]
 """From the layer and a batch to what the layer makes of it."""
 
 PARAMETERS, OPTIMIZER = "model.pdparams", "optimizer.pdopt"
-_BATCH = 500
 _PREDICT = """\
 import paddle
 model = paddle.jit.load("model")
@@ -109,7 +107,6 @@ class Collective(Backend):
             ]
 
     def _sum(self, tensor: Any) -> Any:
-        """The sum over all trainers, as an array."""
         with self._session.meeting("step"):
             distributed.all_reduce(tensor)
             return tensor.numpy()
@@ -139,17 +136,13 @@ def _await_rendezvous() -> None:
 
 
 def evaluate(directory: Path, layer: Any, forward: Forward, samples: Iterable[Sample]) -> dict[str, Any]:
-    """How good the pass in `directory` is on `samples`; empty where there are none."""
+    """How good the pass in `directory` is on `samples`; see `metrics.evaluate`."""
     layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
     layer.eval()
-    names: Sequence[str] = ()
-    answers: list[Any] = []
-    predictions = []
-    iterator = iter(samples)
-    while batch := list(islice(iterator, _BATCH)):
+
+    def predict(batch: list[Sample]) -> tuple[Sequence[str], Any, Any]:
         with paddle.no_grad():
             model = forward(layer, batch)
-        names = model.answers
-        predictions.append(model.prediction.numpy())
-        answers += list(np.asarray(model.answer).reshape(-1))
-    return metrics.evaluate(names, answers, predictions)
+        return model.answers, model.answer, model.prediction.numpy()
+
+    return metrics.evaluate(samples, predict)

@@ -147,7 +147,6 @@ class ParameterServers(Backend):
             self._handle._worker.stop_server()
 
     def layout(self) -> Layout:
-        """What a pass of this model consists of."""
         names = self._handle.context["grad_name_to_param_name"]
         variables = self._program.global_block().vars
         sparse, dense = [], []
@@ -161,7 +160,6 @@ class ParameterServers(Backend):
         return Layout(self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense))
 
     def _pull(self) -> None:
-        """Dense parameters from the pservers into this process."""
         self._handle._pull_all_dense([static.global_scope()], self._handle._send_ctx, self._received)
 
     def _start_values(self, optimizer: Any) -> None:
