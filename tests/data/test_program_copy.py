@@ -50,13 +50,6 @@ def test_it_is_copied_once_and_a_copy_is_never_written_again(program: Path, fold
     ), "nothing else stays"
 
 
-def test_a_damaged_copy_is_made_anew(program: Path, folder: JobFolder) -> None:
-    copy_program(program, folder, "mine")
-    (folder.program("mine") / "train.py").write_text("damaged")
-    assert copy_program(program, folder, "mine")
-    assert files(folder.program("mine")) == {"train.py": "one", "deep/more.py": "two"}
-
-
 def test_a_persons_program_stays(program: Path, folder: JobFolder) -> None:
     own = folder.program("mine")
     (own / "deep").mkdir(parents=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.runtimes import Process, Runtime, backend, python_program
+from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
@@ -38,4 +39,4 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
     return (trainer,)
 
 
-RUNTIME = Runtime("collective", processes, python_program.progress, standby)
+RUNTIME = Runtime("collective", processes, RecordedPasses, standby)

@@ -12,6 +12,8 @@ from paddle_node.contract import Variable
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
+from paddle_node.runtimes.file_progress import FileProgress
+from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
@@ -62,7 +64,7 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """Passes on the volume; of a command the files that the job's settings name."""
-    return launch.progress(node, say) if node.own.words else python_program.progress(node, say)
+    return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
 
 
 def _trainer_port(node: NodeEnvironment) -> int:

@@ -5,14 +5,15 @@ starts the launcher itself is started once a pod, with an environment that wins 
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paddle_node import command_line
 from paddle_node.contract import MASTER_PORTS, Variable
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
-from paddle_node.runtimes import Process, Progress, Runtime, backend
+from paddle_node.runtimes import Process, Runtime, backend
+from paddle_node.runtimes.file_progress import FileProgress
 
 
 def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
@@ -64,13 +65,6 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
     )
-
-
-def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """The files that the job's settings name."""
-    from paddle_node.runtimes.file_progress import FileProgress  # Not where only processes are described.
-
-    return FileProgress(node, say)
 
 
 def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]:
@@ -130,4 +124,4 @@ def _look_for(program: str, node: NodeEnvironment, environ: Mapping[str, str]) -
         raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
 
 
-RUNTIME = Runtime("launch", processes, progress)
+RUNTIME = Runtime("launch", processes, FileProgress)

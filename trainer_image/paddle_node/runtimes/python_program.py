@@ -2,12 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
-from paddle_node.runtimes import Process, Progress, Role
+from paddle_node.runtimes import Process, Role
 
 PROGRAM = "train.py"
 
@@ -39,10 +38,3 @@ def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
         log=Path(os.devnull),
         working_directory=node.home,
     )
-
-
-def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """The passes that `paddle_node.fleet` records."""
-    from paddle_node.training.resumption import RecordedPasses  # Not where only processes are described.
-
-    return RecordedPasses(node, say)
