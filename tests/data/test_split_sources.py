@@ -4,7 +4,6 @@ import errno
 import gzip
 import io
 import os
-import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -278,6 +277,7 @@ class TestUserReader:
         folder = tmp_path / "programs" / "mine"
         folder.mkdir(parents=True)
         (folder / f"{module}.py").write_text(READER)
+        (folder / "leaves.py").write_text("import sys\nsys.exit(0)\n")
         return folder, module
 
     @pytest.mark.parametrize("seed", ["", "5"])
@@ -314,6 +314,7 @@ class TestUserReader:
         ("function", "code", "sentence"),
         [
             ("nothing", 2, "has no function nothing"),
+            ("leaves:any", 2, r"importing leaves fails: SystemExit: 0 \(.*/leaves.py:2\)$"),
             ("absent:x", 2, r"DATA_FORMAT is 'absent:x', but .*/mine has no module absent"),
             ("text", 65, "the record reader failed on in.txt: TypeError: it yielded a str, records are bytes"),
             ("breaks", 65, r"the record reader failed on in.txt: KeyError: 'column 7' \(.*reader_\d+.py:11\)"),
@@ -331,15 +332,3 @@ class TestUserReader:
         with pytest.raises(Failure, match=sentence) as caught:
             job.split(tmp_path / "in.txt", DATA_FORMAT=name, PROGRAM_FROM=program[0])
         assert caught.value.code == code
-
-    def test_a_reader_that_exits_is_no_success(self, job: Job, tmp_path: Path, program: tuple[Path, str]) -> None:
-        (tmp_path / "in.txt").write_text("1--2--3")
-        settings = {"PROGRAM_FROM": program[0], "shards": 1}
-        result = job.run(tmp_path / "in.txt", DATA_FORMAT=f"{program[1]}:exits", **settings)
-        assert result.returncode == 65
-        assert len(result.stderr.splitlines()) == 1
-        (program[0] / "leaves.py").write_text("import sys\nsys.exit(0)\n")
-        result = job.run(tmp_path / "in.txt", DATA_FORMAT="leaves:any", **settings)
-        assert result.returncode == 2
-        assert re.search(r"importing leaves fails: SystemExit: 0 \(.*/leaves.py:2\)$", result.stderr)
-        assert not job.folder.data_manifest.exists()

@@ -37,7 +37,13 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
-        found = {"plain": _plain, "gz": _gz, "zip": _zip, "tar": _tar, "tar.gz": _tar_gz}[kind](raw, thing.name)
+        unpacked: Any = gzip.GzipFile(fileobj=raw) if kind.endswith("gz") else raw
+        if kind == "zip":
+            found = _zip(raw, thing.name)
+        elif kind.startswith("tar"):
+            found = _tar(unpacked if kind == "tar" else io.BufferedReader(unpacked, BUFFER), thing.name)
+        else:
+            found = iter([(thing.name.removesuffix(".gz") if kind == "gz" else thing.name, unpacked)])
         while True:
             with _damage_of(thing.name):
                 member = next(found, None)
@@ -145,19 +151,7 @@ def _damage_of(name: str) -> Iterator[None]:
         raise BadData(f"{name} is damaged or cut short: {told}") from None
 
 
-_Members = Iterator[tuple[str, Any]]
-"""Name, and what has `read`."""
-
-
-def _plain(raw: BinaryIO, name: str) -> _Members:
-    yield name, raw
-
-
-def _gz(raw: BinaryIO, name: str) -> _Members:
-    yield name.removesuffix(".gz"), gzip.GzipFile(fileobj=raw)
-
-
-def _zip(raw: BinaryIO, name: str) -> _Members:
+def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
     with contextlib.nullcontext(raw) if raw.seekable() else tempfile.TemporaryFile() as file:
         if file is not raw:
@@ -166,7 +160,7 @@ def _zip(raw: BinaryIO, name: str) -> _Members:
         yield from _zip_members(file, name)
 
 
-def _zip_members(raw: BinaryIO, name: str) -> _Members:
+def _zip_members(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     with zipfile.ZipFile(raw) as archive:
         entries = archive.infolist()
         # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
@@ -201,11 +195,7 @@ def _entries(raw: BinaryIO, comment: int) -> int:
     return int.from_bytes(record[-12:-10], "little")
 
 
-def _tar_gz(raw: BinaryIO, name: str) -> _Members:
-    yield from _tar(cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER)), name)
-
-
-def _tar(raw: BinaryIO, name: str) -> _Members:
+def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     with tarfile.open(fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8") as archive:
         while header := archive.next():
             archive.members.clear()  # type: ignore[attr-defined]  # It would remember all of them.
