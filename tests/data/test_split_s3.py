@@ -210,6 +210,7 @@ def test_what_cannot_be_read_is_told_apart(
         monkeypatch.setenv(change, "http://localhost:9")
     elif change:
         monkeypatch.delenv(change)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # It remembers credentials.
     with pytest.raises(Failure) as caught:
         job.split("s3://" + address.replace("BUCKET", bucket))
     assert caught.value.code == code and sentence.replace("BUCKET", bucket) in caught.value.sentence
