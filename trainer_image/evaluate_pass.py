@@ -1,8 +1,7 @@
-"""Tells how good the last complete pass of a job is, on the records that were held out from training.
+"""Measures the last complete pass of a job on the held-out records, in the image with the trainer's variables.
 
-Promises: a fresh process that knows nothing but the volume; it prints ONE line of JSON: {pass, metric, value,
-better, baseline, baseline_of, records}; it ends with 65 and a sentence where any part of the pass is missing or damaged.
-Start it in the image with the trainer's variables. `baseline` is what the best constant answer would get.
+Prints ONE line of JSON: {pass, metric, value, better, baseline, baseline_of, records}, where `baseline` is what the best constant
+answer gets. Ends with 65 and a sentence where any part of the pass is missing or damaged.
 """
 
 import json
@@ -17,7 +16,7 @@ from tempfile import TemporaryDirectory
 from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import data_manifest
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData, Failure, SettingError
 from paddle_node.fleet import EVALUATED_PASS, Evaluated
 from paddle_node.training import passes
 
@@ -30,16 +29,15 @@ def main() -> int:
     try:
         node = environment.parse(os.environ)
         if node.runtime not in ("fleet-ps", "collective"):
-            raise Failure(
-                ExitCode.BAD_SETTING,
-                f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; fleet-ps or collective is allowed",
+            raise SettingError(
+                f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; fleet-ps or collective is allowed"
             )
         newest = next(passes.newest_first(node.folder), None)
         if newest is None:
-            raise Failure(ExitCode.BAD_DATA, f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
+            raise BadData(f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
         directory = newest.folder
         passes.verify(directory)
-        # A look at the volume must leave nothing on it, whatever the program writes beside itself.
+        # A copy, because the program may write beside itself, and nothing may be left on the volume.
         scratch = TemporaryDirectory()
         shutil.copytree(directory / "program", Path(scratch.name, "program"))
         program = Path(scratch.name) / (directory / "path.txt").read_text().strip()

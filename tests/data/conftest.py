@@ -1,7 +1,5 @@
 """Fixtures of the data job's tests."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -23,10 +21,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every limit so low that a few hundred bytes cross all borders: blocks, chunks, parts, lanes."""
     from paddle_node.data import deal, lanes, parts, records
 
-    monkeypatch.setattr(records, "BLOCK", 16)
-    monkeypatch.setattr(deal, "CHUNK", 8)
-    monkeypatch.setattr(deal, "TOGETHER", 1)
-    monkeypatch.setattr(parts, "PART", 40)
-    monkeypatch.setattr(parts, "AIM", 20)
-    monkeypatch.setattr(parts, "BUFFER", 32)
-    monkeypatch.setattr(lanes, "WORTH", 100)
+    limits = {records: {"BLOCK": 16}, deal: {"CHUNK": 8, "TOGETHER": 1}, lanes: {"WORTH": 100}}
+    for module, values in (limits | {parts: {"PART": 40, "AIM": 20, "BUFFER": 32}}).items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)

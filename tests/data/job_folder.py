@@ -1,13 +1,11 @@
 """A job's folder, and splits into it, in this process or in one of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from paddle_node import environment
+from paddle_node import environment as pod_environment
 from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest, job
 from paddle_node.data.data_manifest import DataManifest, below
@@ -43,7 +41,7 @@ class Job:
         command, environ = self.command(source, shards, **more)
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
 
-    def trainer(self, **more: object) -> environment.NodeEnvironment:
+    def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
         """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
         (self.folder.root / "words").mkdir(exist_ok=True)
         basic = {
@@ -56,7 +54,7 @@ class Job:
             "PADDLE_NODE_SERVICE": "service",
             "POD_IP": "127.0.0.1",
         }
-        return environment.parse(basic | {name: str(value) for name, value in more.items()})
+        return pod_environment.parse(basic | {name: str(value) for name, value in more.items()})
 
     def shard(self, index: int) -> bytes:
         """All bytes of a shard, in the order of its files' names."""

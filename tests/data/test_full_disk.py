@@ -1,7 +1,5 @@
 """A full disk is called by its name: the job's volume, or the pod's own scratch."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -11,25 +9,10 @@ import pytest
 from paddle_node import full_disk
 
 
-def full(path: Path | None = None) -> OSError:
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(path)] if path else []))
-
-
 def test_the_path_of_the_error_tells(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
-    assert full_disk.scratch(full(volume / "job" / "file"), volume) is None
-    assert full_disk.scratch(full(tmp_path / "scratch" / "file"), volume) == tmp_path / "scratch" / "file"
-
-
-def test_without_one_the_volume_is_meant_unless_the_scratch_has_nothing_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = {Path.cwd(): 1 << 30, tmp_path: 0}
-    monkeypatch.setattr(full_disk, "_left", lambda folder: left[folder])
-    monkeypatch.setattr(full_disk, "_apart", lambda one, other: True)
-    assert full_disk.scratch(full(), tmp_path) is None
-    left.update({Path.cwd(): 0, tmp_path: 1 << 30})
-    assert full_disk.scratch(full(), tmp_path) == Path.cwd()
+    for path, full in ((volume / "job/file", None), (tmp_path / "scratch/file", tmp_path / "scratch/file")):
+        assert full_disk.scratch(OSError(errno.ENOSPC, "full", str(path)), volume) == full
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")

@@ -1,7 +1,5 @@
 """The training program reaches the volume whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -50,13 +48,6 @@ def test_it_is_copied_once_and_a_copy_is_never_written_again(program: Path, fold
     assert sorted(path.suffix for path in folder.programs.iterdir()) == sorted(
         [folder.program("mine").resolve().suffix, ".json"]
     ), "nothing else stays"
-
-
-def test_a_damaged_copy_is_made_anew(program: Path, folder: JobFolder) -> None:
-    copy_program(program, folder, "mine")
-    (folder.program("mine") / "train.py").write_text("damaged")
-    assert copy_program(program, folder, "mine")
-    assert files(folder.program("mine")) == {"train.py": "one", "deep/more.py": "two"}
 
 
 def test_a_persons_program_stays(program: Path, folder: JobFolder) -> None:

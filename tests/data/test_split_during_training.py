@@ -1,7 +1,5 @@
 """A data job beside a run that trains: the run keeps its own split and program, which go when nobody reads them any more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A split that is killed, frozen, shared by several pods, or meets a full volume: complete and exact, or none at all."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Memory stays below 100 MB, whatever is split."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,11 +1,7 @@
 """An s3:// source, read by boto3 from an emulated S3."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
-import io
-import json
 import os
 import re
 import socket
@@ -13,15 +9,15 @@ import subprocess
 import threading
 import time
 import urllib.request
-import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from job_folder import Job
+from paddle_node.data.sources.s3_source import S3Source
 from paddle_node.failure import Failure
 
 MINISTACK = Path(__file__).parents[2] / ".venv-emulator" / "bin" / "ministack"
@@ -174,95 +170,6 @@ def test_a_connection_that_breaks_is_resumed_by_range(job: Job, bucket: str, s3:
     assert sorted(lines(job, 1)) == sorted(content.splitlines())
 
 
-def test_a_zip_is_read_by_ranges(job: Job, bucket: str, s3: Any) -> None:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a", b"1\n2\n")
-        archive.writestr("b", b"3\n")
-    s3.put_object(Bucket=bucket, Key="in.zip", Body=packed.getvalue())
-    job.split(f"s3://{bucket}/in.zip", 1)
-    assert sorted(lines(job, 1)) == [b"1", b"2", b"3"]
-
-
-@pytest.mark.parametrize(
-    ("address", "code", "sentence"),
-    [
-        ("BUCKET/absent", 2, "DATA_SOURCE is s3://BUCKET/absent: the bucket holds no object of that name or below it"),
-        ("no-such-bucket-here/x", 2, "DATA_SOURCE is s3://no-such-bucket-here/x: there is no bucket no-such-bucket-here"),
-        ("Not A Bucket/x", 2, "DATA_SOURCE is s3://Not A Bucket/x: 'Not A Bucket' is no bucket's name"),
-    ],
-)
-def test_nothing_there(job: Job, bucket: str, address: str, code: int, sentence: str) -> None:
-    with pytest.raises(Failure) as caught:
-        job.split("s3://" + address.replace("BUCKET", bucket))
-    assert (caught.value.code, caught.value.sentence) == (code, sentence.replace("BUCKET", bucket))
-
-
-def test_a_pod_without_an_identity(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    result = job.run(f"s3://{bucket}/sources")
-    assert result.returncode == 77
-    assert result.stderr == (
-        f"split: s3://{bucket}/sources needs AWS credentials and this pod has none: "
-        "its service account has no pod identity association\n"
-    )
-
-
-def test_a_pods_identity(job: Job, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EKS's agent on the node hands out credentials for the token that the kubelet mounts. Here it is played; boto3 is real."""
-    tokens: list[str] = []
-
-    class Agent(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            tokens.append(self.headers.get("Authorization", ""))
-            credentials = {"AccessKeyId": "test", "SecretAccessKey": "test", "Token": "t", "Expiration": "2999-01-01T00:00:00Z"}
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(credentials).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    (tmp_path / "token").write_text("of-the-service-account")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as agent:
-        threading.Thread(target=agent.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{agent.server_address[1]}/v1/credentials")
-        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
-        result = job.run(f"s3://{bucket}/sources/a.txt", 2)
-        agent.shutdown()
-    assert result.returncode == 0, result.stderr
-    assert tokens == ["of-the-service-account"]
-    assert sorted(lines(job, 2)) == [b"a1", b"a2"]
-
-
-def test_nobody_answers(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:9")
-    result = job.run(f"s3://{bucket}/sources")
-    assert result.returncode == 68
-    assert result.stderr.startswith(f"split: s3://{bucket}/sources cannot be read: ")
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_right_that_is_missing_is_named(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulator allows everything, so S3's answer itself is played."""
-    from botocore.exceptions import ClientError
-    from paddle_node.data.sources.s3_source import S3Source
-
-    def refuse(self) -> None:
-        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}}, "ListObjectsV2")
-
-    monkeypatch.setattr(S3Source, "_single", refuse)
-    with pytest.raises(Failure) as caught:
-        job.split(f"s3://{bucket}/sources")
-    assert caught.value.code == 77
-    assert caught.value.sentence == (
-        f"s3://{bucket}/sources answered AccessDenied: the data job's role needs s3:ListBucket and s3:GetObject "
-        f"on bucket {bucket}, and kms:Decrypt on its key"
-    )
-
-
 def test_two_processes_read_one_object_each_by_connections_of_its_own(
     job: Job, bucket: str, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,3 +179,38 @@ def test_two_processes_read_one_object_each_by_connections_of_its_own(
     job.split(f"s3://{bucket}/two-lanes.txt", SHUFFLE_SEED=1, HOLD_OUT=0.1)
     assert job.records() == sorted(lines)
     assert {name.split("part-")[1][:5] for name in job.data()} == {"00000", "00001"}
+
+
+def refused(self) -> None:
+    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}}, "ListObjectsV2")
+
+
+@pytest.mark.parametrize(
+    ("address", "change", "code", "sentence"),
+    [
+        ("BUCKET/absent", "", 2, "DATA_SOURCE is s3://BUCKET/absent: the bucket holds no object of that name or below it"),
+        ("no-such-bucket-here/x", "", 2, "DATA_SOURCE is s3://no-such-bucket-here/x: there is no bucket no-such-bucket-here"),
+        ("Not A Bucket/x", "", 2, "DATA_SOURCE is s3://Not A Bucket/x: 'Not A Bucket' is no bucket's name"),
+        (
+            "BUCKET/sources",
+            "AWS_ACCESS_KEY_ID",
+            77,
+            "needs AWS credentials and this pod has none: its service account has no pod",
+        ),
+        ("BUCKET/sources", "AWS_ENDPOINT_URL", 68, "s3://BUCKET/sources cannot be read: "),
+        ("BUCKET/sources", "refused", 77, "s3:GetObject on bucket BUCKET, and kms:Decrypt on its key"),
+    ],
+)
+def test_what_cannot_be_read_is_told_apart(
+    job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch, address: str, change: str, code: int, sentence: str
+) -> None:
+    if change == "refused":  # The emulator allows everything, so S3's answer itself is played.
+        monkeypatch.setattr(S3Source, "_single", refused)
+    elif change == "AWS_ENDPOINT_URL":
+        monkeypatch.setenv(change, "http://localhost:9")
+    elif change:
+        monkeypatch.delenv(change)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # It remembers credentials.
+    with pytest.raises(Failure) as caught:
+        job.split("s3://" + address.replace("BUCKET", bucket))
+    assert caught.value.code == code and sentence.replace("BUCKET", bucket) in caught.value.sentence

@@ -1,10 +1,6 @@
 """A trainer reads its shard only when it is exactly what the split wrote."""
 
-from __future__ import annotations
-
-import errno
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -43,10 +39,6 @@ def part_of(job: Job) -> Path:
     return (job.folder.shard(1) / PART).resolve()
 
 
-def test_a_good_shard_is_read_where_it_is(split_job: Job) -> None:
-    assert stage(split_job.folder, 1, 3) == split_job.folder.shard(1)
-
-
 def test_another_number_of_trainers(split_job: Job) -> None:
     assert refused(split_job, trainers=2) == (
         f"{split_job.folder.data_manifest} lists 3 shards, but this job has 2 trainers: "
@@ -79,26 +71,10 @@ def damage_manifest(job: Job, part: Path) -> str:
     return f"{job.folder.data_manifest} is not valid JSON: delete it and split the data again"
 
 
-def damage_balance(job: Job, part: Path) -> str:
-    document = json.loads(job.folder.data_manifest.read_text())
-    document["shards"][0]["files"][0]["records"] = 9
-    document["records"] = 15
-    job.folder.data_manifest.write_text(json.dumps(document))
-    return (
-        f"{job.folder.data_manifest} is not to be trusted: its shards hold between 3 and 9 records: they may differ by 1 at most"
-    )
-
-
 def damage_algorithm(job: Job, part: Path) -> str:
     text = job.folder.data_manifest.read_text()
     job.folder.data_manifest.write_text(text.replace("xxh3_128:", "blake9:"))
     return f"{part} has a checksum by 'blake9': this image knows xxh3_128"
-
-
-def damage_name(job: Job, part: Path) -> str:
-    text = job.folder.data_manifest.read_text()
-    job.folder.data_manifest.write_text(text.replace('"splits/', '"../../'))
-    return f"{job.folder.data_manifest} is not to be trusted: a file is named '../../"
 
 
 DAMAGES = [value for name, value in sorted(globals().items()) if name.startswith("damage_")]
@@ -155,11 +131,6 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
 class TestCopy:
     """Copied to local disk first."""
 
-    def test_it_is_laid_out_as_on_the_volume(self, split_job: Job, tmp_path: Path) -> None:
-        local = stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local"))
-        assert local == tmp_path / "local" / "1" / "data"
-        assert (local / PART).read_bytes() == split_job.shard(1)
-
     def test_what_is_there_and_good_is_kept_and_the_rest_made_anew(self, job: Job, tmp_path: Path, small_pieces: None) -> None:
         source = tmp_path / "in.txt"
         source.write_text("".join(f"line {number}\n" for number in range(60)))
@@ -206,26 +177,6 @@ class TestCopy:
         finally:
             subprocess.run(["umount", "-l", str(small)], check=True)
 
-    def test_a_volume_that_fails_is_not_taken_for_a_local_disk_that_does(
-        self, split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        part = part_of(split_job)
-        opened, failing = Path.open, part
-
-        def open_or_fail(path: Path, *more: object, **named: object) -> object:
-            if path == failing or (failing != part and failing in path.parents):
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-            return opened(path, *more, **named)
-
-        monkeypatch.setattr(Path, "open", open_or_fail)
-        with pytest.raises(OSError, match="Input/output error") as caught:
-            stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local"))
-        assert caught.value.filename == str(part)
-        failing = tmp_path / "local"
-        with pytest.raises(Failure, match=r"cannot be copied to .*: Input/output error; set PADDLE_NODE_STAGE=never") as failed:
-            stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local"))
-        assert failed.value.code == 1
-
     def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(self, split_job: Job, tmp_path: Path) -> None:
         with pytest.raises(Failure, match="the shard has 21 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more") as caught:
             stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local", room=20))
@@ -239,16 +190,6 @@ class TestWhenFaster:
     @pytest.fixture(autouse=True)
     def small_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(local_disk, "SAMPLE", 10)
-
-    def test_a_small_shard_is_read_where_it_is_without_a_word(
-        self, split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(local_disk, "SAMPLE", 22)
-        said: list[str] = []
-        local = LocalDisk(tmp_path / "local", "auto", passes=10)
-        assert stage(split_job.folder, 1, 3, said.append, local) == split_job.folder.shard(1)
-        assert said == []
-        assert not (tmp_path / "local").exists()
 
     def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(self, split_job: Job, tmp_path: Path) -> None:
         said: list[str] = []

@@ -83,7 +83,7 @@ def test_a_pass_saved_at_any_step_is_resumed_by_real_pservers(training_job):
     job.program = job.place / "at-an-edge"
     job.program.mkdir()
     forced = """
-from paddle_node.training.engines.parameter_servers import ParameterServers
+from paddle_node.training.backends.parameter_servers import ParameterServers
 ParameterServers.steps = property(lambda self: self._steps, lambda self, steps: setattr(self, "_steps", AFTER.get(steps, steps)))
 """
     after = "{each: edge for edge, steps in ((828, range(1, 100)), (103_919, range(829, 950))) for each in steps}"

@@ -56,60 +56,9 @@ def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_unto
     assert trainer.working_directory == Path("/home/jobpath/paddle-cluster-job/recommendation")
 
 
-def test_paddle_0x_resumes_behind_the_newest_pass():
-    _, trainer = runtimes.by_name("paddle-0.x").processes(node(), PEERS, Attempt(2, {"pass": "4"}))
-    assert trainer.argv[-1] == "--start_pass=5"
-
-
-def test_fleet_ps_tells_paddle_the_cluster_by_addresses():
-    server, trainer = runtimes.by_name("fleet-ps").processes(node("--mine"), PEERS, Attempt(1))
-    for process in (server, trainer):
-        assert process.environ["PADDLE_PSERVERS_IP_PORT_LIST"] == "192.168.129.66:7164,192.168.129.67:7164,192.168.129.68:7164"
-        assert process.environ["PADDLE_TRAINERS_NUM"] == "3" and process.environ["POD_IP"] == "192.168.129.67"
-        assert process.environ["PYTHONPATH"].endswith("trainer_image:/theirs")
-        assert process.argv[1:] == (
-            "-m",
-            "paddle_node.training.program",
-            "/home/jobpath/paddle-cluster-job/recommendation/train.py",
-            "--mine",
-        )
-        assert not process.waits_for_servers
-    assert (server.environ["TRAINING_ROLE"], server.environ["PADDLE_PORT"], server.ports) == ("PSERVER", "7164", (7164,))
-    assert (trainer.environ["TRAINING_ROLE"], trainer.environ["PADDLE_TRAINER_ID"]) == ("TRAINER", "1")
-
-
-def test_collective_has_no_pserver():
-    (trainer,) = runtimes.by_name("collective").processes(node(), PEERS, Attempt(1))
-    assert trainer.role == "trainer"
-    assert trainer.environ["PADDLE_CURRENT_ENDPOINT"] == "192.168.129.67:7164"
-    assert trainer.environ["PADDLE_MASTER"] == "192.168.129.66:7165"
-    assert trainer.environ["PADDLE_DISTRI_BACKEND"] == "gloo"
-    (trainer,) = runtimes.by_name("collective").processes(node(PADDLE_NODE_GPUS="1"), PEERS, Attempt(1))
-    assert "PADDLE_DISTRI_BACKEND" not in trainer.environ  # Paddle chooses NCCL.
-
-
-@pytest.mark.parametrize(
-    ("name", "roles"), [("fleet-ps", ["server", "trainer"]), ("collective", ["trainer"]), ("paddle-0.x", [])]
-)
-def test_what_stands_by_knows_no_peer(name, roles):
-    standing = runtimes.by_name(name).standby(node())
-    assert [process.role for process in standing] == roles
-    assert all(not any(key.startswith("PADDLE_TRAINER") for key in process.environ) for process in standing)
-
-
 def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
     with pytest.raises(SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"):
         runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1))
-
-
-def test_a_new_runtime_is_one_new_file(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text('class Mine:\n    name = "mine"\n\n\nRUNTIME = Mine()\n')
-    monkeypatch.setattr(runtimes, "__path__", [*runtimes.__path__, str(tmp_path)])
-    runtimes._runtimes.cache_clear()
-    try:
-        assert runtimes.by_name("mine").name == "mine"
-    finally:
-        runtimes._runtimes.cache_clear()
 
 
 def launched(command: str, *arguments: str, attempt: Attempt = FIRST, peers: int = 2, **more: str) -> list[Process]:

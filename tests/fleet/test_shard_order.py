@@ -2,8 +2,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from paddle_node import durable
 from paddle_node.contract import JobFolder
-from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest, Source
 from paddle_node.data.data_manifest import Shard as ManifestShard
 from paddle_node.failure import Failure
@@ -76,7 +76,8 @@ def test_a_count_other_than_the_manifests_fails(tmp_path):
     folder = JobFolder(tmp_path)
     files = (DataFile("splits/one/0.pod/0/part", 3, 6, "xxh3_128:0"),)
     data = Source("s3://b/k", 1, "")
-    data_manifest.write(DataManifest(data, "lines", None, 0, (ManifestShard(0, files),), (), "", 3), folder.data_manifest)
+    stated = DataManifest(data, "lines", None, 0, (ManifestShard(0, files),), (), "", 3)
+    durable.write(folder.data_manifest, stated.as_json())
     own = shard.of_trainer(folder, 0)
     own.check(3, 3)
     for read, used, sentence in (

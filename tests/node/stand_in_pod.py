@@ -7,6 +7,7 @@ from pathlib import Path
 
 from paddle_node.__main__ import main
 from paddle_node.runtimes import Process, Runtime, python_program
+from paddle_node.training.resumption import RecordedPasses
 
 
 def processes(node, peers, attempt):
@@ -34,6 +35,6 @@ def processes(node, peers, attempt):
 
 
 if __name__ == "__main__":
-    code = main(runtime_by_name=lambda name: Runtime("stand-in", processes, python_program.progress))
+    code = main(runtime_by_name=lambda name: Runtime("stand-in", processes, RecordedPasses))
     sys.stdout.flush()
     os._exit(code)

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from paddle_node import contract, environment
-from paddle_node.data import data_manifest
+from paddle_node import contract, durable, environment
 from paddle_node.data.data_manifest import DataManifest, Shard, Source
 from paddle_node.failure import Failure
 from paddle_node.runtimes import History
@@ -61,7 +60,7 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     assert progress.made(1, first) == "output/a/model-10" and progress.changed() and not progress.changed()
     second = progress.begin(MINE, History(first=False))
     assert second.resume["newest"] == "output/a/model-10"
-    third = progress.begin(MINE, History(first=False, fruitless=[second.resume]))
+    third = progress.begin(MINE, History(first=False, without_progress=[second.resume]))
     assert third.resume["newest"] == "output/a/model-9" and third.passed_over == ("output/a/model-10",)
     assert "output/a/model-10 is passed over: an attempt that resumed from it failed without progress" in job.said
     # The pod of rank 0 is another one by now: what was there as the attempt began stands in the attempt's own record.
@@ -113,7 +112,7 @@ def test_a_run_is_done_when_the_file_that_says_so_is_its_own(job):
 def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(job, tmp_path):
     """† A link to nowhere beside the sources ended the job."""
     split = DataManifest(Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0)
-    data_manifest.write(split, job.output.parent / "data-manifest.json")
+    durable.write(job.output.parent / "data-manifest.json", split.as_json())
     program = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(tmp_path)})
     (program / "tools").mkdir(parents=True)
     (program / "gone.py").symlink_to("nowhere.py")

@@ -90,7 +90,7 @@ def process_of(folder: Path, role: str) -> int | None:
     """Trainer 1's process of that role, by what its command line names."""
     wanted = {
         "trainer": b"paddle_node.training.loop",
-        "pserver": b"paddle_node.training.engines.parameter_servers",
+        "pserver": b"paddle_node.fleet\0paddle_node.training.backends.parameter_servers",
         "agent": b"start_paddle.py",
     }[role]
     for process in Path("/proc").iterdir():

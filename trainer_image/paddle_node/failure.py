@@ -27,6 +27,13 @@ class SettingError(Failure):
         super().__init__(ExitCode.BAD_SETTING, sentence)
 
 
+class BadData(Failure):
+    """The data, or something saved from it, is missing, damaged or unusable: names it and says what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(ExitCode.BAD_DATA, sentence)
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process without Python's own clean-up: Paddle's threads outlive it, and have been seen to crash in it."""
     sys.stdout.flush()

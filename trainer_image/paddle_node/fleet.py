@@ -4,12 +4,9 @@
     known = job.agree("vocabulary", count, merge)
     job.run(network, sample, learning_rate=0.01, batch=64)
 
-Promises: the same program serves as pserver, as trainer and as evaluator, whichever its environment says; a pass
-counts only when every record of every shard was trained and every pserver's part is on the volume; a resumed
-run goes on behind the newest complete pass; a program never trains on nothing.
+The same program serves as pserver, as trainer and as evaluator, whichever its environment says. A pass counts only when every
+record of every shard was trained and every pserver's part is on the volume; a resumed run continues after the newest such pass.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
@@ -27,19 +24,19 @@ from paddle_node import contract, coordination, environment, full_disk, own_code
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.data import data_manifest
-from paddle_node.failure import Failure, leave
+from paddle_node.failure import BadData, Failure, SettingError, leave
 from paddle_node.staging.program_copy import copy_files
 from paddle_node.training import passes, shard
 from paddle_node.training.agreement import Agreement
-from paddle_node.training.engines.engine import Engine, Sample
-from paddle_node.training.engines.network import BadSample, Model, embedding, ids, label, number, pooled
+from paddle_node.training.backends.backend import Backend, Sample
+from paddle_node.training.backends.network import BadSample, Model, embedding, ids, label, number, pooled
 from paddle_node.training.shard import Parser, Reader, Record, lines
 from paddle_node.training.timeline import Timeline
 
 __all__ = ["Evaluated", "Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
 Parse = Callable[[str], Any]
-"""From a record to what it says. None leaves the record out; ValueError means it cannot be read: a few such
+"""From a record to what it says. None leaves the record out; ValueError means that it cannot be read: a few such
 records are left out and counted, too many end the job with the first one's place."""
 Sampler = Callable[[Any], Sample]
 """From what a record says to {input: value}."""
@@ -51,20 +48,20 @@ TRIAL = "TRIAL"
 
 
 class Evaluated(BaseException):
-    """How `Job.run` hands its finding to evaluate_pass.py, past everything that a program may catch."""
+    """How `Job.run` hands its result to evaluate_pass.py, past everything that a program may catch."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         super().__init__(result)
         self.result = result
 
 
-def start(parse: Parse = str, reader: Reader = lines) -> Job:
+def start(parse: Parse = str, reader: Reader = lines) -> "Job":
     """`reader` makes records of a file, `parse` makes sense of a record. From here on a `Failure` ends the process."""
     sys.excepthook = _report
     if os.environ.get("TRAINING_ROLE") == TRIAL:
         from paddle_node.training.trial import Trial
 
-        return Trial(parse, reader)  # type: ignore[return-value]  # A Job but for all that takes a pod.
+        return Trial(parse, reader)  # type: ignore[return-value]  # A Job without what needs a pod.
     return Job(os.environ, parse, reader)
 
 
@@ -78,10 +75,9 @@ class Job:
         self._reader = reader
         self.role = environ.get("TRAINING_ROLE", "")
         if self.role not in ("PSERVER", "TRAINER", "EVALUATOR"):
-            raise Failure(
-                ExitCode.BAD_SETTING,
+            raise SettingError(
                 f"{Path(sys.argv[0]).name} is run by hand: name its folder in a job file (`program: {{folder: ./my_program}}`), "
-                "then `paddle-aws try job.yaml` runs it on a few records, and `make rehearse JOB=job.yaml` as a whole job",
+                "then `paddle-aws try job.yaml` runs it on a few records, and `make rehearse JOB=job.yaml` as a whole job"
             )
         self.node = environment.parse(environ)
         self.folder = self.node.folder
@@ -90,10 +86,12 @@ class Job:
         self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
         self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
         """The newest checkpoint inside the pass behind that one."""
+        self.resume_from = self.interrupted or self.resume_folder
+        """The folder whose parameters this attempt begins with; None: new ones."""
         self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))
         self.attempt = int(environ.get(Variable.ATTEMPT, "1"))
         self.place = self.folder.attempt(self.node.run_id, self.attempt)
-        """Where this attempt saves, and nobody else."""
+        """Where this attempt saves, and no other."""
         self._evaluated = Path(environ.get(EVALUATED_PASS, ""))
         self._program = Path(sys.argv[0]).resolve().parent
         self._session = coordination.join(environ) if self.role == "TRAINER" else None
@@ -140,21 +138,17 @@ class Job:
         if self.role == "EVALUATOR":
             from paddle_node.training.local_model import LocalModel
 
-            directory = self._evaluated
-            self._evaluate(lambda samples: LocalModel(directory, network).evaluate(samples), sample)
-        from paddle_node.training.engines.parameter_servers import ParameterServers
+            self._evaluate(lambda samples: LocalModel(self._evaluated, network).evaluate(samples), sample)
+        from paddle_node.training.backends.parameter_servers import ParameterServers
 
         with paddle.base.unique_name.guard():
             model = checked(network(), network)
-            servers = ParameterServers(
-                model.loss, optimizer or paddle.optimizer.Adam(learning_rate), self.node.trainers, self.resume_from
-            )
+            chosen = optimizer or paddle.optimizer.Adam(learning_rate)
+            backend = ParameterServers(network, model, chosen, self.node.trainers, self.resume_from, sync)
         if self.role == "PSERVER":
-            servers.serve()
+            backend.serve()
             leave(ExitCode.DONE)
-        from paddle_node.training.engines.parameter_server_engine import ParameterServerEngine
-
-        self._train(ParameterServerEngine(servers, model, network, sync), sample, batch)
+        self._train(backend, sample, batch)
 
     def run_collective(
         self,
@@ -174,31 +168,24 @@ class Job:
         import paddle
 
         expect(self.node.runtime, "collective", "run")
-        from paddle_node.training.engines import collective_engine
+        from paddle_node.training.backends import collective
 
         paddle.seed(self.node.seed)
         made = layer()
         if self.role == "EVALUATOR":
-            directory = self._evaluated
-            self._evaluate(lambda samples: collective_engine.evaluate(directory, made, forward, samples), sample)
+            self._evaluate(lambda samples: collective.evaluate(self._evaluated, made, forward, samples), sample)
         parameters = made.parameters()
         chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
-        self._train(collective_engine.CollectiveEngine(made, forward, chosen), sample, batch)
-
-    @property
-    def resume_from(self) -> Path | None:
-        """The folder whose parameters this attempt begins with; None: new ones."""
-        return self.interrupted or self.resume_folder
+        self._train(collective.Collective(made, forward, chosen), sample, batch)
 
     @property
     def session(self) -> coordination.Session:
-        """A trainer's line to the other trainers."""
         if self._session is None:
             raise RuntimeError(f"a {self.role} has no session")
         return self._session
 
     def facts(self, directory: Path) -> dict[str, Any]:
-        """For the record of what this attempt saves in `directory`, behind `keep_beside`: whose it is."""
+        """Whose this attempt's save in `directory` is, for its record; to be called after `keep_beside`."""
         return {
             "attempt": self.attempt,
             "run": self.node.run_id,
@@ -206,15 +193,23 @@ class Job:
             "agreed": {name: passes.checksum(directory / f"{name}.json") for name in self._agreed},
         }
 
+    def keep_beside(self, directory: Path, *, program: bool) -> None:
+        """The agreed values, and what a pass needs to be understood later: the whole program folder and its path."""
+        if program:
+            copy_files(self._program, directory / "program")
+            (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
+        for name, text in self._agreed.items():
+            (directory / f"{name}.json").write_text(text)
+
     def _shard(self) -> shard.Shard:
         to = self.node.environ.get(Variable.STAGE_TO, "")
         staged = JobFolder(contract.path(to, dict(self.node.environ))) if to else None
         return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
 
     def _checked(self) -> Iterator[Any]:
-        """What this trainer's records say; the shard is as the manifest says, or this does not end well."""
+        """What this trainer's records say. Raises `Failure` behind the last where the shard is not as the manifest says."""
         own = self._shard()
-        read = 0
+        read = used = 0
 
         def counted() -> Iterator[Record]:
             nonlocal read
@@ -225,63 +220,51 @@ class Job:
                     self.session.progress(0 if self.resume_pass is None else self.resume_pass + 1, 0)
                 yield record
 
-        used = 0
         for value in Parser(self.parse).stream(counted(), own.name):
             used += 1
             yield value
         own.check(read, used)
 
-    def _train(self, engine: Engine, sample: Sampler, batch: int) -> NoReturn:
+    def _train(self, backend: Backend, sample: Sampler, batch: int) -> NoReturn:
         from paddle_node.training.loop import Training
 
         self.timeline.mark("the network was built")
         if data_manifest.digest(self.folder.data_manifest) != self.node.identity.data:
-            raise Failure(
-                ExitCode.BAD_DATA,
+            raise BadData(
                 f"{self.folder.data_manifest} is not the one that this run began with: the data was split anew meanwhile; "
-                "start another run",
+                "start another run"
             )
         with naming(sample):
-            Training(self, engine, sample, batch, self._shard()).run()
+            Training(self, backend, sample, batch, self._shard()).run()
         leave(ExitCode.DONE)
 
-    def _evaluate(self, judge: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler) -> NoReturn:
+    def _evaluate(self, evaluate: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler) -> NoReturn:
         held_out = shard.held_out(self.folder, self._reader)
         with naming(sample):
-            found = judge(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
+            found = evaluate(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
         if not found:
-            raise Failure(ExitCode.BAD_DATA, f"{held_out.name} has no records: hold some out when the data is split")
+            raise BadData(f"{held_out.name} has no records: hold some out when the data is split")
         raise Evaluated({"pass": passes.record(self._evaluated)["pass"], **found})
-
-    def keep_beside(self, directory: Path, *, program: bool) -> None:
-        """The agreed values, and what a pass needs to be understood later: the whole program folder and its path."""
-        if program:
-            copy_files(self._program, directory / "program")
-            (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
-        for name, text in self._agreed.items():
-            (directory / f"{name}.json").write_text(text)
 
 
 def expect(found: str, runtime: str, otherwise: str) -> None:
-    """Raises `Failure` where the job's runtime is another one than the program was written for."""
+    """Raises `SettingError` where the job's runtime is not the one that the program was written for."""
     if found != runtime:
         mode, called = ("parameter-server", "run") if runtime == "fleet-ps" else ("collective", "run_collective")
-        raise Failure(
-            ExitCode.BAD_SETTING,
-            f"the job's runtime is {found}, and job.{called} needs {runtime}: set `mode: {mode}`, or call job.{otherwise}",
+        raise SettingError(
+            f"the job's runtime is {found}, and job.{called} needs {runtime}: set `mode: {mode}`, or call job.{otherwise}"
         )
 
 
 def static_mode(runtime: str, seed: int) -> None:
-    """Readies Paddle for a network whose embeddings pservers hold. Raises `Failure` where this Paddle knows none."""
+    """Prepares Paddle for a network whose embeddings pservers hold. Raises `SettingError` where this Paddle has none."""
     import paddle
 
     expect(runtime, "fleet-ps", "run_collective")
     if not hasattr(paddle.base.core, "DistFleetWrapper"):
-        raise Failure(
-            ExitCode.BAD_SETTING,
+        raise SettingError(
             f"{Variable.RUNTIME} is fleet-ps, and the image has Paddle {paddle.__version__}, which has no parameter servers: "
-            "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective",
+            "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective"
         )
     paddle.enable_static()
     # To Paddle a seed of 0 means none, and it has 31 bits. The rows of embeddings are drawn by the pservers, which take none.
@@ -291,36 +274,37 @@ def static_mode(runtime: str, seed: int) -> None:
 
 
 def checked(made: Any, maker: Callable[..., Any]) -> Model:
-    """What the program's function made, where that is a Model. Raises `Failure`."""
+    """What the program's function made, if it is a Model. Raises `SettingError`."""
     if not isinstance(made, Model):
-        raise Failure(ExitCode.BAD_SETTING, f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
+        raise SettingError(f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
     return made
 
 
 @contextlib.contextmanager
 def naming(sample: Sampler) -> Iterator[None]:
-    """A value that an input cannot take is told with the line of the function that gave it."""
+    """Adds the place of the function to the error for a value that an input cannot take."""
     try:
         yield
     except BadSample as bad:
-        raise Failure(bad.code, f"{own_code.place(sample)}: {bad.sentence}") from None
+        raise SettingError(f"{own_code.place(sample)}: {bad.sentence}") from None
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """One sentence for what ends a process on purpose; a traceback for a fault of the program itself."""
+    code = 1
     if isinstance(error, Failure):
         print(error.sentence, file=sys.stderr)
         # A pass that cannot be loaded ends the attempt and not the job: the next attempts pass over it.
-        leave(1 if isinstance(error, passes.DamagedPass) else error.code)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        code = 1 if isinstance(error, passes.DamagedPass) else error.code
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         volume = os.environ.get(Variable.JOB_PATH) or contract.VOLUME_MOUNT
         if scratch := full_disk.scratch(error, contract.path(volume)):
             print(f"{scratch} is full, which is the pod's own and not the volume: {error}; give it more room", file=sys.stderr)
         else:
             print(f"the volume at {volume} is full: {error}; make room, or lower {Variable.KEEP_PASSES}", file=sys.stderr)
-        leave(ExitCode.VOLUME_FULL)
-    if isinstance(error, AttemptEnded):
+        code = ExitCode.VOLUME_FULL
+    elif isinstance(error, AttemptEnded):
         print(f"this attempt is over: {error}", file=sys.stderr)
-        leave(1)
-    traceback.print_exception(kind, error, trace)
-    leave(1)
+    else:
+        traceback.print_exception(kind, error, trace)
+    leave(code)

@@ -1,7 +1,7 @@
-"""How what the indexes wrote becomes one split, and the newest split the job's data.
+"""How the indexes' files become one split, and the newest split the job's data.
 
-Promises: an index, and a split, is complete by a manifest that is created once: its files stay as they are. Nothing of a
-person's is replaced. What no run reads any more is first renamed, so that nobody can complete what is half gone.
+An index, and a split, is complete by a manifest that is created once; nothing complete is written again, and no file of a
+person's is replaced. What no run reads any more is renamed before it is removed, so that no pod can complete what is half gone.
 """
 
 import contextlib
@@ -13,19 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddle_node import contract, durable
-from paddle_node.contract import SPLIT_MANIFEST, ExitCode, JobFolder
+from paddle_node.contract import SPLIT_MANIFEST, JobFolder
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataManifest, ManifestError, Shard, below
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData
 from paddle_node.rendezvous import attempts, lease
 
 MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"
 CURRENT = "current"
 SILENT = 3600.0
-"""Seconds without a write after which a split counts as given up; one of which an index is done may wait a day for pods."""
+"""Seconds without a write after which an incomplete split is given up; 24 times as long where an index waits for the others."""
 
 
 def create(manifest: DataManifest, path: Path) -> DataManifest:
@@ -38,31 +38,28 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
-    """The manifest of the split at `place`, made now if all indexes are there, else None. Raises `Failure` where they differ."""
+    """The manifest of the split at `place`, made now if all indexes are there, else None. Raises `BadData` where they differ."""
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
-    indexes = [data_manifest.read(place / f"{index}.json") for index in range(pods)]
-    found = [index for index in indexes if index is not None]
+    found = [index for number in range(pods) if (index := data_manifest.read(place / f"{number}.json")) is not None]
     if len(found) < pods:
         return None
     one = found[0]
     for number, other in enumerate(found):
         if not other.same(one):
-            raise Failure(
-                ExitCode.BAD_DATA,
+            raise BadData(
                 f"{one.source.uri} changed while it was being split (index 0 found {one.source.size} bytes, "
-                f"index {number} {other.source.size}, of other content): run the data job again",
+                f"index {number} {other.source.size}, of other content): run the data job again"
             )
     shards = tuple(
         Shard(number, tuple(file for index in found for file in index.shards[number].files)) for number in range(len(one.shards))
     )
-    records, held = sum(shard.records for shard in shards), sum(file.records for index in found for file in index.held_out)
+    held_out = tuple(file for index in found for file in index.held_out)
+    records, held = sum(shard.records for shard in shards), sum(file.records for file in held_out)
     if min(shard.records for shard in shards) < 1:
         beside = f" beside {held} held out" if held else ""
-        raise Failure(ExitCode.BAD_DATA, f"{one.source.uri} has {records} records{beside}: too few for {len(shards)} shards")
-    whole = replace(
-        one, shards=shards, held_out=tuple(file for index in found for file in index.held_out), records=records, indexes=pods
-    )
+        raise BadData(f"{one.source.uri} has {records} records{beside}: too few for {len(shards)} shards")
+    whole = replace(one, shards=shards, held_out=held_out, records=records, indexes=pods)
     if pods > 1 and one.format == "files":
         names = Names()
         for file in whole.files():
@@ -74,31 +71,30 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
     """Every complete split, the job's own data first."""
     seen: set[str] = set()
     for path in (folder.data_manifest, *sorted(folder.splits.glob(f"*/{MANIFEST}"), reverse=True)):
-        with contextlib.suppress(ManifestError):
-            manifest = data_manifest.read(path)
-            if manifest and manifest.split not in seen and (folder.splits / manifest.split / MANIFEST).exists():
-                seen.add(manifest.split)
-                yield manifest
+        manifest = _read(path)
+        if manifest and manifest.split not in seen and (folder.splits / manifest.split / MANIFEST).exists():
+            seen.add(manifest.split)
+            yield manifest
 
 
 def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | None:
-    """Makes the split the job's data: its manifest, and the links that people follow. None where another one swept it away."""
+    """Makes the split the job's data: its manifest, and the links for people. None where another data job removed the split."""
     manifest = replace(manifest, job=job or manifest.job)
-    if _own(folder) != manifest:
-        data_manifest.write(manifest, folder.data_manifest)
+    if _read(folder.data_manifest) != manifest:
+        durable.write(folder.data_manifest, manifest.as_json())
     if not (folder.splits / manifest.split / MANIFEST).exists():
         return None
-    # Another data job may do the same in this moment: whoever is last sets the links by the manifest that stays.
+    # Another data job may do the same now: the last one sets the links by the manifest that stays.
     while True:
         _set_links(folder, manifest)
-        now = _own(folder)
+        now = _read(folder.data_manifest)
         if now is None or now.split == manifest.split:
             return manifest
         manifest = now
 
 
 def refuse_foreign(folder: JobFolder) -> None:
-    """Raises `Failure` (BAD_DATA) where data lies that no data job has put there: it may be a person's only copy."""
+    """Raises `BadData` for data that no data job has put there: it may be a person's only copy."""
     for path in _places(folder):
         if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
             path, foreign = path.parent, True
@@ -107,35 +103,32 @@ def refuse_foreign(folder: JobFolder) -> None:
         else:
             foreign = path.exists() and (not path.is_dir() or any(path.iterdir()))
         if foreign:
-            raise Failure(
-                ExitCode.BAD_DATA,
-                f"{path} was not made by a data job: move it away or delete it, then split again; all is as it was",
-            )
+            raise BadData(f"{path} was not made by a data job: move it away or delete it, then split again; nothing was changed")
 
 
 def sweep(folder: JobFolder, keep: str) -> None:
-    """Removes splits that nobody reads, and what dead pods left; the split `keep` stays."""
-    if not folder.splits.is_dir():
-        return
+    """Removes splits that no run reads, and what dead pods left; the split `keep` stays."""
     for gone in folder.splits.glob(f"{GONE}*"):
         shutil.rmtree(gone, ignore_errors=True)
     for place in (place for place in folder.splits.glob("[!.]*/") if not place.is_symlink()):
         for path in place.glob("[0-9]*.json"):
-            _sweep_index(place, path)
+            if manifest := _read(path):
+                winners = {file.name.split("/")[2] for file in manifest.files()}
+                for other in place.glob(f"{path.stem}.*/"):
+                    if other.name not in winners:
+                        remove(other, lambda: True)
         if place.name != keep:
             remove(place, lambda place=place: _unwanted(place, folder))  # type: ignore[misc]
 
 
 def unused(folder: JobFolder) -> bool:
-    """No run has begun to train here, or it has shown no sign of life for as long as a lease lasts."""
+    """No run has begun to train here, or it has been silent for as long as a lease lasts."""
     holder = lease.holder(folder.run_state)
-    if holder is None or not attempts.begun(folder, holder[0]):
-        return True
-    return _now(folder) - holder[1] > contract.LEASE
+    return holder is None or not attempts.begun(folder, holder[0]) or _now(folder) - holder[1] > contract.LEASE
 
 
 def remove(path: Path, sure: Callable[[], bool]) -> None:
-    """Removes a folder, if `sure` says so before and after nobody can find it any more."""
+    """Removes a folder, if `sure` says so both before and after its renaming."""
     if not sure():
         return
     gone = path.with_name(f"{GONE}{os.urandom(4).hex()}")
@@ -143,31 +136,17 @@ def remove(path: Path, sure: Callable[[], bool]) -> None:
         path.rename(gone)
     except FileNotFoundError:
         return
-    if not sure():
-        with contextlib.suppress(OSError):  # Somebody has begun it anew.
-            gone.rename(path)
-            return
-    shutil.rmtree(gone, ignore_errors=True)
-
-
-def _sweep_index(place: Path, path: Path) -> None:
-    """The pod that was first has won its index: what others wrote for it is nobody's."""
-    with contextlib.suppress(ManifestError):
-        manifest = data_manifest.read(path)
-        winners = {file.name.split("/")[2] for file in manifest.files()} if manifest else set()
-        for other in place.glob(f"{path.stem}.*/"):
-            if manifest and other.name not in winners:
-                remove(other, lambda: True)
+    if sure():
+        shutil.rmtree(gone, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):  # Another pod has made it anew.
+        gone.rename(path)
 
 
 def _unwanted(place: Path, folder: JobFolder) -> bool:
     if (place / MANIFEST).exists():
-        return _named(folder) not in ("", place.name) and unused(folder)
-    return _silent(place, folder)
-
-
-def _silent(place: Path, folder: JobFolder) -> bool:
-    """Whether nothing in it was written for long, by the volume's own clock."""
+        current = _read(folder.data_manifest)
+        return current is not None and current.split not in ("", place.name) and unused(folder)
     newest = 0.0
     for root, _, names in os.walk(place):
         for name in (".", *names):
@@ -189,34 +168,28 @@ def _now(folder: JobFolder) -> float:
             probe.unlink()
 
 
-def _own(folder: JobFolder) -> DataManifest | None:
-    try:
-        return data_manifest.read(folder.data_manifest)
-    except ManifestError:
-        return None  # Damaged: it is written anew.
-
-
-def _named(folder: JobFolder) -> str:
-    """The split that the job's manifest names; empty where there is none."""
-    manifest = _own(folder)
-    return manifest.split if manifest else ""
+def _read(path: Path) -> DataManifest | None:
+    """None for a damaged manifest, too."""
+    with contextlib.suppress(ManifestError):
+        return data_manifest.read(path)
+    return None
 
 
 def _places(folder: JobFolder) -> list[Path]:
-    # A pattern with `data` in it would pass over links that lead nowhere.
+    # A pattern with `data` in it would miss broken links.
     return [*(path / "data" for path in folder.root.glob("[0-9]*") if path.name.isdigit()), folder.held_out]
 
 
 def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
-    """The links of the shards lead through `splits/current`: one rename exchanges them all."""
+    """The links of the shards lead through `splits/current`, so that one rename exchanges them all."""
     names = {folder.shard(shard.index): str(shard.index) for shard in manifest.shards}
     if manifest.held_out:
         names[folder.held_out] = HELD_OUT
-    durable.link(folder.splits / CURRENT, str(_view(folder, manifest).relative_to(folder.splits)))
+    durable.link(folder.splits / CURRENT, str(_whole_view(folder, manifest).relative_to(folder.splits)))
     for path, name in names.items():
         path.parent.mkdir(exist_ok=True)
         if not path.is_symlink() and path.is_dir():
-            path.rmdir()  # Empty, or somebody has put files there in this moment.
+            path.rmdir()  # Empty, unless a person has just put files there.
         durable.link(path, f"../splits/{CURRENT}/{name}")
     for path in _places(folder):
         if path not in names and path.is_symlink():
@@ -225,8 +198,8 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
                 path.parent.rmdir()
 
 
-def _view(folder: JobFolder, manifest: DataManifest) -> Path:
-    """The one folder with all shards: that of the index where there is one, else one of links."""
+def _whole_view(folder: JobFolder, manifest: DataManifest) -> Path:
+    """One folder with all shards: that of the only index, else one of links."""
     if manifest.indexes == 1:
         return folder.root.joinpath(*manifest.files()[0].name.split("/")[:3])
     view = folder.splits / manifest.split / "shards"

@@ -1,7 +1,4 @@
-"""`data-manifest.json`, the statement of what a split wrote: its presence on the volume means that the split is complete.
-
-Promises: what is read is typed and whole, or a `ManifestError` says in one sentence what is wrong.
-"""
+"""`data-manifest.json` says what a split wrote; its presence on the volume means that the split is complete."""
 
 import contextlib
 import hashlib
@@ -13,36 +10,31 @@ from pathlib import Path
 from typing import Self
 
 from paddle_node import durable, typed
-from paddle_node.contract import SPLIT_MANIFEST, ExitCode, JobFolder
-from paddle_node.failure import Failure
+from paddle_node.contract import SPLIT_MANIFEST, JobFolder
+from paddle_node.failure import BadData
 from paddle_node.retry import naming
 
 VERSION = 2
 """1 named files below their shard's folder; 2 names them below the job's."""
 CHECKSUM = "xxh3_128"
-"""The checksums that this version writes; each names its algorithm, so that a later one can differ."""
-
-
+"""The algorithm of the checksums that this version writes."""
 SHARED = re.compile(r"shared/[0-9a-f]{16}/[0-9a-f]{32}")
 """The folder of a shared copy, below the volume: digests of the source's address, and of its content's marks."""
 
 
-class ManifestError(Failure):
-    """The manifest is not one, or its numbers contradict each other."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(ExitCode.BAD_DATA, sentence)
+class ManifestError(BadData):
+    """The manifest cannot be read, or its numbers contradict each other."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What was split: enough to tell whether it has changed since."""
+    """What was split, and by what a change of it is seen."""
 
     uri: str
     size: int
-    """Bytes as they lie at the source, compressed or not."""
+    """Bytes at the source, compressed or not."""
     etag: str
-    """The source's own mark of its content: an ETag, the time of a local file, or a hash over many objects."""
+    """Hash of all objects' names, sizes and marks; empty where a change could not be seen."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ class DataFile:
     """`<algorithm>:<hex>`."""
 
     def __post_init__(self) -> None:
-        # A manifest is data that others may have written: it must not lead out of the job's folder.
+        # Others may have written the manifest: it must not lead out of the job's folder.
         parts = self.name.split("/")
         odd = not {"", ".", ".."}.isdisjoint(parts) or re.search("[\0\ud800-\udc7f\udd00-\udfff]", self.name)
         if odd or len(parts) < 5 or parts[0] != "splits":
@@ -66,7 +58,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Shard:
-    """Trainer `index`'s records: its own and nobody else's."""
+    """The records of trainer `index`."""
 
     index: int
     files: tuple[DataFile, ...]
@@ -83,19 +75,19 @@ class DataManifest:
     source: Source
     format: str
     seed: str | None
-    """Seed of the shuffle; None: the source's order."""
+    """Seed of the shuffle; None keeps the source's order."""
     hold_out: float
     shards: tuple[Shard, ...]
     held_out: tuple[DataFile, ...]
     created: str
     records: int
-    """Of all shards, without the held-out ones."""
+    """In all shards, without the held-out ones."""
     job: str = ""
-    """The data job that made sure of it last, by its template's hash: trainers know by it whose data it is; empty: unknown."""
+    """The data job that verified it last, by its template's hash: trainers wait for their own; empty: unknown."""
     indexes: int = 1
-    """Pods that shared the split: each deals for itself, so counts of two shards may differ by as many."""
+    """Pods that shared the split; counts of two shards may differ by as many."""
     shared: str = ""
-    """Where on the volume the files lie that all trainers read; empty: in the job's folder, in shards."""
+    """Folder of the volume with the one copy that all trainers read; empty: shards in the job's folder."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -137,7 +129,7 @@ class DataManifest:
             "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
             "held_out": {"files": [vars(file) for file in self.held_out]},
         }
-        # Piece by piece: `dumps` would hold each number and each bracket of a million files as a text of its own.
+        # `dumps` would hold each number and bracket of a million files as a string of its own.
         text = io.StringIO()
         json.dump(document, text, indent=1)
         text.write("\n")
@@ -157,13 +149,13 @@ def read(path: Path) -> DataManifest | None:
     try:
         return parse(json.loads(text))
     except ManifestError as error:
-        raise ManifestError(f"{path} is not to be trusted: {error.sentence}") from None
+        raise ManifestError(f"{path} cannot be trusted: {error.sentence}") from None
     except (ValueError, OverflowError, RecursionError):
         raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
 
 
 def digest(path: Path) -> str:
-    """Names what the manifest says of the data, whoever split it, when, and into which folder; empty where there is none."""
+    """Identifies the data, whoever split it, when, and into which folder; empty where there is no manifest."""
     durable.look(path.parent)
     try:
         found = path.read_bytes()
@@ -179,7 +171,7 @@ def digest(path: Path) -> str:
 
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
-    """The manifest of that digest: a split's own, which stays as it is, rather than the job's, which the next split replaces."""
+    """The manifest of that digest; a split's own, which never changes, before the job's, which the next split replaces."""
     places = (*sorted(folder.splits.glob(f"*/{SPLIT_MANIFEST}")), folder.data_manifest)
     return next((place for place in places if digest(place) == wanted), None)
 
@@ -200,8 +192,3 @@ def parse(document: object) -> DataManifest:
     except typed.Untyped as wrong:
         raise ManifestError(str(wrong)) from None
     return manifest
-
-
-def write(manifest: DataManifest, path: Path) -> None:
-    """Puts the manifest at `path`, whole or not at all. Raises OSError (a full volume, for one)."""
-    durable.write(path, manifest.as_json())

@@ -1,6 +1,6 @@
-"""Deals records to the shards, and keeps some out for evaluation.
+"""Deals records to the shards, and holds some out for evaluation.
 
-Promises: counts of two shards differ by 1 at most; with a seed each record goes to a random shard, and held-out ones are a random
+Counts of two shards differ by 1 at most. With a seed each record goes to a random shard, and the held-out ones are a random
 sample; without one records go round in the source's order. The same records, seed and settings give the same bytes.
 """
 
@@ -12,23 +12,23 @@ from typing import Any
 from paddle_node.data.parts import Streams
 
 CHUNK = 2048
-"""Records that are dealt together: their bytes stay near the processor meanwhile."""
+"""Records dealt together, while their bytes are in the processor's cache."""
 LARGE = 4 << 20
-"""Bytes, about, that are enough for a chunk of fewer records."""
+"""Bytes, about, after which a chunk may have fewer records."""
 LAST = 2
-"""Records, beside the last, that wait for the end: by as many a lane may have held out too few."""
+"""Records, beside the last, that wait for the end: a lane may have held out too few by as many."""
 ORDERS = 64
-"""Different orders of a chunk; each chunk gets a random one of them, which is as good as one of its own and much faster."""
+"""Orders of a chunk, of which each chunk gets a random one: as good as an order of its own, and much faster."""
 TOGETHER = 128
-"""Records of a chunk, at least, that go to the same file."""
+"""Least records of a chunk that go to the same file."""
 HELD_OUT = "held-out"
 
 
 class Deal:
-    """The deal of one lane. `taken` records came in, `held` of them are held out."""
+    """The deal of one lane: of `taken` records `held` are held out."""
 
     def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, first: int, step: int) -> None:
-        """The first record goes to shard `first`, and the next to that which is `step` further on."""
+        """The first record goes to shard `first`, each further one `step` shards on: two lanes deal in opposite directions."""
         self.taken = self.held = self._dealt = 0
         self._streams, self._shards, self._hold_out, self._next, self._step = streams, shards, hold_out, first, step
         self._pending: list[bytes] = []
@@ -39,7 +39,7 @@ class Deal:
             self._orders = [itemgetter(*orders.sample(range(CHUNK), CHUNK)) for _ in range(ORDERS)]
 
     def take(self, records: list[bytes]) -> None:
-        """Deals what came in, but for a few records: they wait until the counts of all lanes are known."""
+        """Deals all but a few records, which wait until the counts of all lanes are known."""
         self.taken += len(records)
         self._pending += records
         at = 0
@@ -52,7 +52,7 @@ class Deal:
         del self._pending[:at]
 
     def finish(self, held: int) -> None:
-        """Deals the rest, so that `held` records of all are held out, as far as there are as many left."""
+        """Deals the rest, so that `held` records in all are held out, if that many are left."""
         rest, self._pending = self._pending, []
         self._deal(self._hold(self._shuffled(rest), max(0, min(held - self.held, len(rest)))))
 
@@ -74,7 +74,6 @@ class Deal:
         self._next += len(records) * self._step
 
     def _hold(self, records: Sequence[bytes], many: int) -> Sequence[bytes]:
-        """Holds `many` out; the others."""
         if not many:
             return records
         self.held += many

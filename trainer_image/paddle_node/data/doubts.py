@@ -1,7 +1,4 @@
-"""What the first lines of a source give reason to doubt, before anybody trains on them.
-
-Promises: a look at the beginning alone, without the program: it refuses nothing, and each doubt names file and line.
-"""
+"""Warnings about the first lines of a source: a header, a line that is not UTF-8. They refuse nothing."""
 
 import itertools
 import math
@@ -9,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 FIRST = 1000
-"""Lines that are looked at."""
+"""Lines that are checked."""
 FEWEST = 20
-"""Fewer tell no header from a record."""
+"""With fewer lines a header cannot be told from a record."""
 _DELIMITERS = ("\t", "::", ",", ";", "|")
 
 
 def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
-    """One sentence for each doubt."""
+    """One sentence for each doubt, with file and line."""
     texts = [line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)]
     for number, line in enumerate(lines[:FIRST]):
         try:

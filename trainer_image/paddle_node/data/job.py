@@ -1,8 +1,7 @@
 """The data job: a source becomes N shards of equal record counts, and rows held out for evaluation, on the volume.
 
-Promises: one pass over the source, of which each index of an Indexed Job reads its own slice; the same source, settings and
-number of indexes give the same bytes. A kill at any moment leaves either a complete split or
-none. Memory stays below 100 MB for any size.
+One pass over the source, of which each index of an Indexed Job reads its own slice; the same source, settings and number of
+indexes give the same bytes. A kill at any moment leaves a complete split or none. Memory stays below 100 MB for any size.
 """
 
 import contextlib
@@ -20,14 +19,14 @@ from types import FrameType
 
 from paddle_node import contract, durable, full_disk
 from paddle_node.contract import ExitCode, JobFolder
-from paddle_node.data import commit, data_manifest, doubts, lanes, parts, records, user_reader, whole_files
+from paddle_node.data import commit, data_manifest, doubts, lanes, parts, records, whole_files
 from paddle_node.data.data_manifest import DataManifest, Shard
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
-from paddle_node.data.sources import registry, slices, unpack
-from paddle_node.data.sources.registry import Object, Source
-from paddle_node.data.sources.slices import Piece
+from paddle_node.data.sources import registry, unpack
+from paddle_node.data.sources.local_source import LocalSource
+from paddle_node.data.sources.registry import Object, Piece, Source
 from paddle_node.failure import Failure, SettingError
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
@@ -38,20 +37,20 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         split(SplitSettings.from_environment(environ), environ)
+        return ExitCode.DONE
     except Failure as failure:
-        return _failed(failure.code, failure.sentence)
+        code, sentence = failure.code, failure.sentence
     except OSError as error:
+        code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             where = environ.get(contract.Variable.OUT_DIR, "")
             full = full_disk.scratch(error, contract.path(where, dict(environ))) or f"the volume of {where}"
-            return _failed(
-                ExitCode.VOLUME_FULL,
-                f"{full} is full: nothing that was complete before has changed; make room and run again",
-            )
-        return _failed(1, f"{error.filename or 'the volume'}: {error.strerror or error}")
+            sentence = f"{full} is full: nothing that was complete before has changed; make room and run again"
+            code = ExitCode.VOLUME_FULL
     except KeyboardInterrupt:
-        return _failed(ExitCode.TERMINATED, "interrupted; run again")
-    return ExitCode.DONE
+        code, sentence = ExitCode.TERMINATED, "interrupted; run again"
+    print(f"split: {sentence}", file=sys.stderr, flush=True)
+    return code
 
 
 def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest | None:
@@ -67,8 +66,8 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     if settings.archive:
         retry(lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say)
     objects = source.objects()
-    if "://" not in settings.source:
-        refuse_own(folder, (source.path(thing) for thing in objects), settings.source)  # type: ignore[attr-defined]
+    if isinstance(source, LocalSource):
+        refuse_own(folder, map(source.path, objects), settings.source)
     wanted = _wanted(settings, source, objects)
     if settings.shared is not None:
         return _share(settings, settings.shared, source, objects, wanted)
@@ -91,7 +90,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
             if (folder.splits / settings.run).exists():
                 raise
         if done is None:
-            _say("another data job, which ended in this moment, has removed the split: splitting anew")
+            _say("another data job has just removed the split: splitting anew")
             settings = _anew(settings)
     commit.sweep(folder, done.split)
     if settings.program_from and commit.unused(folder):
@@ -102,7 +101,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
 def _share(
     settings: SplitSettings, shared: Path, source: Source, objects: Sequence[Object], wanted: DataManifest
 ) -> DataManifest:
-    """One copy for all jobs of the source: the first that is complete stays, and nobody but a person removes it."""
+    """One copy for all jobs of the source: the first complete one stays until a person removes it."""
     mark = wanted.source.etag.partition(":")[2][:32]
     if not mark:
         raise SettingError(
@@ -120,12 +119,12 @@ def _share(
             # Or that of another data job, which was first.
             manifest = commit.create(found, folder.data_manifest)
     retry(lambda: commit.sweep(folder, manifest.split), _say)
-    told = replace(manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix())
-    # The first one is what a pod finds that comes later in a run, whatever the newest says by then.
-    for place in (settings.folder.splits / told.split / commit.MANIFEST, settings.folder.data_manifest):
-        data_manifest.write(told, place)
-    commit.sweep(settings.folder, told.split)
-    return told
+    own = replace(manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix())
+    # A pod that joins a run later finds the first one, whatever the newest says by then.
+    for place in (settings.folder.splits / own.split / commit.MANIFEST, settings.folder.data_manifest):
+        durable.write(place, own.as_json())
+    commit.sweep(settings.folder, own.split)
+    return own
 
 
 def _verify(folder: JobFolder, manifest: DataManifest) -> None:
@@ -141,22 +140,26 @@ def _verify(folder: JobFolder, manifest: DataManifest) -> None:
 
 
 def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
-    """Whether this run has completed another split, or would: its source or settings have changed since."""
+    """Whether this run has completed another split, or would, because its source or settings have changed since."""
     place = settings.folder.splits / settings.run
     mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
     return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(wanted))
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
-    """Under a fresh name, as nothing complete is written again; by this pod alone, as the others may have ended, content."""
+    """Under another name, because nothing complete is written again; by this pod alone, because the others may have ended."""
     return replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
 
 
 def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
-    """What the manifest will say, but for the files."""
+    """The manifest to be, without files."""
+    form = settings.format
+    if form not in FORMATS:
+        # Other code of a reader makes other records.
+        form = f"{form}@{program_copy.digest(settings.reader_folder)[:16]}"
     return DataManifest(
         source=registry.summary(source, objects),
-        format=_format(settings),
+        format=form,
         seed=settings.seed,
         hold_out=settings.hold_out,
         shards=tuple(Shard(index, ()) for index in range(settings.shards)),
@@ -168,20 +171,18 @@ def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) 
 
 
 def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManifest | None, bool]:
-    """A complete split of the very same, its files read and found whole; and whether one was there that is damaged."""
+    """A complete split of the very same, its files verified by index 0; and whether one was there that is damaged."""
     damaged = False
     for manifest in commit.known(settings.folder):
         if not manifest.same(wanted) or not (wanted.source.etag or manifest.split.partition(".")[0] == settings.run):
             continue
-        if settings.index:
-            return manifest, False
         try:
-            _verify(settings.folder, manifest)
+            if not settings.index:
+                _verify(settings.folder, manifest)
+            return manifest, False
         except Failure as failure:
             damaged = True
             _say(f"{failure.sentence}: splitting anew")
-            continue
-        return manifest, False
     return None, damaged
 
 
@@ -204,18 +205,13 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
         try:
             started = time.monotonic()
             files = _write(settings, source, objects, own)
-            shards = tuple(Shard(index, tuple(files.get(str(index), ()))) for index in range(settings.shards))
-            manifest = replace(
-                wanted,
-                shards=shards,
-                held_out=tuple(files.get(HELD_OUT, ())),
-                records=sum(shard.records for shard in shards),
-            )
+            shards = tuple(Shard(index, tuple(files[str(index)])) for index in range(settings.shards))
+            count = sum(shard.records for shard in shards)
             parts.sync_folders(own)
-            found = commit.create(manifest, mine)
+            found = commit.create(replace(wanted, shards=shards, held_out=tuple(files[HELD_OUT]), records=count), mine)
         except BaseException:
             with contextlib.suppress(OSError):
-                commit.remove(own, undone)  # Not what was recorded in this very moment.
+                commit.remove(own, undone)  # Unless it was recorded just now.
             raise
         held = sum(file.records for file in found.held_out)
         _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
@@ -226,7 +222,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     def cuttable(thing: Object) -> bool:
         return settings.format == "lines" and unpack.cuttable(source, thing)
 
-    pieces = slices.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
+    pieces = registry.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
     size = sum(piece.bytes for piece in pieces)
     done, said = 0, time.monotonic()
 
@@ -240,9 +236,8 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     called = f"splits/{own.parent.name}/{own.name}"
     if settings.format == "files":
         return whole_files.write(settings, source, pieces, own, called, len(objects) > 1, advance)
-    custom = settings.format not in FORMATS
-    reader = user_reader.load(settings.format, settings.reader_folder) if custom else None
-    shares = slices.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
+    reader = None if settings.format in FORMATS else records.load_reader(settings.format, settings.reader_folder)
+    shares = registry.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
 
     def lane(number: int, advance: Advance, hold: Callable[[int], int]) -> Dealt:
         bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards
@@ -264,7 +259,6 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         return Dealt(streams.close(), deal.taken, deal.held)
 
     def share(taken: int) -> int:
-        """The held-out share of all records, one at least."""
         return max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
 
     if len(shares) == 1:
@@ -283,20 +277,8 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         return {folder: files[folder] + more for folder, more in second.result().files.items()}
 
 
-def _format(settings: SplitSettings) -> str:
-    """As the manifest names it: a user's reader with its version, as other code gives other records."""
-    if settings.format in FORMATS:
-        return settings.format
-    return f"{settings.format}@{program_copy.digest(settings.reader_folder)[:16]}"
-
-
 def _say(text: str) -> None:
     print(f"split: {text}", flush=True)
-
-
-def _failed(code: int, sentence: str) -> int:
-    print(f"split: {sentence}", file=sys.stderr, flush=True)
-    return code
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

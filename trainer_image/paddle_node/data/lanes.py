@@ -1,6 +1,6 @@
-"""Half of an index's work in a second process, as Python runs on one processor only.
+"""Half of an index's work in a second process, because Python runs on one processor only.
 
-Promises: what is written depends on the source and the settings, not on the machine; what ends the process ends the whole.
+What is written depends on the source and the settings, not on the machine. The end of either process ends both.
 """
 
 import multiprocessing
@@ -10,26 +10,24 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any, Self
 
 from paddle_node.data.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 LANES = 2
-"""Not the machine's number of processors: the same settings give the same bytes everywhere. Two lanes deal in opposite
-directions, so that the shards' counts differ by 1 at most after both."""
+"""Not the machine's number of processors, so that the same settings give the same bytes everywhere."""
 WORTH = 32 << 20
 """Bytes of the source from which a second process pays."""
 
 Files = dict[str, list[DataFile]]
 Advance = Callable[[int], None]
-"""Is told of bytes written."""
+"""Called with the number of bytes just written."""
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """What a lane has written, the records that it has taken in, and how many of them it holds out."""
+    """What a lane has written, how many records it read, and how many of them it holds out."""
 
     files: Files
     taken: int
@@ -46,7 +44,7 @@ class Beside:
         self._process = fork.Process(target=_child, args=(lane, theirs, os.getpid()), daemon=True)
         self._process.start()
         theirs.close()
-        self._told: Any = None
+        self._answer: Any = None
 
     def __enter__(self) -> Self:
         return self
@@ -56,29 +54,29 @@ class Beside:
         self._process.join()
 
     def check(self) -> None:
-        """Raises what has ended the lane by now."""
-        if not self._told and self._end.poll():
+        """Raises the error of a lane that has failed by now."""
+        if not self._answer and self._end.poll():
             self.result()
 
     def result(self) -> Dealt:
-        """Waits for it; raises what the lane raises."""
+        """Waits for the lane; raises what it raised."""
         try:
-            self._told = self._told or self._end.recv()
+            self._answer = self._answer or self._end.recv()
         except (EOFError, ConnectionError):
             self._process.join()
             raise Failure(1, f"a process of the data job died (exit code {self._process.exitcode}): run again") from None
-        if not isinstance(self._told, Dealt):
-            raise self._told
-        return self._told
+        if not isinstance(self._answer, Dealt):
+            raise self._answer
+        return self._answer
 
 
-def _child(lane: Callable[[Advance], Dealt], end: Connection, parent: int) -> None:
+def _child(lane: Callable[[Advance], Dealt], end: Any, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def advance(count: int) -> None:
         if os.getppid() != parent:
-            os._exit(1)  # Nobody waits for it any more.
+            os._exit(1)  # The parent was killed.
 
     try:
         end.send(lane(advance))

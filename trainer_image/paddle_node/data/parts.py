@@ -1,7 +1,4 @@
-"""The files of the shards in the making, several of each shard open at once.
-
-Promises: a file has about `PART` bytes at most; its checksum is counted while they pass; what `close` names is on the disk.
-"""
+"""The shards' files while they are written: several of each shard are open at once, and each is hashed as its bytes pass."""
 
 import os
 import resource
@@ -19,24 +16,24 @@ from paddle_node.retry import naming
 PART = 64 << 20
 """Bytes, about, of a full file."""
 AIM = 4 << 20
-"""Bytes of a file where a shard is small: about what trainers shuffle in memory at a time."""
+"""Bytes of a file of a small shard: about what trainers shuffle in memory at a time."""
 MOST = 32
 """Files of one shard that are open at once."""
 MOST_OPEN = 2048
-"""Files of all shards that are open at once, as far as there are no more shards."""
+"""Files of all shards that are open at once, unless there are more shards."""
 BUFFER = 2 << 20
 """Bytes in memory before they are written."""
 BEHIND = 8 << 20
-"""Bytes after which the kernel is told to begin to write: the fsync at the end then has little left to wait for."""
+"""Bytes after which the kernel is asked to write, so that the fsync at the end waits for little."""
 
 
 def open_at_once(bytes_each: int, shards: int) -> int:
-    """How many files of a shard, which gets about `bytes_each`, are written side by side."""
+    """How many files of a shard of about `bytes_each` are written side by side."""
     return max(1, min(MOST, bytes_each // AIM, MOST_OPEN // shards))
 
 
 class PartFile:
-    """One file; `done` says what the manifest says once it is closed."""
+    """One file; `done` closes it, and returns its entry of the manifest."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.bytes = 0
@@ -55,7 +52,7 @@ class PartFile:
             while len(left) > 0:
                 left = left[os.write(self._file, left) :]
         if self.bytes - self._handed_on >= BEHIND:
-            # What the advice does on Linux: begin to write, without waiting; what is not yet written stays in memory.
+            # On Linux this starts the writing without waiting for it.
             os.posix_fadvise(self._file, self._handed_on, self.bytes - self._handed_on, os.POSIX_FADV_DONTNEED)
             self._handed_on = self.bytes
 
@@ -73,39 +70,33 @@ class Streams:
 
     def __init__(self, root: Path, below: str, folders: Sequence[str], many: int, lane: int) -> None:
         """`below` is what the manifest calls `root`."""
-        allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = len(folders) * many + 100
-        if allowed != resource.RLIM_INFINITY and allowed < wanted:
-            limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, limit), most))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.many = many
         self.written = 0
         self._root, self._below, self._lane = root, below, lane
         self._open: dict[tuple[str, int], PartFile] = {}
-        self._waiting: dict[tuple[str, int], tuple[list[bytes], list[int]]] = {}
+        self._waiting: dict[tuple[str, int], list[tuple[bytes, int]]] = {}
         self._size = 0
         self._numbers = dict.fromkeys(folders, 0)
         self._done: dict[str, list[Future[DataFile]]] = {folder: [] for folder in folders}
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="sync")
 
     def add(self, folder: str, slot: int, records: Iterable[bytes], count: int) -> None:
-        """Appends records to the open file number `slot` of the folder."""
         if not count:
             return
         content = b"".join(records)
-        contents, counts = self._waiting.setdefault((folder, slot), ([], []))
-        contents.append(content)
-        counts.append(count)
+        self._waiting.setdefault((folder, slot), []).append((content, count))
         self._size += len(content)
         if self._size >= BUFFER:
             self.flush()
 
     def flush(self) -> None:
-        for (folder, slot), (contents, counts) in self._waiting.items():
+        for (folder, slot), waiting in self._waiting.items():
             part = self._open.get((folder, slot))
             if part is None:
                 part = self._open[folder, slot] = self._next(folder)
-            part.write(b"".join(contents), sum(counts))
+            part.write(b"".join(content for content, _ in waiting), sum(count for _, count in waiting))
             if part.bytes >= PART:
                 self._done[folder].append(self._pool.submit(self._open.pop((folder, slot)).done))
         self._waiting.clear()
@@ -113,18 +104,18 @@ class Streams:
         self._size = 0
 
     def close(self) -> dict[str, list[DataFile]]:
+        """Every folder's files, which are on the disk."""
         self.flush()
         for (folder, _), part in self._open.items():
             self._done[folder].append(self._pool.submit(part.done))
         self._open.clear()
-        found = {
-            folder: sorted((file.result() for file in files), key=lambda file: file.name) for folder, files in self._done.items()
-        }
-        self._pool.shutdown()
-        return found
+        with self._pool:
+            return {
+                name: sorted((each.result() for each in done), key=lambda file: file.name) for name, done in self._done.items()
+            }
 
     def _next(self, folder: str) -> PartFile:
-        # Sorted by name the files of a shard keep the order of the source, as far as it is kept at all.
+        # Without a seed the files of a shard, sorted by name, keep the source's order.
         name = f"{folder}/part-{self._lane:05d}-{self._numbers[folder]:05d}"
         self._numbers[folder] += 1
         path = self._root / name
@@ -133,7 +124,7 @@ class Streams:
 
 
 def sync_folders(root: Path) -> None:
-    """The names of the files, which are bytes like others."""
+    """Writes the names of the files to the disk."""
     for path, _, _ in os.walk(root):
         durable.sync(Path(path))
     durable.sync(root.parent)

@@ -1,34 +1,62 @@
-"""From pieces of the source to lists of records.
+"""From pieces of the source to lists of records: lines, or what a record reader of the user's own yields.
 
-Promises: a record's bytes pass through unchanged; of lines each has its newline, which a last one may lack at the source;
-memory is a block and the longest record.
+A record's bytes pass through unchanged, except that the last line gets its missing newline. Memory holds a block and the longest
+record. `DATA_FORMAT=module:function` names a reader in the training program's folder:
+
+    def function(stream: BinaryIO, name: str) -> Iterable[bytes]
+
+It gets each file of the source, unpacked, and yields its records as they are to lie in the shard, the same ones each time.
 """
 
+import importlib
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
-from paddle_node.contract import ExitCode
-from paddle_node.data import user_reader
+from paddle_node import own_code
+from paddle_node.contract import Variable
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.registry import Source
-from paddle_node.data.sources.slices import Piece
-from paddle_node.data.user_reader import LONGEST, RecordReader
-from paddle_node.failure import Failure
+from paddle_node.data.sources.registry import Piece, Source
+from paddle_node.failure import BadData, Failure, SettingError
 
 BLOCK = 1 << 17
-"""Bytes whose lines are in memory at a time: about what a processor keeps beside it."""
+"""Bytes whose lines are in memory at a time: about the size of a processor's cache."""
+LONGEST = 16 << 20
+"""Bytes of one record: a few of them must fit into 100 MB."""
+
+RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
 
 def batches(source: Source, pieces: Iterable[Piece], format: str, reader: RecordReader | None) -> Iterator[list[bytes]]:
-    """Raises `Failure` for whatever is damaged, or no record."""
+    """Raises `Failure` for damage, and for what is no record."""
     for piece in pieces:
         if piece.end is not None:
             with source.open(piece.thing, max(piece.begin - 1, 0)) as stream:
                 yield from _between(stream, piece.begin, piece.end, piece.thing.name)
             continue
         for name, content in unpack.members(source, piece.thing, format):
-            yield from _given(reader, content, name) if reader else _lines(content, name)
+            yield from _read(reader, content, name) if reader else _lines(content, name)
+
+
+def load_reader(name: str, program: Path) -> RecordReader:
+    """Raises `SettingError` when there is no such module or function, or the module does not import."""
+    module_name, _, function_name = name.partition(":")
+    setting = f"{Variable.DATA_FORMAT} is {name!r}"
+    sys.path.insert(0, str(program))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise SettingError(f"{setting}, but {program} has no module {error.name}") from None
+    except BaseException as error:  # Also sys.exit(), which must not end the data job with success.
+        raise SettingError(f"{setting}, and importing {module_name} fails: {own_code.told(error)}") from None
+    finally:
+        sys.path.remove(str(program))
+    function: RecordReader | None = getattr(module, function_name, None)
+    if not callable(function):
+        raise SettingError(f"{setting}, but {module_name} has no function {function_name}")
+    return function
 
 
 def _lines(stream: BinaryIO, name: str, left: Callable[[int], int] = lambda size: BLOCK) -> Iterator[list[bytes]]:
@@ -37,9 +65,7 @@ def _lines(stream: BinaryIO, name: str, left: Callable[[int], int] = lambda size
         if not block.endswith(b"\n"):
             rest = stream.readline(LONGEST)
             if len(rest) == LONGEST and not rest.endswith(b"\n"):
-                raise Failure(
-                    ExitCode.BAD_DATA, f"{name} has a line longer than {LONGEST >> 20} MiB: is this a text of one record a line?"
-                )
+                raise BadData(f"{name} has a line longer than {LONGEST >> 20} MiB: is this a text of one record a line?")
             block += rest
         size += len(block)
         yield io.BytesIO(block if block.endswith(b"\n") else block + b"\n").readlines()
@@ -55,13 +81,32 @@ def _between(stream: BinaryIO, begin: int, end: int, name: str) -> Iterator[list
     yield from _lines(stream, name, lambda size: max(0, min(BLOCK, end - at - size)))
 
 
-def _given(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
+def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
+    """Raises `BadData` for whatever the reader raises, sys.exit() included."""
+    own = _checked(reader, stream, name)
     batch: list[bytes] = []
     size = 0
-    for record in user_reader.records(reader, stream, name):
+    while True:
+        try:
+            record = next(own, None)
+        except (Failure, KeyboardInterrupt):
+            raise  # A failure of the source; Ctrl-C.
+        except BaseException as error:
+            raise BadData(f"the record reader failed on {name}: {own_code.told(error)}") from None
+        if record is None:
+            break
         batch.append(record)
         size += len(record)
         if size >= BLOCK or len(batch) >= 4096:
             yield batch
             batch, size = [], 0
     yield batch
+
+
+def _checked(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]:
+    for record in reader(stream, name):
+        if not isinstance(record, bytes):
+            raise TypeError(f"it yielded a {type(record).__name__}, records are bytes")
+        if len(record) > LONGEST:
+            raise ValueError(f"it yielded a record of {len(record)} bytes, {LONGEST} are the most")
+        yield record

@@ -1,6 +1,7 @@
 """A remote object as one stream that survives cut connections and failing servers.
 
-Promises: the bytes are the object's, in order, each once, to its stated end; after `TRIES` tries without a new byte a `Failure`.
+Ours, because neither boto3 nor the standard library resumes a body that breaks off. The bytes are the object's, each once and in
+order, to its stated end; after `TRIES` tries without a new byte reading raises a `Failure`.
 """
 
 import io
@@ -32,7 +33,7 @@ def told(error: object) -> str:
 
 
 class Answer(NamedTuple):
-    """One server's answer: bytes `begin` to `end` of the object; `end` is None where the body itself tells its end (chunks)."""
+    """One server's answer: bytes `begin` to `end` of the object; `end` is None where the body marks its own end (chunks)."""
 
     begin: int
     end: int | None
@@ -63,10 +64,10 @@ class Tries:
 
 
 class Resumed(io.RawIOBase):
-    """Asks again from where a body broke off.
+    """Requests again from where a body broke off.
 
-    `ask(offset)` answers from `offset` on, or from before it. Without a mark of the content (`marked`) it answers from the
-    beginning, and what had been read must come again the same.
+    `ask(offset)` answers from `offset` or earlier. Without a mark of the content (`marked`) it answers from the beginning, and
+    what was read before must come again the same. `breaks` are the errors of a broken connection.
     """
 
     def __init__(
@@ -80,15 +81,13 @@ class Resumed(io.RawIOBase):
         ranges: bool = True,
         begin: int = 0,
     ) -> None:
-        self._what = what
-        self._size = size
-        self._ask = ask
-        self._breaks = breaks
+        self._what, self._size, self._ask, self._breaks = what, size, ask, breaks
         self._ranges = ranges
         self._position = begin
         self._answer: Answer | None = None
         self._ended = False
         self._again = False
+        """The answer repeats what was read before: a server that always cuts makes no progress by it."""
         self._tries = Tries(what)
         self._read = None if marked else xxhash.xxh3_128()
 
@@ -111,7 +110,6 @@ class Resumed(io.RawIOBase):
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills the buffer, but for the end."""
         filled = 0
         while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
             buffer[filled : filled + len(block)] = block
@@ -129,8 +127,10 @@ class Resumed(io.RawIOBase):
                 block = self._more(answer, amount)
                 self._position += len(block)
                 if not block:
-                    self._end(answer)
-                    continue
+                    if self._size is not None or (answer.end is not None and self._position < answer.end):
+                        raise Interrupted(f"it ended after {self._position} of {self._size or answer.end} bytes")
+                    self._ended = True
+                    break
                 if not self._again:
                     self._tries.count = 0
                 if self._read:
@@ -170,12 +170,6 @@ class Resumed(io.RawIOBase):
             return bytes(answer.body.read(amount))
         except self._breaks as error:
             raise Interrupted(f"the connection broke: {told(error)}") from None
-
-    def _end(self, answer: Answer) -> None:
-        """A body ended: was that the object's end?"""
-        if self._size is not None or (answer.end is not None and self._position < answer.end):
-            raise Interrupted(f"it ended after {self._position} of {self._size or answer.end} bytes")
-        self._ended = True
 
     def _drop(self) -> None:
         if self._answer:

@@ -1,7 +1,4 @@
-"""The data job's environment, parsed once at the door: afterwards only typed values travel.
-
-Promises: a `SettingError` names the variable, what was found and what is allowed; nothing is read or written yet.
-"""
+"""The data job's environment, parsed once: a `SettingError` names the variable, what was found and what is allowed."""
 
 import os
 import re
@@ -23,12 +20,12 @@ FORMATS = ("lines", "files")
 _READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,100}")
 _OURS = ("output", "splits", "programs", "held-out", contract.DATA_MANIFEST)
-"""What the data job, or the training, writes into the job's folder; beside these the shards' folders, which are numbers."""
+"""What the data job, or the training, writes into the job's folder, beside the shards' folders, which are numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSettings:
-    """What to split, how, and where to."""
+    """What to split, how, and into which folder."""
 
     folder: JobFolder
     shards: int = setting(Reader.whole, Variable.SPLIT_COUNT, None, 1, 10_000)
@@ -42,28 +39,26 @@ class SplitSettings:
     program: str
     """The program's folder name under the job's folder."""
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
-    """SHA-256 of the archive with the program, where a record reader is in one."""
+    """SHA-256 of the archive that holds the record reader; empty: there is none."""
     reader_folder: Path
     pods: int = setting(Reader.whole, Variable.SPLIT_PODS, 1, 1, 10_000)
     """Pods that share the split; each is an index of the same Job."""
     index: int
     run: str
-    """The data job's run, the same for all of its pods: names the folder of the split."""
+    """Run id, the same for all pods: names the folder of the split."""
     pod: str
-    """This pod, and no other one of the same index: names the folder of what it writes."""
+    """Uid of this pod: names the folder of what it writes."""
     shared: Path | None = None
-    """Where one unsplit copy of the source is kept for all jobs; None: the data is split."""
+    """Folder for the one unsplit copy that all jobs share; None: the data is split."""
     job: str = setting(Reader.text, Variable.DATA_JOB, "")
-    """Hash of the data job's template, for the manifest; empty where nobody asks."""
+    """Hash of the data job's template, for the manifest; may be empty."""
 
     @property
     def own_seed(self) -> str | None:
-        """The indexes' deals differ."""
         return None if self.seed is None else f"{self.seed}/{self.index}"
 
     @property
     def first(self) -> int:
-        """The shard that gets this index's first record."""
         return self.index % self.shards
 
     @classmethod
@@ -82,7 +77,7 @@ class SplitSettings:
         pods, form, archive = found["pods"], found["format"], found["archive"]
         run = _named(Variable.RUN_ID, environ)
         if not run and pods > 1:
-            raise SettingError(f"{Variable.RUN_ID} is missing: the {pods} pods that share a split know each other by it")
+            raise SettingError(f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize each other by it")
         if form not in FORMATS and not _READER.fullmatch(form):
             raise SettingError(f"{Variable.DATA_FORMAT} is {form!r}: lines, files or module:function is allowed")
         shared = read.text(Variable.SHARED, "")
@@ -105,13 +100,13 @@ class SplitSettings:
 
 
 def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
-    """Raises `SettingError` for a path of the source, or a pattern, that lies in what the job itself writes."""
+    """Raises `SettingError` where a path of the source, or a pattern, lies in what the job itself writes."""
     root = str(folder.root)
     real = os.path.realpath(root)
     for path in paths:
         for place, top in ((str(path), root), (os.path.realpath(path), real)):
             first = place.removeprefix(f"{top}/").partition("/")[0] if place.startswith(f"{top}/") else ""
-            # A pattern may mean a shard's folder, of which there may be any number.
+            # A pattern may match a shard's folder.
             if first.isdigit() or (first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2"))):
                 raise SettingError(
                     f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself writes: "
@@ -126,8 +121,8 @@ def _source(environ: Mapping[str, str], folder: JobFolder) -> str:
         path = contract.path(value, dict(environ))
         if folder.root.is_relative_to(path):
             raise SettingError(
-                f"{Variable.DATA_SOURCE} is {value!r}, which holds {Variable.OUT_DIR}: the shards would become a part of their "
-                "own source; a folder beside the job's is allowed, and one in it"
+                f"{Variable.DATA_SOURCE} is {value!r}, which holds {Variable.OUT_DIR}: the shards would become part of their own "
+                "source; name a folder beside the job's folder, or in it"
             )
         refuse_own(folder, [path], value)
     return value

@@ -1,7 +1,7 @@
 """Format `files`: each file of the source, or of its archives, is one record and keeps its name.
 
-Promises: bodies stream; counts of two shards differ by 1 at most. Names are held in memory (about 1.3 kB a file); one that is too
-long for a file system is cut, with a digest in its place.
+Counts of two shards differ by 1 at most. Names are held in memory (about 1.3 kB a file); one that is too long for a file system
+is cut, with a digest in place of the rest.
 """
 
 import os
@@ -13,29 +13,27 @@ from pathlib import Path, PurePosixPath
 
 import xxhash
 
-from paddle_node.contract import ExitCode
 from paddle_node.data.data_manifest import DataFile
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
 from paddle_node.data.settings import SplitSettings
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.registry import Source, inside
-from paddle_node.data.sources.slices import Piece
-from paddle_node.failure import Failure
+from paddle_node.data.sources.registry import Piece, Source, inside
+from paddle_node.failure import BadData
 
 BLOCK = 1 << 20
 AT_ONCE = 64
 """Files that wait for the disk at a time."""
 LONGEST_NAME = 255
 LONGEST_PATH = 2048
-"""Bytes; the job's folder and a trainer's local disk come in front."""
+"""Bytes, to which the job's folder or a trainer's local disk is prefixed."""
 
 
 def write(
     settings: SplitSettings, source: Source, pieces: Iterable[Piece], root: Path, called: str, several: bool, advance: Advance
 ) -> Files:
-    """The files of each folder. Of `several` objects an archive's name stands before its members'."""
+    """The files of each folder. With `several` objects, an archive's name precedes its members' names."""
     seed, shards, hold_out = settings.own_seed, settings.shards, settings.hold_out
     form = "shared" if settings.shared else "files"
     chance = random.Random(f"{seed}/files") if seed is not None else None
@@ -44,14 +42,14 @@ def write(
     order: list[int] = []
     waiting: deque[Future[DataFile]] = deque()
     taken = held = 0
-    # One of each `stride` records is held out, at a place of its own; of the first ones the second, as there may be no more.
+    # One of each `stride` records is held out, at a random place; of the first stride the second, as there may be no more.
     stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
     wanted = 1
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
             for name, content in unpack.members(source, piece.thing, form):
                 if several and name not in (piece.thing.name, piece.thing.name.removesuffix(".gz")):
-                    # A shared copy is as if each archive had been unpacked where it lies.
+                    # In a shared copy each archive is unpacked where it lies.
                     name = f"{piece.thing.name if form == 'files' else piece.thing.name.rpartition('/')[0]}/{name}"
                 name = inside(name, piece.thing.name)  # The name of an object in S3 is any text.
                 names.add(name)
@@ -66,7 +64,8 @@ def write(
                             chance.shuffle(order)
                     folder = str(order.pop())
                 taken += 1
-                short = f"{folder}/{shortened(name)}"
+                parts = name.split("/") if len(os.fsencode(name)) <= LONGEST_PATH else [name.replace("/", "_")]
+                short = "/".join((folder, *map(_short, parts)))
                 path = root / short
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = PartFile(path, f"{called}/{short}")
@@ -81,14 +80,8 @@ def write(
     return {folder: [file.result() for file in each] for folder, each in files.items()}
 
 
-def shortened(name: str) -> str:
-    """The name as a file system takes it."""
-    parts = name.split("/") if len(os.fsencode(name)) <= LONGEST_PATH else [name.replace("/", "_")]
-    return "/".join(map(_short, parts))
-
-
 class Names:
-    """Refuses names that two files cannot have side by side."""
+    """Refuses names that cannot lie side by side in one folder."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()
@@ -97,15 +90,14 @@ class Names:
     def add(self, name: str) -> None:
         folders = {str(above) for above in PurePosixPath(name).parents} - self._folders
         if name in self._files:
-            raise Failure(ExitCode.BAD_DATA, f"two files of the source are named {name}: format files needs names that differ")
+            raise BadData(f"two files of the source are named {name}: format files needs names that differ")
         for folder in (name,) if name in self._folders else folders & self._files:
-            raise Failure(ExitCode.BAD_DATA, f"the source has a file and a folder named {folder}: rename one")
+            raise BadData(f"the source has a file and a folder named {folder}: rename one")
         self._files.add(name)
         self._folders |= folders
 
 
 def _place(which: int, stride: float, chance: random.Random | None) -> int:
-    """The record that is held out of those from `which * stride` on."""
     begin, end = int(which * stride), int((which + 1) * stride)
     return chance.randrange(begin, max(end, begin + 1)) if chance and stride else (begin + end) // 2
 

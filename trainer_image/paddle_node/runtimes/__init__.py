@@ -1,8 +1,6 @@
-"""What a runtime is: the one place that knows which programs make a training job of one kind of Paddle.
+"""What a kind of program means: its processes, its progress, when it is done, where it resumes.
 
-Promises: a runtime only describes processes; it starts none, reads no file and imports no Paddle, so that
-the agent stays small and quick. A runtime is one file in this folder that sets `RUNTIME`; nothing else
-has to be told of it.
+A runtime is a file in this folder that sets `RUNTIME`. It describes processes, and imports no Paddle: the agent stays small.
 """
 
 import importlib
@@ -26,24 +24,23 @@ LONGEST_STRING = 131_071
 
 @dataclass(frozen=True)
 class Process:
-    """One process of this pod, described completely: nothing is inherited, nothing passes through a shell."""
+    """One process of this pod: it inherits nothing, and no shell starts it."""
 
     role: Role
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     log: Path
-    """Its output, line by line, as CONTRACT's layout names it (server.log, train.log)."""
     working_directory: Path | None = None
-    """None: the agent's own. Paddle wants to write into it."""
+    """Paddle writes into it; None: the agent's own."""
     ports: tuple[int, ...] = ()
-    """A server's ports that listen on the pod's address once it is ready to serve."""
+    """A server's ports, which listen once it is ready."""
     health: str = ""
-    """An HTTP path that a server answers on its first port while it works; empty: it cannot be asked."""
+    """HTTP path that a server answers on its first port while it works; empty: there is none."""
     waits_for_servers: bool = False
-    """Start it only when the ports of EVERY pod's servers listen; otherwise at once, beside the servers."""
+    """Start it only when EVERY pod's servers listen; otherwise at once."""
 
     def __post_init__(self) -> None:
-        """Raises `SettingError` for what Linux could not start: Paddle wants every peer's endpoint in one variable."""
+        # Paddle wants every peer's endpoint in one variable.
         words = [("an argument", word) for word in self.argv]
         for what, text in [*words, *((name, f"{name}={value}") for name, value in self.environ.items())]:
             if (length := len(os.fsencode(text))) > LONGEST_STRING:
@@ -58,42 +55,42 @@ class Resumption:
     """What an attempt begins with."""
 
     resume: Mapping[str, str] = field(default_factory=dict)
-    """What all pods hand to their processes, by names that the runtime alone understands; empty: nothing."""
+    """What all pods hand to their processes, by names of the runtime's own."""
     said: str = "from the beginning"
-    """The same for people, behind the words "training starts"."""
+    """The same for people, after the words "training starts"."""
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or could not be loaded."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The run's earlier attempts, as far as they bear on what the next one resumes from."""
+    """The run's earlier attempts, as far as the choice of what to resume from depends on them."""
 
     first: bool = True
     """No attempt of this run has begun yet."""
-    fruitless: Sequence[Mapping[str, str]] = ()
+    without_progress: Sequence[Mapping[str, str]] = ()
     """What the failed attempts since the last progress resumed from, oldest first."""
     unloadable: Sequence[Mapping[str, str]] = ()
-    """What at least two attempts resumed from that failed before their first step, and none that made a step."""
+    """What at least two attempts that failed before their first step resumed from, and none that made a step."""
 
 
 class Progress(Protocol):
-    """What progress of a job is, on the volume. Blocking; asked in the pod of trainer 0 alone, one question at a time."""
+    """A job's progress on the volume. Blocking; called in the pod of trainer 0 only, by one thread at a time."""
 
     trainers_join: bool
-    """Every trainer says by `coordination.join` that it is there: an end with 0 without it is no training."""
+    """Every trainer calls `coordination.join`: one that ends with 0 without it has not trained."""
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         """Chooses what the next attempt resumes from; it may remove what ended attempts left incomplete. May raise `Failure`."""
 
     def made(self, attempt: int, resumption: Resumption) -> str:
-        """Names what the attempt completed beyond what it resumed from; empty: no progress. Asked once the attempt has ended."""
+        """Names what an ended attempt completed beyond what it resumed from; empty: no progress."""
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
-        """Every trainer ended with 0, maybe as it was told to stop (`stopped`). None: the job is done; else what is missing."""
+        """When every trainer ended with 0, perhaps told to stop (`stopped`). None: the job is done; else what is missing."""
 
     def changed(self) -> bool:
-        """Whether there is progress since the last call: an attempt without progress or output for STALL seconds ends."""
+        """Whether there is progress since the last call."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +102,17 @@ class Runtime:
     processes: Callable[[NodeEnvironment, Sequence[Peer], Attempt], tuple[Process, ...]]
     """All processes of this pod in one attempt, servers first. The pod is done when every trainer among them ended with 0."""
     progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]
-    """How progress of this kind of program is seen; it says to the second argument what people should know."""
+    """Its second argument prints what people should know."""
     standby: Callable[[NodeEnvironment], tuple[Process, ...]] = lambda node: ()
-    """Processes worth starting while peers are still missing; none where nothing can be done ahead.
+    """Processes to start while peers are still missing, when the trainer id may be unknown.
 
-    Each imports what is slow to import and then reads ONE line from its standard input: the JSON object
-    {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process. It ends
-    with 0 when its input ends first. An attempt without a standby starts `Process.argv` itself.
-    The pod's trainer id may not be known yet; `Process.log` means nothing here.
+    Each imports what is slow to import, then reads ONE line from its standard input, the JSON object
+    {"argv": [...], "environ": {...}} of the `Process` of the same role, and becomes that process.
     """
 
 
 def backend(node: NodeEnvironment) -> dict[str, str]:
-    """By what trainers talk to each other: gloo where they have no GPU; else Paddle chooses."""
+    """Trainers without a GPU talk by gloo; else Paddle chooses."""
     return {} if node.own.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 

@@ -1,20 +1,18 @@
-"""Collective training: in every pod one trainer, each with the whole model; gradients are averaged, without GPUs by gloo.
+"""Collective training: in every pod one trainer with the whole model; gradients are averaged. Paddle 2.6.2 and 3.x.
 
-Promises: works with paddlepaddle 2.6.2 and with 3.x, where parameter servers no longer exist; Paddle learns the
-cluster from its environment alone, without its launcher, which masks exit codes.
+Paddle learns the cluster from its environment, without its launcher, which masks exit codes.
 """
 
 from collections.abc import Sequence
 
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.runtimes import Process, Runtime, backend, python_program
+from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     """Has Paddle imported when the last pod comes."""
-    return (
-        python_program.standby(node, "trainer", ("paddle_node.training.engines.collective_engine", "paddle_node.training.loop")),
-    )
+    return (python_program.standby(node, "trainer", "paddle_node.training.backends.collective", "paddle_node.training.loop"),)
 
 
 def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
@@ -41,4 +39,4 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
     return (trainer,)
 
 
-RUNTIME = Runtime("collective", processes, python_program.progress, standby)
+RUNTIME = Runtime("collective", processes, RecordedPasses, standby)

@@ -1,7 +1,7 @@
-"""The progress of a program that knows nothing of us: the files that it leaves in the job's output folder.
+"""The progress of a command: the files that it leaves in the job's output folder.
 
-Promises: an attempt resumes from the newest match that no failed attempt has resumed from without progress. Times are the
-volume's own: a file is compared with a mark that was made on the same volume. Everything blocks.
+An attempt resumes from the newest match that no failed attempt has resumed from without progress. A file's time is compared with
+that of a mark on the same volume.
 """
 
 import contextlib
@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddle_node import command_line, durable
-from paddle_node.contract import ExitCode
 from paddle_node.data import data_manifest
 from paddle_node.environment import NodeEnvironment
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData
 from paddle_node.runtimes import History, Resumption
 from paddle_node.training.passes import Identity
 
@@ -41,15 +40,14 @@ class FileProgress:
         self._known = ""
 
     def begin(self, identity: Identity, history: History) -> Resumption:
-        """Marks the run's beginning, and chooses what to resume from."""
         self._mark("began", self._node.run_id)
         same = self._mark("program", f"{identity.data} {identity.program}")
         if history.first:
             if self._success and self.finished(identity, Resumption(), stopped=False) is None:
-                raise Failure(ExitCode.BAD_DATA, f"{self._success} is dated later than this run, which has not begun: remove it")
+                raise BadData(f"{self._success} is dated later than this run, which has not begun: remove it")
             self._tell_flags()
             self._warn_of_samplers()
-        tried = {one.get("newest", "") for one in history.fruitless}
+        tried = {one.get("newest", "") for one in history.without_progress}
         passed_over: list[str] = []
         newest, older = "", 0
         for path, changed in self._matches(self._resume):
@@ -69,12 +67,10 @@ class FileProgress:
         return Resumption(resume, f"from {newest}" if newest else "from the beginning", tuple(passed_over))
 
     def made(self, attempt: int, resumption: Resumption) -> str:
-        """The newest file of progress, where it was not there as the attempt began."""
         state = self._state()
         return state.partition(" ")[2] if state != resumption.resume.get("seen", "") else ""
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
-        """Every process ended with 0; and the file that says so, where one is asked for, is of this run."""
         if not self._success:
             return "the command was told to stop, and nothing else says that it is done" if stopped else None
         try:
@@ -86,17 +82,15 @@ class FileProgress:
         return None
 
     def changed(self) -> bool:
-        """Whether a file of progress is newer than any at the last call."""
         before, self._known = self._known, self._state()
         return before != self._known
 
     def _state(self) -> str:
-        """When progress was made last, and which file it was."""
         path, changed = next(self._matches(self._progress), (None, 0))
         return "" if path is None else f"{changed} {path.relative_to(self._folder.root)}"
 
     def _matches(self, glob: str) -> Iterator[tuple[Path, int]]:
-        """What lies below output/ and is not empty, newest first, with the time of its last change."""
+        """Matches below output/ that are not empty, newest first, with the time of their last change."""
         if not glob:
             return
         durable.look(self._folder.output)
@@ -114,13 +108,9 @@ class FileProgress:
             yield path, changed
 
     def _mark(self, name: str, whose: str) -> int:
-        """When the mark was made that bears these words; it is made anew where it bears others."""
+        """When the mark with these words was made; one with others is made anew."""
         path = self._folder.run_state / name
-        try:
-            bears = path.read_text()
-        except FileNotFoundError:
-            bears = None
-        if bears != whose:
+        if not path.exists() or path.read_text() != whose:
             durable.write(path, whose)
         return path.stat().st_mtime_ns
 
@@ -146,5 +136,4 @@ class FileProgress:
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Numbers in a name compared as numbers."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]

@@ -1,8 +1,7 @@
 """Parameter-server training with paddlepaddle 2.6.2: in every pod one pserver and one trainer.
 
-Promises: Paddle learns the cluster from its environment alone, every endpoint by the pods' addresses. `train.py` gets no gloo:
-barriers and the end of the pservers are `paddle_node.fleet`'s, by way of the agents. A command gets what Paddle's launcher would
-give it: gloo, which meets on pserver 0 anew in each attempt; the pservers are ended behind its trainers.
+Paddle learns the cluster from its environment. `train.py` gets no gloo: `paddle_node.fleet` makes the barriers and ends the
+pservers. A command gets what Paddle's launcher would give it, with gloo; the agents end its pservers behind its trainers.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,19 +12,18 @@ from paddle_node.contract import Variable
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
+from paddle_node.runtimes.file_progress import FileProgress
+from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     """Both have Paddle imported when the last pod comes; of a command nothing is known."""
     if node.own.words:
         return ()
+    servers = "paddle_node.training.backends.parameter_servers"
     return (
-        python_program.standby(node, "server", ("paddle_node.fleet", "paddle_node.training.engines.parameter_servers")),
-        python_program.standby(
-            node,
-            "trainer",
-            ("paddle_node.fleet", "paddle_node.training.loop", "paddle_node.training.engines.parameter_server_engine"),
-        ),
+        python_program.standby(node, "server", "paddle_node.fleet", servers),
+        python_program.standby(node, "trainer", "paddle_node.fleet", "paddle_node.training.loop", servers),
     )
 
 
@@ -66,19 +64,19 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """Passes on the volume; of a command the files that the job's settings name."""
-    return launch.progress(node, say) if node.own.words else python_program.progress(node, say)
+    return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
 
 
 def _trainer_port(node: NodeEnvironment) -> int:
-    """Nothing listens there: in 2.6.2 a trainer's endpoint is only its name, and must differ from every pserver's."""
+    """Nothing listens there: in 2.6.2 a trainer's endpoint is only a name, which must differ from every pserver's."""
     return node.port + 1
 
 
 def _gloo(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
     """What role makers need for gloo; without it their barriers do nothing.
 
-    The trainers meet by HTTP in a child of pserver 0, which ends with its attempt. Not in a folder: one that has an earlier
-    attempt's addresses makes Paddle dial them, and SIGABRT ends the trainer. The host's name must have an address.
+    The trainers meet by HTTP in a child of pserver 0, which ends with its attempt. In a folder Paddle would dial an earlier
+    attempt's addresses, and end by SIGABRT.
     """
     return {
         "PADDLE_WITH_GLOO": node.environ.get("PADDLE_WITH_GLOO", "1"),

@@ -1,18 +1,19 @@
-"""Anybody's program: the command that its user types on one machine, on N pods, unchanged.
+"""Any program: the command that its user types on one machine, unchanged, on N pods.
 
-Promises: where Paddle's own launcher stands in the command, this runtime takes its place, so that each rank is a process of the
-agent's own. A script that starts the launcher itself is started once a pod, and its environment wins over the launcher's flags.
+This runtime takes the place of Paddle's launcher in the command, so that each rank is a process of the agent's own. A script that
+starts the launcher itself is started once a pod, with an environment that wins over the launcher's flags.
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paddle_node import command_line
 from paddle_node.contract import MASTER_PORTS, Variable
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
 from paddle_node.failure import SettingError
-from paddle_node.runtimes import Process, Progress, Runtime, backend
+from paddle_node.runtimes import Process, Runtime, backend
+from paddle_node.runtimes.file_progress import FileProgress
 
 
 def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
@@ -30,7 +31,7 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
 
 
 def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, more: Mapping[str, str], several: bool) -> Process:
-    """A process of the user's program; `more` is what its environment has beside the container's, RANK at least."""
+    """A process of the user's program; `more` adds to the container's environment, RANK at least."""
     values = {
         "data": str(node.folder.data or node.folder.shard(node.trainer_id)),
         "output": str(node.folder.output),
@@ -66,19 +67,12 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
     )
 
 
-def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """The files that the job's settings name."""
-    from paddle_node.runtimes.file_progress import FileProgress  # Not where only processes are described.
-
-    return FileProgress(node, say)
-
-
 def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]:
-    """What Paddle's launcher, and torchrun, tell each rank."""
+    """The variables that Paddle's launcher, and torchrun, give each rank."""
     count = node.own.processes
     endpoints = [peer.endpoint(node.port + local) for peer in peers for local in range(count)]
     first = node.trainer_id * count
-    # All of the pod's GPUs for its only process, one for each of several, as the launcher does it.
+    # As with the launcher: all of the pod's GPUs for its only process, or one for each of several.
     devices = [",".join(map(str, range(node.own.gpus)))] if count == 1 else [str(local) for local in range(count)]
     return [
         {
@@ -103,9 +97,9 @@ def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]
 
 
 def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, script: bool) -> dict[str, str]:
-    """What is the same for all ranks of a pod. The launcher takes these variables over its flags."""
+    """Variables of all ranks of a pod, which win over the launcher's flags."""
     master = node.port + MASTER_PORTS
-    # The launcher serves its peers where the master's address is its own, and knows its own by the host's name alone.
+    # The launcher serves its peers if the master's address is its own, which it knows by the host's name only.
     launcher = script and node.trainer_id == 0 and node.trainers > 1
     return {
         **backend(node),
@@ -113,7 +107,7 @@ def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, scr
         "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else peers[0].endpoint(master),
         "PADDLE_NNODES": str(node.trainers),
         "PADDLE_RANK": str(node.trainer_id),
-        # Nothing that an earlier attempt's launcher still says is heard.
+        # Keeps messages of an earlier attempt's launcher out.
         "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
         **({"PADDLE_NPROC_PER_NODE": str(node.own.processes)} if script else {}),
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
@@ -125,10 +119,9 @@ def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, scr
 
 
 def _look_for(program: str, node: NodeEnvironment, environ: Mapping[str, str]) -> None:
-    """Raises `SettingError` for a command that does not exist."""
     found = node.program / program if "/" in program else shutil.which(program, path=environ.get("PATH"))
     if found is None or not Path(found).is_file():
         raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
 
 
-RUNTIME = Runtime("launch", processes, progress)
+RUNTIME = Runtime("launch", processes, FileProgress)

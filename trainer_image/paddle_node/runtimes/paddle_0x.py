@@ -1,13 +1,14 @@
 """The 2016-17 `paddle pserver` and `paddle train`, from an image that the user brings.
 
-Promises: the command lines of the PaddlePaddle on AWS tutorials, flag for flag, with `--local=0` always (without it every trainer
-trains alone and reports success); the user's arguments come last, so that they win. 0.x writes the passes and `done` itself.
+The command lines of the PaddlePaddle on AWS tutorials, always with `--local=0` (without it every trainer trains alone and reports
+success); the user's arguments come last, so that they win. 0.x writes the passes and `done` itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from paddle_node.environment import Attempt, NodeEnvironment, Peer
-from paddle_node.runtimes import Process, Progress, Runtime
+from paddle_node.runtimes import Process, Runtime
+from paddle_node.training.resumption import OldPasses
 
 CONFIG = "trainer_config.lr.py"
 COMMENT = "paddle_process_by_paddle"
@@ -54,13 +55,6 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
     return (server, trainer)
 
 
-def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """The passes that 0.x writes."""
-    from paddle_node.training.resumption import OldPasses
-
-    return OldPasses(node, say)
-
-
 def _network(node: NodeEnvironment) -> tuple[str, ...]:
     return (f"--nics={node.nic}", f"--port={node.port}", f"--ports_num={node.ports_num}")
 
@@ -69,4 +63,4 @@ def _cluster(node: NodeEnvironment) -> tuple[str, ...]:
     return (f"--ports_num_for_sparse={node.ports_num_sparse}", f"--num_gradient_servers={node.trainers}")
 
 
-RUNTIME = Runtime("paddle-0.x", processes, progress)
+RUNTIME = Runtime("paddle-0.x", processes, OldPasses)

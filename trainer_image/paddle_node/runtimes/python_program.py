@@ -1,16 +1,12 @@
-"""What the runtimes whose users write `train.py` have in common: how that program is started.
-
-Promises: no shell; the user's arguments untouched; `paddle_node` importable from wherever the program lies.
-"""
+"""How the runtimes whose users write `train.py` start that program."""
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
-from paddle_node.runtimes import Process, Progress, Role
+from paddle_node.runtimes import Process, Role
 
 PROGRAM = "train.py"
 
@@ -33,8 +29,8 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
     }
 
 
-def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Process:
-    """A process that becomes `argv(node)` when its line comes, and takes that one's log over then."""
+def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
+    """A process that imports `modules`, and becomes `argv(node)` when its line comes."""
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),
@@ -42,10 +38,3 @@ def standby(node: NodeEnvironment, role: Role, modules: tuple[str, ...]) -> Proc
         log=Path(os.devnull),
         working_directory=node.home,
     )
-
-
-def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """The passes that `paddle_node.fleet` records."""
-    from paddle_node.training.resumption import RecordedPasses  # Not where only processes are described.
-
-    return RecordedPasses(node, say)

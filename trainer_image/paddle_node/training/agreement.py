@@ -1,8 +1,8 @@
 """A value that all processes of a job must have alike: a vocabulary, a list of labels, a mean.
 
-Promises: each trainer looks at its own shard only; trainer 0 merges and publishes by one rename, under the digests of data and
-program. A pserver gets the value from the trainer of its own pod, by a file in the pod's scratch: to ask the volume again and
-again costs every pod requests, and an NFS client may answer from memory, for up to a minute, that it is not there.
+Each trainer reads only its own shard; trainer 0 merges, and publishes by one rename under the digests of data and program. A
+pserver gets the value from the trainer of its own pod, by a file in the pod's scratch: polling the volume would cost every pod
+requests, and an NFS client may answer from its cache, for up to a minute, that the file is not there.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ class Agreement:
     def __init__(self, folder: JobFolder, identity: Identity, scratch: Path, attempt: int, name: str) -> None:
         key = hashlib.sha256(f"{identity.data} {identity.program}".encode()).hexdigest()
         self.name = name
-        self._place = folder.output / "agreed"
-        self.file = self._place / f"{name}-{key[:16]}.json"
+        self.file = folder.output / "agreed" / f"{name}-{key[:16]}.json"
         self._handed_on = scratch / "agreed" / f"attempt-{attempt}" / self.file.name
 
     def reach(self, session: Session, own: Callable[[], Any], merge: Callable[[list[Any]], Any]) -> Any:
-        """In a trainer: `own()` of every shard, merged, the same on all. Costs one read where it was reached before."""
+        """In a trainer: `merge` of every shard's `own()`, the same on all. Costs one read where it was reached before."""
         # All trainers must take the same branch: only trainer 0 looks.
         known = session.gather(f"{self.name} known", self.file.is_file() if session.trainer_id == 0 else None)[0]
         if not known:
-            # By way of the volume: a vocabulary is too large for a coordinator's message.
-            durable.write(self._part(session.attempt, session.trainer_id), json.dumps(own()))
+            # By way of the volume: a vocabulary is too large for a message.
+            stem = f"{self.file.stem}.attempt-{session.attempt}.trainer-"
+            parts = [self.file.with_name(f"{stem}{trainer}") for trainer in range(session.trainers)]
+            durable.write(parts[session.trainer_id], json.dumps(own()))
             session.barrier(f"{self.name} counted")
             if session.trainer_id == 0:
-                parts = [self._part(session.attempt, trainer) for trainer in range(session.trainers)]
                 durable.write(self.file, json.dumps(merge([json.loads(part.read_text()) for part in parts])))
                 for part in parts:
                     part.unlink()
@@ -50,10 +50,7 @@ class Agreement:
         return json.loads(text)
 
     def wait(self) -> Any:
-        """In a pserver: the value as soon as this pod's trainer has it. The agent ends a wait in vain."""
+        """In a pserver: the value as soon as this pod's trainer has it. If it never comes, the agent ends the process."""
         while not self._handed_on.is_file():
             time.sleep(LOOK)
         return json.loads(self._handed_on.read_text())
-
-    def _part(self, attempt: int, trainer: int) -> Path:
-        return self._place / f"{self.file.stem}.attempt-{attempt}.trainer-{trainer}"

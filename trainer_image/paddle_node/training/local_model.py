@@ -1,11 +1,6 @@
-"""A complete pass as an ordinary local Paddle program: evaluated, or exported for inference, without pservers.
+"""A complete pass as an ordinary local Paddle program: evaluated, or exported for inference, without pservers."""
 
-Promises: every parameter comes from the pass's parts on the volume, and from nowhere else; a program that needs
-a parameter which the pass lacks is refused by name.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +9,10 @@ import paddle
 from paddle import static
 from paddle.base import unique_name
 
-from paddle_node.training.engines import network, tables
-from paddle_node.training.judgement import judge
+from paddle_node.training import metrics
+from paddle_node.training.backends import network, tables
 from paddle_node.training.passes import PREDICT, DamagedPass
 
-BATCH = 500
 _PREDICT = """\
 import numpy, paddle
 paddle.enable_static()
@@ -31,12 +25,12 @@ LARGEST_EXPORT = 2**30
 
 
 class LocalModel:
-    """The network that `build` describes, with the parameters of the pass in `directory`."""
+    """The network that `build` describes, with the parameters of a pass. Raises `DamagedPass`."""
 
     def __init__(self, directory: Path, build: Callable[[], network.Model]) -> None:
         self._program, startup = static.Program(), static.Program()
         self._scope = static.Scope()
-        # Names as in the training process, which built this network first of all, too.
+        # Names as in the training process, where this network was the first, too.
         with unique_name.guard(), static.program_guard(self._program, startup), network.local():
             self._model = build()
         self._executor = static.Executor(paddle.CPUPlace())
@@ -50,20 +44,17 @@ class LocalModel:
         self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
 
     def evaluate(self, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """The metric over all samples, and what the best constant answer would get."""
         feeder = network.Feeder(self._pruned, _inputs(self._pruned))
-        answers, predictions = [], []
-        iterator = iter(samples)
-        while batch := list(islice(iterator, BATCH)):
+
+        def predict(batch: list[Mapping[str, Any]]) -> tuple[Sequence[str], Any, Any]:
             with static.scope_guard(self._scope):
                 (scores,) = self._executor.run(
                     self._pruned, feed=feeder.feed(batch), fetch_list=[self._model.prediction.name], return_numpy=False
                 )
-            predictions.append(np.array(scores))
-            answers += [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
-        if not answers:
-            return {}
-        return judge(self._model.answers, answers, predictions)
+            right = [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
+            return self._model.answers, right, np.array(scores)
+
+        return metrics.evaluate(samples, predict)
 
     def export(self, target: Path) -> None:
         """`model.pdmodel` and `.pdiparams`, which any Paddle loads, and the few lines of Python that predict with them."""
@@ -82,7 +73,6 @@ def export_size(directory: Path) -> int:
 
 
 def _example(variable: Any) -> str:
-    """Python for a smallest value of an input: one record."""
     if variable.lod_level:
         return "paddle.base.create_lod_tensor([[0, 0]], [[2]], paddle.CPUPlace())"
     shape = [1, *variable.shape[1:]]

@@ -1,13 +1,12 @@
 """A trainer's way through the passes.
 
-Promises: a pass counts as trained when every trainer has read all records of its shard and every gradient has arrived; the
-record of the last pass exists before any trainer leaves. A checkpoint that cannot be saved ends no training. In lockstep all
-make the same number of steps, however the records fall: one with a step more would wait for the others for ever.
+A pass counts as trained when every trainer has read all records of its shard and every gradient has arrived; its record exists
+before any trainer leaves. A checkpoint that cannot be saved does not end training. In lockstep all trainers make the same number
+of steps, however the records fall: one with a step more would wait for the others without end.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 import signal
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddle_node.contract import ExitCode
-from paddle_node.failure import Failure, leave
+from paddle_node.failure import Failure, SettingError, leave
 from paddle_node.retry import naming
 from paddle_node.training import pass_metrics, passes
-from paddle_node.training.engines.engine import Engine, Sample
+from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.passes import Position
 from paddle_node.training.shard import Parser, Record, Shard
 
@@ -36,14 +35,9 @@ TELL = 10.0
 class Training:
     """One trainer in one attempt."""
 
-    def __init__(self, job: Job, engine: Engine, sample: Callable[[Any], Sample], batch: int, shard: Shard) -> None:
-        self._job = job
-        self._session = job.session
-        self._folder = job.folder
-        self._engine = engine
-        self._sample = sample
-        self._batch = batch
-        self._shard = shard
+    def __init__(self, job: Job, backend: Backend, sample: Callable[[Any], Sample], batch: int, shard: Shard) -> None:
+        self._job, self._node, self._folder, self._session = job, job.node, job.folder, job.session
+        self._backend, self._sample, self._batch, self._shard = backend, sample, batch, shard
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
         self._stepped = False
@@ -52,7 +46,7 @@ class Training:
         self._unsaved = 0
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
-        """When all trainers met last, or began: no message is needed for all to know when the next checkpoint is due."""
+        """When all trainers met last, or began: by it all know, without a message, when the next checkpoint is due."""
         self._told = -TELL
         """When this process last printed how far it is."""
         self._checkpoints = 0
@@ -62,21 +56,20 @@ class Training:
         """Folders whose bytes this process wrote, or read against their records."""
 
     def run(self) -> None:
-        """From the pass that the attempt goes on from, or the interrupted one behind it, to the last."""
+        job, last = self._job, self._node.passes - 1
         signal.signal(signal.SIGTERM, self._stop)
-        self._engine.connect(self._session)
-        self._job.timeline.mark("all pods were connected")
-        if self._job.resume_from is not None:
-            self._engine.load(self._job.resume_from)
-        if self._job.resume_folder is not None:
-            self._record_what_a_crash_left_out(self._job.resume_folder)
-        last = self._job.node.passes - 1
-        begin = 0 if self._job.resume_pass is None else self._job.resume_pass + 1
+        self._backend.connect(self._session)
+        job.timeline.mark("all pods were connected")
+        if job.resume_from is not None:
+            self._backend.load(job.resume_from)
+        if job.resume_folder is not None:
+            self._record_what_a_crash_left_out(job.resume_folder)
+        begin = 0 if job.resume_pass is None else job.resume_pass + 1
         if begin > last:
             print(f"{begin} passes are complete and {last + 1} were asked for: nothing is left to train", flush=True)
         position = Position()
-        if self._job.interrupted is not None:
-            position = Position(**passes.record(self._job.interrupted)["trainers"][self._session.trainer_id])
+        if job.interrupted is not None:
+            position = Position(**passes.record(job.interrupted)["trainers"][self._session.trainer_id])
         self._saved = time.monotonic()
         for number in range(begin, last + 1):
             self._train(number, position)
@@ -84,7 +77,7 @@ class Training:
         if self._first:
             self._export()
         self._session.leave()
-        self._engine.close()
+        self._backend.close()
 
     def _stop(self, signal_number: int, frame: object) -> None:
         self._told_to_stop = True
@@ -92,7 +85,7 @@ class Training:
     def _train(self, number: int, begin: Position) -> None:
         """The records of a pass behind `begin`: it is saved, on every trainer, when this returns."""
         began, cpu_began = time.monotonic(), time.process_time()
-        order = islice(self._shard.shuffled(self._job.node.seed, number, self._session.trainer_id), begin.read, None)
+        order = islice(self._shard.shuffled(self._node.seed, number, self._session.trainer_id), begin.read, None)
         parser = Parser(self._job.parse, begin.odd)
         read, trained, total = begin.read, begin.trained, begin.total
 
@@ -101,27 +94,22 @@ class Training:
             return Position(read, trained, total, begin.seconds + seconds, begin.cpu_seconds + cpu_seconds, parser.odd)
 
         for records in self._batches(order, begin.read):
-            if self._engine.any_stops(self._told_to_stop or time.monotonic() - self._saved >= self._job.node.checkpoint):
+            if self._backend.any_stops(self._told_to_stop or time.monotonic() - self._saved >= self._node.checkpoint):
                 self._meet(number, position(), through=False)
             samples = [self._sample(value) for value in parser.values(records)]
-            if samples or self._engine.lockstep:
+            if samples or self._backend.lockstep:
                 total += len(samples) * self._step(samples, number, read)
-                if not self._stepped:
-                    self._stepped = True
-                    self._shard.check_answers(self._engine.answers, self._session.trainers)
-                    self._job.timeline.mark("parameters were loaded and a batch trained")
-                    print(self._job.timeline.said(), flush=True)
-                self._steps += 1
             read, trained = read + len(records), trained + len(samples)
             # A pass of less than a batch has made a step, too.
-            self._session.progress(number, max(1, read // self._batch))
+            step = max(1, read // self._batch)
+            self._session.progress(number, step)
             if self._first and trained and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
-                far = {"step": max(1, read // self._batch), "shard": self._shard.expected or 0}
+                far = {"step": step, "shard": self._shard.expected or 0}
                 print(pass_metrics.said({**self._metrics(number, position()), **far}), flush=True)
         parser.check(read, self._shard.name)
         own = position()
-        # Who is through the pass meets the others at their checkpoints, too.
+        # A trainer that is through the pass meets the others at their checkpoints, too.
         while not (positions := self._meet(number, own, through=True)):
             pass
         self._shard.check(read, trained)
@@ -129,7 +117,7 @@ class Training:
         self._record(number, own, self._session.attempt, self._session.trainers)
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
-        if not self._engine.lockstep:
+        if not self._backend.lockstep:
             while chunk := list(islice(records, self._batch)):
                 yield chunk
             return
@@ -141,23 +129,28 @@ class Training:
             yield list(islice(records, size))
 
     def _step(self, samples: Sequence[Sample], number: int, read: int) -> float:
-        loss = self._engine.step(samples)
+        loss = self._backend.step(samples)
         if not math.isfinite(loss):
-            raise Failure(
-                ExitCode.BAD_SETTING,
-                f"the loss is {loss} in pass {number}, behind {read} records: training diverged; lower the learning rate",
+            raise SettingError(
+                f"the loss is {loss} in pass {number}, behind {read} records: training diverged; lower the learning rate"
             )
+        if not self._stepped:
+            self._stepped = True
+            self._shard.check_answers(self._backend.answers, self._session.trainers)
+            self._job.timeline.mark("parameters were loaded and a batch trained")
+            print(self._job.timeline.said(), flush=True)
+        self._steps += 1
         return loss
 
     def _meet(self, number: int, position: Position, *, through: bool) -> tuple[Position, ...]:
         """Everyone's position when all are through the pass. Otherwise none, and what there is of the pass is saved."""
-        self._engine.settle()
+        self._backend.settle()
         mine = {"steps": self._steps, "stop": self._told_to_stop, "through": through, "position": asdict(position)}
         everyone = self._session.gather(f"pass {number} trained", mine)
         self._steps = 0
         steps = sum(each["steps"] for each in everyone)
         self._unsaved += steps
-        self._engine.settled(steps)
+        self._backend.settled(steps)
         positions = tuple(Position(**each["position"]) for each in everyone)
         stop = any(each["stop"] for each in everyone)
         if not stop and all(each["through"] for each in everyone):
@@ -175,54 +168,60 @@ class Training:
         """The pass is sealed when this returns, on every trainer."""
         if self._first:
             self._newest = self._job.place / f"pass-{number:05d}"
-            facts = {"pass": number, "trainers": [asdict(each) for each in positions]}
-            self._seal(self._newest, facts, self._engine.save)
-            self._unsaved = 0
-            self._remove_checkpoints(number)
-            passes.keep_newest(self._folder, self._job.node.identity, self._job.node.keep_passes, self._good)
+            self._seal(self._newest, {"pass": number, "trainers": [asdict(each) for each in positions]}, self._backend.save)
+            self._forget_checkpoints(number)
+            passes.keep_newest(self._folder, self._node.identity, self._node.keep_passes, self._good)
         self._session.barrier(f"pass {number} saved")
         self._saved = time.monotonic()
 
     def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:
         """Makes `directory`, a folder of this attempt, has it filled and sealed, and leads people there by a link."""
-        with _whole_or_gone(directory):
-            directory.mkdir(parents=True)
-            fill(directory)
-            self._job.keep_beside(directory, program=program)
-            passes.seal(directory, {**facts, **self._job.facts(directory)})
+        try:
+            with naming(directory):
+                directory.mkdir(parents=True)
+                fill(directory)
+                self._job.keep_beside(directory, program=program)
+                passes.seal(directory, {**facts, **self._job.facts(directory)})
+        except (OSError, Failure):
+            # On a full volume, the attempt's end needs the room to be written down.
+            if not (directory / passes.DONE).exists():
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
         self._good.add(directory)
         passes.lead(self._folder, directory.name)
 
     def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> None:
         """In trainer 0, while the others wait: the pass as far as it is, in place of the checkpoint before."""
         began = time.monotonic()
-        node = self._job.node
-        order = passes.order(node.identity.data, node.seed, self._session.trainers)
-        behind = passes.Saved(self._newest, {}).name if self._newest else ""
-        facts = {"pass": number, "behind": behind, "order": order, "trainers": [asdict(each) for each in positions]}
+        facts = {
+            "pass": number,
+            "behind": passes.Saved(self._newest, {}).name if self._newest else "",
+            "order": passes.order(self._node.identity.data, self._node.seed, self._session.trainers),
+            "trainers": [asdict(each) for each in positions],
+        }
         self._checkpoints += 1
         directory = self._job.place / f"interrupted-{self._checkpoints:05d}"
         at = f"in pass {number} at step {max(1, positions[0].read // self._batch)}"
         try:
-            self._seal(directory, facts, self._engine.save, program=False)
+            self._seal(directory, facts, self._backend.save, program=False)
         except (OSError, Failure) as error:
             if needed:
                 raise
             print(f"no checkpoint {at}, training goes on: {error}", flush=True)
             return
-        self._unsaved = 0
-        self._remove_checkpoints(number, but=directory)
+        self._forget_checkpoints(number, but=directory)
         size = sum(file["bytes"] for file in passes.record(directory)["files"])
         print(f"checkpoint {at}: {time.monotonic() - began:.2f} s, {size / 1e6:.1f} MB", flush=True)
 
-    def _remove_checkpoints(self, number: int, but: Path | None = None) -> None:
-        """Those of this data and program that a complete pass, or the checkpoint `but`, has made needless."""
+    def _forget_checkpoints(self, number: int, but: Path | None = None) -> None:
+        """Removes those of this data and program that a complete pass, or the checkpoint `but`, has replaced."""
+        self._unsaved = 0
         for found in passes.find(self._folder, passes.INTERRUPTED):
-            if found.identity == self._job.node.identity and found.number <= number and found.folder != but:
+            if found.identity == self._node.identity and found.number <= number and found.folder != but:
                 passes.remove(self._folder, found)
 
     def _record_what_a_crash_left_out(self, directory: Path) -> None:
-        """The pass was complete, and this trainer was gone before it could say so: its record knows this trainer's part."""
+        """A trainer that was lost before it recorded a complete pass: the pass's own record knows this trainer's part."""
         done = passes.record(directory)
         known = (done["pass"], done["attempt"]) in pass_metrics.recorded(self._folder.metrics(self._session.trainer_id))
         if not known and self._session.trainer_id < len(done["trainers"]):
@@ -235,7 +234,6 @@ class Training:
         print(pass_metrics.said(metrics), flush=True)
 
     def _metrics(self, number: int, position: Position) -> dict[str, Any]:
-        """What this trainer has to say of a pass, or of a part of it."""
         return {
             "pass": number,
             "attempt": self._session.attempt,
@@ -247,30 +245,16 @@ class Training:
             "seconds": round(position.seconds, 3),
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
-            "passes": self._job.node.passes,
+            "passes": self._node.passes,
         }
 
     def _export(self) -> None:
         """The newest pass as a model for inference, with the program and the agreed values."""
         assert self._newest is not None  # There is no job without a pass.
-        newest = self._newest
-        done = passes.record(newest)
-        facts = {"pass": done["pass"], "saved": f"{newest.parent.name}/{newest.name}"}
-        identity = self._job.node.identity
+        newest, identity = self._newest, self._node.identity
+        facts = {"pass": passes.record(newest)["pass"], "saved": f"{newest.parent.name}/{newest.name}"}
         for made in passes.find(self._folder, passes.INFERENCE):
             if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
                 return
-        self._seal(self._job.place / passes.INFERENCE, facts, lambda directory: self._engine.export(newest, directory))
+        self._seal(self._job.place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))
         passes.keep_newest(self._folder, identity, 1, self._good, passes.INFERENCE)
-
-
-@contextlib.contextmanager
-def _whole_or_gone(directory: Path) -> Iterator[None]:
-    """A save that fails takes its files along: on a full volume, the attempt's end needs the room to be written down."""
-    try:
-        with naming(directory):
-            yield
-    except (OSError, Failure):
-        if not (directory / passes.DONE).exists():
-            shutil.rmtree(directory, ignore_errors=True)
-        raise

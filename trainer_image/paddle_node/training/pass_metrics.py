@@ -1,7 +1,6 @@
-"""A trainer's metrics: a line of JSON for each pass on the volume, and a line of its log for each pass and every few seconds.
+"""A trainer's metrics: a line of JSON for each pass on the volume, and lines of its log.
 
-Promises: `append` returns when the line is on the disk; a line that was cut short, as a full volume leaves it, spoils no
-other and stops nobody.
+A line that was cut short, as a full volume leaves it, spoils no other.
 """
 
 import contextlib
@@ -21,13 +20,13 @@ def said(facts: Mapping[str, Any]) -> str:
 
 
 def heard(line: str) -> dict[str, float]:
-    """What a line of a pod's log says that `said` made; empty for any other."""
+    """The facts in a log line that `said` made; empty for any other line."""
     found = _SAID.fullmatch(line)
     return {name: float(value) for name, _, value in (word.partition("=") for word in found[1].split())} if found else {}
 
 
 def append(file: Path, metrics: Mapping[str, Any]) -> None:
-    """Adds a line. Raises OSError."""
+    """Adds a line, which is on the disk when this returns. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:
         if stream.tell() > 0:

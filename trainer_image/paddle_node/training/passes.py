@@ -1,9 +1,8 @@
 """A saved pass on the volume: valid by one record, or as if it were not there.
 
-Promises: a pass lies in the folder of the attempt that saved it, where nobody else writes; its record `done` is created
-exclusively, after every file was flushed, with their checksums, and says whose it is. Nothing valid is replaced or written again:
-a process that was frozen for however long can seal its own attempt's folder and no other. `interrupted-00001` (a checkpoint
-inside a pass) and `inference` follow the same rule.
+A pass lies in the folder of the attempt that saved it, where no other writes. Its record `done` is created exclusively, after
+every file was flushed, with their checksums. Nothing valid is written again, so a process that was frozen for any time can only
+seal its own attempt's folder. `interrupted-00001` (a checkpoint inside a pass) and `inference` follow the same rule.
 """
 
 import contextlib
@@ -18,34 +17,30 @@ from pathlib import Path
 from typing import Any
 
 from paddle_node import durable
-from paddle_node.contract import ExitCode, JobFolder
-from paddle_node.failure import Failure
+from paddle_node.contract import JobFolder
+from paddle_node.failure import BadData, Failure
 
 DONE = "done"
 """The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes, checksum}], checksum: its own}."""
 PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", r"interrupted(-\d{5})?", "inference"
 """Kinds of folders that an attempt seals, as patterns of their names."""
 PREDICT = "predict.py"
-"""In `inference`: the lines of plain Python that load the model and predict; started in that folder."""
+"""In `inference`: plain Python that loads the model and predicts, run in that folder."""
 ALGORITHM = "xxh3_128"
 
 
-class DamagedPass(Failure):
-    """A pass that says it is complete and is not: names the file and what is wrong with it."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(ExitCode.BAD_DATA, sentence)
+class DamagedPass(BadData):
+    """A pass that has a record and is damaged: names the file and what is wrong with it."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose a pass is: passes of another data manifest or program folder are not gone on from unawares."""
+    """Which data and program made a pass: only such passes are resumed from, unless any are asked for."""
 
     data: str = ""
     program: str = ""
 
     def __str__(self) -> str:
-        """As people tell them apart."""
         return f"data {self.data[:12] or 'without a manifest'} and program {self.program[:12] or 'without a digest'}"
 
 
@@ -78,22 +73,22 @@ class Position:
     total: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    """Of this process, all threads: far below `seconds` on a machine that others use too."""
+    """Of all threads of this process."""
     odd: int = 0
 
 
 def order(data: str, seed: int, trainers: int) -> str:
-    """Equal for runs that read the same records in the same order: only they go on inside a pass, behind a checkpoint."""
+    """Equal for runs that read the same records in the same order: only they resume inside a pass."""
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
 def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
-    """What any attempt has sealed, the newest first."""
+    """All that attempts have sealed, the newest first."""
     return list(newest_first(folder, kind))
 
 
 def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
-    """As `find`, one record read at a time; one that cannot be read is reported and left out."""
+    """As `find`, one record read at a time; an unreadable one is reported and left out."""
     for directory in reversed(_folders(folder, kind)):
         try:
             found = _read(directory)
@@ -105,12 +100,12 @@ def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], No
 
 
 def last_attempt(folder: JobFolder) -> int:
-    """The highest number that any attempt's folder has; 0: there is none."""
+    """The highest number of an attempt's folder; 0: there is none."""
     return max(map(_attempt, folder.output.glob("attempts/*")), default=0)
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
-    """Removes what ended attempts left half saved; an empty record keeps a process that was frozen in a save from sealing it."""
+    """Removes what ended attempts left half saved; an empty record keeps a process frozen in a save from sealing it."""
     broken = []
     for directory in _folders(folder, f"{PASS}|{INTERRUPTED}|{INFERENCE}"):
         try:
@@ -130,7 +125,7 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
 def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS) -> list[Saved]:
     """Removes all good folders of this identity but the `count` newest (0 keeps all); returns those removed.
 
-    `good` are the folders whose bytes were read or written by this process already; it grows by those that this call reads.
+    `good` are folders whose bytes this process has read or written; those that this call verifies are added.
     """
     if not count:
         return []
@@ -141,7 +136,7 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
 
 
 def remove(folder: JobFolder, saved: Saved) -> None:
-    """The record goes first: what is half removed must not look complete. Links that led to it go last."""
+    """Removes the record first, so that what is half removed does not look complete, and broken links last."""
     (saved.folder / DONE).unlink(missing_ok=True)
     shutil.rmtree(saved.folder, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -150,14 +145,14 @@ def remove(folder: JobFolder, saved: Saved) -> None:
 
 
 def remove_broken_links(folder: JobFolder) -> None:
-    """Those that led to an attempt's folder; a person's own links stay."""
+    """Removes those that led to an attempt's folder; a person's own links stay."""
     for link in folder.output.glob("*"):
         if link.is_symlink() and not link.exists() and link.readlink().parts[0] == "attempts":
             link.unlink(missing_ok=True)
 
 
 def seal(directory: Path, facts: Mapping[str, Any]) -> None:
-    """Flush, list with checksums, create the record. Raises `Failure` where a later attempt has given the folder up."""
+    """Flushes the files, and creates the record with their checksums. Raises `Failure` if it was given up."""
     given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
     if (directory / DONE).exists():
         raise given_up
@@ -187,12 +182,11 @@ def lead(folder: JobFolder, name: str) -> None:
 def verify(directory: Path) -> None:
     """Reads every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
     found = fault(directory)
-    if found is None:
-        record = _read(directory) or {}
-        changed = (f["name"] for f in record.get("files", ()) if checksum(directory / f["name"]) != f["checksum"])
-        name = next(changed, None)
-        found = f"{name} was changed after it was saved" if name else None
-    if found is not None:
+    for entry in () if found else (_read(directory) or {}).get("files", ()):
+        if checksum(directory / entry["name"]) != entry["checksum"]:
+            found = f"{entry['name']} was changed after it was saved"
+            break
+    if found:
         raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
 
 
@@ -223,7 +217,7 @@ def checksum(file: Path) -> str:
 
 
 def record(directory: Path) -> Mapping[str, Any]:
-    """What the record of a sealed folder says. Raises `DamagedPass`."""
+    """The record of a sealed folder. Raises `DamagedPass`."""
     found = _read(directory)
     if not found:
         raise DamagedPass(f"{directory} has no record {DONE}: it was not saved to the end")
@@ -231,7 +225,7 @@ def record(directory: Path) -> Mapping[str, Any]:
 
 
 def _read(directory: Path) -> dict[str, Any] | None:
-    """None: there is no record. Empty: Paddle 0.x's, which writes an empty one, last of all; or a folder that was given up."""
+    """None: there is no record. Empty: Paddle 0.x's, written last of all; or that of a folder that was given up."""
     durable.look(directory)
     try:
         return parsed((directory / DONE).read_bytes())
@@ -242,7 +236,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """What a record says; empty for an empty one. Raises ValueError where it is none, or was changed."""
+    """A record; empty for an empty text. Raises ValueError where it is none, or was changed."""
     try:
         found = json.loads(text) if text else {}
         if text and found["checksum"] != _own_checksum(found):
@@ -271,7 +265,7 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
 
 
 def _folders(folder: JobFolder, kind: str) -> list[Path]:
-    """In the order of the attempts, which never come twice, and then of the passes. A person's links lead out: never followed."""
+    """By attempt, whose numbers never come twice, then by pass. Links are a person's, and not followed."""
     found = (entry for entry in folder.output.glob("attempts/*/*") if re.fullmatch(kind, entry.name) and entry.is_dir())
     own = [directory for directory in found if not (directory.is_symlink() or directory.parent.is_symlink())]
     return sorted(own, key=lambda directory: (_attempt(directory.parent), directory.name))

@@ -1,7 +1,6 @@
 """Runs a user's training program: `python -m paddle_node.training.program <train.py> <arguments>`.
 
-Promises: the program sees itself as `python <train.py> <arguments>` would show it (`__main__`, sys.argv, its own
-folder first on sys.path), in a process that is safe to load Paddle into.
+The program sees itself as `python <train.py> <arguments>` would show it, in a process that is safe to load Paddle into.
 """
 
 import runpy

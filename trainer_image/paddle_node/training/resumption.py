@@ -1,8 +1,4 @@
-"""What an attempt begins with: the pass that all its processes load, and what SIGTERM left of the next one.
-
-Promises: a pass is chosen only after every byte of it was read against its record; passes of other data or another program are
-looked at only where PADDLE_NODE_RESUME_FROM says so. Everything here blocks.
-"""
+"""What an attempt begins with: the newest pass whose every byte agrees with its record, and a checkpoint inside the next one."""
 
 import re
 import shutil
@@ -10,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.contract import JobFolder, Variable
 from paddle_node.environment import NodeEnvironment
-from paddle_node.failure import Failure
+from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption
 from paddle_node.training import passes
 from paddle_node.training.passes import Identity, Saved
@@ -33,7 +29,7 @@ class RecordedPasses:
         self._say = say
 
     def begin(self, identity: Identity, history: History) -> Resumption:
-        """Sweeps up what ended attempts left half saved, and chooses. A run's first attempt is told what was found."""
+        # It also removes what ended attempts left half saved; a run's first attempt reports what was found.
         unloadable = {one.get("interrupted") or one["folder"] for one in history.unloadable}
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
@@ -46,17 +42,16 @@ class RecordedPasses:
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
         if chosen is None and unloadable.intersection(passed_over):
-            # To begin anew would let keep_passes remove what may be loaded when the fault, of whatever it is, was mended.
+            # To begin anew would let keep_passes remove what can be loaded once the fault is mended.
             self._say("no other pass is there: the newest one is tried again")
             return self.begin(identity, History(history.first))
         if isinstance(saved, list):
             self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
         if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
-            raise Failure(
-                ExitCode.BAD_SETTING,
+            raise SettingError(
                 f"{chosen.name} is of other data or another program, and with {Variable.PASSES}={self._node.passes} no pass is "
-                f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same",
+                f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
             )
         behind = chosen.name if chosen else ""
         order = passes.order(identity.data, self._node.seed, self._node.trainers)
@@ -72,7 +67,6 @@ class RecordedPasses:
         return _resumption(resume, passed_over)
 
     def made(self, attempt: int, resumption: Resumption) -> str:
-        """The newest pass that this attempt saved, or its newest checkpoint: there is none without a step of its own."""
         own = self._folder.attempt(self._node.run_id, attempt)
         for kind, made in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # The newest attempt's come first.
@@ -82,7 +76,6 @@ class RecordedPasses:
         return ""
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
-        """Done is the last pass of this very data and program, complete on the volume."""
         good = (
             one.number
             for one in passes.newest_first(self._folder)
@@ -91,8 +84,7 @@ class RecordedPasses:
         return _missing(next(good, None), self._node.passes - 1)
 
     def changed(self) -> bool:
-        """The trainers tell their steps themselves."""
-        return False
+        return False  # The trainers report their steps themselves.
 
     def _newest_good(self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
         for one in saved:
@@ -175,6 +167,5 @@ def _missing(newest: int | None, last: int) -> str | None:
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:
-    """What lies at the passes' names and is no link."""
     found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
     return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]

@@ -1,8 +1,6 @@
-"""The records of one trainer's shard, in an order that seed, pass and trainer alone decide.
+"""The records of one trainer's shard, each once a pass, in an order that depends only on seed, pass and trainer.
 
-Promises: every record of the shard comes once a pass; short stretches of the files in random order, shuffled `WINDOW` records
-at a time, which is all that memory holds. A shard without records, of another count than the data manifest tells, or with more
-than `ODD` of its records unreadable, raises a `Failure` before a pass can count as trained.
+Short stretches of the files come in random order, and `WINDOW` records at a time, which is all that memory holds, are shuffled.
 """
 
 import random
@@ -12,18 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddle_node import own_code
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData
 
 WINDOW = 65_536
 """Records that are shuffled together: a smaller shard is shuffled as a whole."""
 STRETCH = 1 << 12
-"""Bytes of a file of lines, at least, that are read one after the other: a window has records from very many places."""
-
+"""Least bytes of a file of lines that are read one after the other: a window has records from very many places."""
 ODD = 0.01
 """Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
-
 FEW_ANSWERS = 10
 """So many classes are never too many for the records."""
 
@@ -41,7 +37,7 @@ class Record(NamedTuple):
     begin: int = 0
 
     def said(self, why: str = "") -> str:
-        """Where it lies and what it says, cut to one short piece."""
+        """Where it lies, and its beginning."""
         behind = f" behind byte {self.begin}" if self.begin else ""
         shown = self.text if len(self.text) <= 80 else f"{self.text[:80]}..."
         return f"record {self.number}{behind} of {self.file.name}{why}: {shown!r}"
@@ -81,7 +77,6 @@ class Shard:
                 yield Record(text, file, number)
 
     def count(self) -> int:
-        """How many records there are: the manifest's word, or a look through the files."""
         return sum(1 for _ in self) if self.expected is None else self.expected
 
     def shuffled(self, *order: int) -> Iterator[Record]:
@@ -122,22 +117,16 @@ class Shard:
                 yield Record(text, file, number, begin)
 
     def check(self, read: int, used: int) -> None:
-        """Raises `Failure` where a pass has not read what the shard must have, or could use none of it."""
+        """Raises `BadData` where a pass has not read what the shard must have, or could use none of it."""
         if read == 0:
-            raise Failure(
-                ExitCode.BAD_DATA,
-                f"{self.name} has no records: a trainer never trains on nothing; split at least one record for each trainer",
-            )
+            raise BadData(f"{self.name} has no records, and a trainer needs one: split at least one record for each trainer")
         if self.expected is not None and read != self.expected:
-            raise Failure(
-                ExitCode.BAD_DATA,
-                f"{self.name} has {read} records, and the data manifest says {self.expected}: split the data again",
-            )
+            raise BadData(f"{self.name} has {read} records, and the data manifest says {self.expected}: split the data again")
         if used == 0:
-            raise Failure(ExitCode.BAD_DATA, f"{self.name}: the program left out all {read} records: nothing is left to train on")
+            raise BadData(f"{self.name}: the program left out all {read} records: nothing is left to train on")
 
     def check_answers(self, answers: Sequence[str], trainers: int) -> None:
-        """Raises `Failure` where the program's classes are such that no model can learn them from the trainers' shards."""
+        """Raises `BadData` where no model can learn the program's classes from the trainers' shards."""
         records = (self.expected or 0) * trainers
         if len(answers) == 1:
             what = f"every record has the answer {answers[0]!r}, so there is nothing to learn"
@@ -145,7 +134,7 @@ class Shard:
             what = f"about {records} records have {len(answers)} different answers: is the answer in another column?"
         else:
             return
-        raise Failure(ExitCode.BAD_DATA, f"{self.name}: {what} {next(iter(self)).said()}")
+        raise BadData(f"{self.name}: {what} {next(iter(self)).said()}")
 
 
 class Parser:
@@ -158,7 +147,7 @@ class Parser:
         self.odd = odd
 
     def values(self, records: Iterable[Record]) -> list[Any]:
-        """Without the records that are odd, or that `parse` answers with None: those are meant to be left out."""
+        """Without odd records, and those that `parse` leaves out by None."""
         return [value for value in map(self._value, records) if value is not None]
 
     def stream(self, records: Iterable[Record], name: str) -> Iterator[Any]:
@@ -172,14 +161,12 @@ class Parser:
         self.check(read, name)
 
     def check(self, read: int, name: str) -> None:
-        """Raises `Failure` where more of the `read` records were odd than a good file has."""
+        """Raises `BadData` where more of the `read` records were odd than a good file has."""
+        said = f"{name}: {self.odd} of {read} records cannot be read"
         if self.odd > read * ODD:
-            raise Failure(
-                ExitCode.BAD_DATA,
-                f"{name}: {self.odd} of {read} records cannot be read, at most {ODD:.0%} may be so; the first is {self._first}",
-            )
+            raise BadData(f"{said}, at most {ODD:.0%} may be so; the first is {self._first}")
         if self.odd:
-            print(f"{name}: {self.odd} of {read} records cannot be read and are left out; the first is {self._first}", flush=True)
+            print(f"{said} and are left out; the first is {self._first}", flush=True)
 
     def _value(self, record: Record) -> Any:
         try:
@@ -198,16 +185,14 @@ def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: 
     place = folder.shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)
-    expected = None
-    files = None
     stated = data_manifest.read(folder.data_manifest)
-    if stated is not None:
-        listed = stated.shards[trainer].files if trainer < len(stated.shards) else ()
-        expected = sum(file.records for file in listed)
-        files = [folder.root / file.name for file in listed]
+    listed = stated.shards[trainer].files if stated is not None and trainer < len(stated.shards) else ()
+    expected = sum(file.records for file in listed) if stated is not None else None
     if staged is not None and (copy := staged.shard(trainer)).is_dir():
         return _of_folder(copy, expected, reader)
-    return _of_folder(place, expected, reader) if files is None else Shard(str(place), files, expected, reader)
+    if stated is None:
+        return _of_folder(place, None, reader)
+    return Shard(str(place), [folder.root / file.name for file in listed], expected, reader)
 
 
 def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
@@ -220,7 +205,7 @@ def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
 
 def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
     if not place.is_dir():
-        raise Failure(ExitCode.BAD_DATA, f"{place} is missing: run the data-split job of this job first")
-    # Names with a dot in front are half-written or the file system's own.
+        raise BadData(f"{place} is missing: run the data-split job of this job first")
+    # Names that begin with a dot are half-written or the file system's own.
     files = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
     return Shard(str(place), files, expected, reader)

@@ -2,9 +2,9 @@
 
     python -m paddle_node.training.trial <train.py> <arguments>
 
-Promises: the program is told what it is told in a pod, but alone, embeddings being local. Whatever is wrong with it or its
-data ends with 2 and one sentence, with the program's own line; a source that cannot be reached from here with 68. A command is
-compiled and its imports are looked for; it is not run. Nothing but the working directory, the caller's scratch, is written to.
+The program runs as in a pod, but alone, with local embeddings. A fault in it or its data ends with 2 and one sentence, with the
+program's own line; a source that cannot be reached from here ends with 68. A command is not run: it is compiled, and its imports
+are looked for. Only the working directory, the caller's scratch, is written to.
 """
 
 import ast
@@ -23,17 +23,15 @@ from typing import Any, NoReturn
 
 from paddle_node import command_line, own_code
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data import records, user_reader
+from paddle_node.data import records
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.sources import registry, unpack
-from paddle_node.data.sources.slices import Piece
-from paddle_node.failure import Failure, leave
-from paddle_node.training.engines.engine import Sample
+from paddle_node.failure import BadData, Failure, SettingError, leave
+from paddle_node.training.backends.backend import Sample
 from paddle_node.training.shard import Parser, Reader, Record
 
 RECORDS = 100
 FILES = 20
-"""Of a source of whole files."""
 STEPS = 40
 
 
@@ -61,7 +59,7 @@ class Trial:
         import paddle
 
         from paddle_node import fleet
-        from paddle_node.training.engines.network import Feeder, local
+        from paddle_node.training.backends.network import Feeder, local
 
         fleet.static_mode(self._runtime, self._seed)
         with paddle.base.unique_name.guard(), local():
@@ -114,17 +112,16 @@ class Trial:
                 found += parser.values([record])
             except Exception as error:
                 text = f"{own_code.told(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
-                raise Failure(ExitCode.BAD_DATA, text) from None
+                raise BadData(text) from None
         parser.check(len(self._records), self._source)
         if not found:
-            raise Failure(ExitCode.BAD_DATA, f"{self._source}: parse left out all of the first {len(self._records)} records")
+            raise BadData(f"{self._source}: parse left out all of the first {len(self._records)} records")
         return found
 
     def _samples(self, sample: Callable[[Any], Sample]) -> list[Sample]:
         values = self._values()
-        print(
-            f"{self._source}: {len(values)} of the first {len(self._records)} records are used, the first as {_shown(values[0])}"
-        )
+        used = f"{len(values)} of the first {len(self._records)} records are used"
+        print(f"{self._source}: {used}, the first as {_shown(values[0])}")
         return [sample(value) for value in values]
 
 
@@ -132,13 +129,13 @@ def _first(environ: Mapping[str, str]) -> list[Path]:
     """The source's first records in a file as the data job would write it; of whole files the first ones."""
     source = registry.open_source(environ[Variable.DATA_SOURCE], environ)
     form = environ[Variable.DATA_FORMAT]
-    reader = None if form in FORMATS else user_reader.load(form, Path(sys.argv[0]).parent)
+    reader = None if form in FORMATS else records.load_reader(form, Path(sys.argv[0]).parent)
     try:
         objects = source.objects()
         if form == "files":
             members = (member for thing in objects for member in unpack.members(source, thing, form))
             return [_written(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)]
-        pieces = map(Piece, objects)
+        pieces = map(registry.Piece, objects)
         batches = records.batches(source, pieces, form, reader)
         return [_written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))]
     except Failure as failure:
@@ -175,9 +172,7 @@ def _train(step: Callable[[Sequence[Sample]], float], samples: Sequence[Sample],
     for number in range(-(-STEPS // len(batches))):
         losses = [step(some) for some in batches]
         if not all(map(math.isfinite, losses)):
-            raise Failure(
-                ExitCode.BAD_SETTING, f"the loss is no number in pass {number} over these records: lower the learning rate"
-            )
+            raise SettingError(f"the loss is no number in pass {number} over these records: lower the learning rate")
         passes.append(sum(losses) / len(losses))
     falls = "" if passes[-1] < passes[0] else "; it does not fall: lower the learning rate, or look at the inputs"
     print(f"loss {passes[0]:.4f} -> {passes[-1]:.4f} in {len(passes)} passes over these records{falls}")
@@ -185,7 +180,6 @@ def _train(step: Callable[[Sequence[Sample]], float], samples: Sequence[Sample],
 
 
 def _command(words: Sequence[str], folder: Path) -> None:
-    """Raises `Failure` for a script that does not compile, or imports what is not there."""
     script = command_line.script(words)
     if not script:
         print(f"{words[0]} names no Python file, so nothing was tried: a rehearsal runs it")
@@ -197,10 +191,7 @@ def _command(words: Sequence[str], folder: Path) -> None:
     for name, line in wanted:
         module = name.partition(".")[0]
         if importlib.util.find_spec(module) is None:
-            raise Failure(
-                ExitCode.BAD_SETTING,
-                f"{script}:{line}: there is no module {module}: name its package in program.requirements",
-            )
+            raise SettingError(f"{script}:{line}: there is no module {module}: name its package in program.requirements")
     print(f"{script} compiles, and all that it imports is there; a command is not run here: a rehearsal runs it")
 
 

@@ -1,6 +1,6 @@
-"""One https:// address, resumed by range where the server knows ranges, from the start where it does not.
+"""One https:// address, resumed by range where the server supports ranges, else from the start.
 
-Promises: connections go to addresses that were checked, after a redirect as well; an answer whose end cannot be seen is refused.
+The standard library's client, because a connection must go to the very address that was checked, also behind a redirect.
 """
 
 import contextlib
@@ -12,13 +12,12 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, told
-from paddle_node.data.sources.registry import BUFFER, Object, changed, identity, public
+from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, public
 from paddle_node.failure import Failure, SettingError
 
 TIMEOUT = 60.0
@@ -28,13 +27,13 @@ METADATA = ipaddress.ip_network("fd00:ec2::/32")
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-class HttpSource:
+class HttpSource(Source):
     """A single object. Certificates are verified, proxies are taken from the environment."""
 
+    ranges = False
+
     def __init__(self, uri: str) -> None:
-        self.uri = public(uri)
-        self.identity = identity(uri)
-        self.ranges = False
+        super().__init__(uri)
         self._address = uri
         self._opener = urllib.request.OpenerDirector()
         for handler in (
@@ -48,12 +47,12 @@ class HttpSource:
             self._opener.add_handler(handler)
 
     def objects(self) -> list[Object]:
-        """Asks for the first byte: addresses that are signed for GET refuse HEAD."""
+        # The first byte, by GET: addresses that are signed for GET refuse HEAD.
         with Tries(self.uri).run(lambda: self._ask("bytes=0-0")) as response:
             size = _total(response)
             mark = _mark(response)
             if response.status == 200:
-                self._answer(response)  # Is its end to be seen?
+                self._answer(response)  # Raises where its end cannot be seen.
             self.ranges = response.status == 206 and size is not None and bool(mark)
         name = unquote(urlsplit(self._address).path.rpartition("/")[2]).rpartition("/")[2]
         return [Object("source" if name in ("", ".", "..") else name, size, mark, self._address)]
@@ -85,8 +84,8 @@ class HttpSource:
             return Answer(0, None, response)
         if response.length is None:
             raise SettingError(
-                f"{Variable.DATA_SOURCE} is {self.uri}, whose server tells no Content-Length and sends no chunks: nobody could "
-                "see whether it was cut; put it into a bucket or onto the volume"
+                f"{Variable.DATA_SOURCE} is {self.uri}, whose server sends neither Content-Length nor chunks: a cut answer "
+                "could not be seen; put the file into a bucket or onto the volume"
             )
         return Answer(0, response.length, response)
 
@@ -94,16 +93,15 @@ class HttpSource:
         headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | ({"Range": wanted} if wanted else {})
         setting = f"{Variable.DATA_SOURCE} is {self.uri}"
         try:
-            response: http.client.HTTPResponse = self._opener.open(
-                urllib.request.Request(self._address, headers=headers), timeout=TIMEOUT
-            )
+            request = urllib.request.Request(self._address, headers=headers)
+            response: http.client.HTTPResponse = self._opener.open(request, timeout=TIMEOUT)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 416 and wanted == "bytes=0-0":
                 return self._ask("")  # An empty file has no first byte.
             if error.code == 416:
                 changed(self.uri)
-            # What the server itself says of its code may be anything.
+            # The server's own words for its code may hold anything.
             answered = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
             if error.code in (401, 403):
                 raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {answered}: it must be readable without logging in") from None
@@ -113,7 +111,7 @@ class HttpSource:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise SettingError(f"{setting}, whose certificate is not to be trusted: {reason.verify_message}") from None
+                raise SettingError(f"{setting}, whose certificate cannot be trusted: {reason.verify_message}") from None
             raise Interrupted(told(reason)) from None
         if response.status not in (200, 206):
             response.close()
@@ -128,14 +126,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         source, target = public(req.full_url), public(newurl)
         schemes = ("https",) if source.startswith("https:") else ("https", "http")
         if target.partition(":")[0] not in schemes:
-            raise SettingError(
-                f"{Variable.DATA_SOURCE}: {source} leads to {target}, which is not followed: {' or '.join(schemes)} is allowed"
-            )
+            allowed = " or ".join(schemes)
+            raise SettingError(f"{Variable.DATA_SOURCE}: {source} leads to {target}, which is not followed: {allowed} is allowed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Connects to what was checked: a name may resolve to another address the next time."""
+    """Connects to the address that was checked: a name may resolve to another one the next time."""
 
     def __init__(self, uri: str) -> None:
         super().__init__()
@@ -143,22 +140,16 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         self._source = urlsplit(uri).netloc
         self._loopback = False
 
-    def http_open(self, req: urllib.request.Request) -> Any:
-        return self.do_open(self._connection(http.client.HTTPConnection, req), req)
-
-    def https_open(self, req: urllib.request.Request) -> Any:
-        return self.do_open(self._connection(http.client.HTTPSConnection, req), req)
-
-    def _connection(self, kind: type[http.client.HTTPConnection], request: urllib.request.Request) -> Callable[..., Any]:
-        wanted = urlsplit(request.full_url)
-        proxied = request.host != unquote(wanted.netloc)
+    def do_open(self, http_class: Any, req: urllib.request.Request, **options: Any) -> Any:
+        wanted = urlsplit(req.full_url)
+        proxied = req.host != unquote(wanted.netloc)
 
         def connect(address: tuple[str, int], timeout: float, source_address: None = None) -> socket.socket:
             if proxied:
                 with contextlib.suppress(OSError):  # A name that only the proxy can resolve.
                     self._checked(wanted.netloc, wanted.hostname or "", wanted.port or 80)
                 return socket.create_connection(address, timeout)
-            failed: OSError = OSError("the name has no address")
+            failed = OSError("the name has no address")
             for place in self._checked(wanted.netloc, *address):
                 try:
                     return socket.create_connection((place, address[1]), timeout)
@@ -166,15 +157,15 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
                     failed = error
             raise failed
 
-        def make(host: str, **options: Any) -> http.client.HTTPConnection:
-            connection = kind(host, **options)
-            connection._create_connection = connect  # type: ignore[attr-defined]
-            return connection
+        def connection(host: str, **more: Any) -> http.client.HTTPConnection:
+            made: http.client.HTTPConnection = http_class(host, **more)
+            made._create_connection = connect  # type: ignore[attr-defined]
+            return made
 
-        return make
+        return super().do_open(connection, req, **options)
 
     def _checked(self, netloc: str, host: str, port: int) -> list[str]:
-        """The host's addresses. Raises `SettingError` where one of them is none of a source."""
+        """The host's addresses. Raises `SettingError` where one of them is link-local, or loopback behind a redirect."""
         places = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
         addresses = [_plain(place) for place in places]
         if netloc == self._source:
@@ -210,5 +201,4 @@ def _total(response: http.client.HTTPResponse) -> int | None:
 
 
 def _mark(response: http.client.HTTPResponse) -> str:
-    """ETag, else the time of change, else nothing."""
     return str(response.headers.get("ETag") or response.headers.get("Last-Modified") or "")

@@ -8,23 +8,19 @@ from typing import Any, BinaryIO
 
 from paddle_node import contract
 from paddle_node.contract import Variable
-from paddle_node.data.sources.registry import BUFFER, Object, changed, identity
+from paddle_node.data.sources.registry import BUFFER, Object, Source, changed
 from paddle_node.failure import SettingError
 
 
-class LocalSource:
+class LocalSource(Source):
     """Read in place."""
 
-    ranges = True
-
     def __init__(self, uri: str, environ: Mapping[str, str]) -> None:
-        self.uri = uri
-        self.identity = identity(uri)
+        super().__init__(uri)
         self._root = contract.path("/", dict(environ))
         self._base = self._path = contract.path(uri, dict(environ))
 
     def objects(self) -> list[Object]:
-        """Raises `SettingError` when nothing is there, or some of it cannot be read."""
         try:
             found = self._found()
         except PermissionError as error:
@@ -44,10 +40,10 @@ class LocalSource:
     def path(self, thing: Object) -> Path:
         return self._base / thing.address
 
-    def _found(self) -> list[str]:
+    def _found(self) -> list[Path]:
         if self._path.is_file():
             self._base = self._path.parent
-            return [str(self._path)]
+            return [self._path]
         if self._path.is_dir():
             return list(_below(self._path))
         try:
@@ -56,17 +52,17 @@ class LocalSource:
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which is no pattern: {error}") from None
         if paths:
             self._base = Path(os.path.commonpath([path.parent for path in paths]))
-        return [str(path) for path in paths]
+        return paths
 
-    def _object(self, path: str) -> Object:
+    def _object(self, path: Path) -> Object:
         if not os.access(path, os.R_OK):
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}")
-        name = Path(path).relative_to(self._base).as_posix()
-        return Object(name, *_mark(Path(path).stat()), name)
+        name = path.relative_to(self._base).as_posix()
+        return Object(name, *_mark(path.stat()), name)
 
 
 class _File(io.FileIO):
-    """Compares what it reads with what was listed: as it opens, at the end, and as it closes."""
+    """Compares the file with its listing when it opens, ends and closes."""
 
     def __init__(self, path: Path, thing: Object) -> None:
         self._thing = thing
@@ -94,23 +90,19 @@ class _File(io.FileIO):
             changed(self._thing.name)
 
 
-def _below(folder: Path) -> Iterator[str]:
-    """All files, links followed, hidden ones left out. Raises `SettingError` for links that lead nowhere, PermissionError."""
+def _below(folder: Path) -> Iterator[Path]:
+    """All files, links followed, hidden ones left out. Raises `SettingError` for broken links and loops, PermissionError."""
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in folders:
-            path = here / name
+        for path in (here / name for name in folders):
             if path.is_symlink() and any(path.samefile(above) for above in (here, *here.parents)):
                 raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, a link to a folder in which it lies")
-        for name in names:
-            path = here / name
-            if name.startswith("."):
-                continue
+        for path in (here / name for name in names if not name.startswith(".")):
             if not path.is_file():
                 what = "a link that leads nowhere" if path.is_symlink() else "which is no file (any more)"
                 raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
-            yield str(path)
+            yield path
 
 
 def _raise(error: OSError) -> None:
@@ -118,5 +110,4 @@ def _raise(error: OSError) -> None:
 
 
 def _mark(status: os.stat_result) -> tuple[int, str]:
-    """Its size, and what changes with its content."""
     return status.st_size, f"mtime-{status.st_mtime_ns}"

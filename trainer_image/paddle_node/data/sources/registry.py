@@ -1,22 +1,26 @@
-"""What a source of data is: a list of objects, each of which can be read as a stream of bytes.
+"""What a source of data is: a list of objects, each readable as a stream of bytes.
 
-Promises: every pod that asks gets the same list; a stream ends after exactly the stated bytes of the content that was listed, or
-raises a `Failure`; no user, password or query of an address is ever printed.
+Every pod gets the same list. A stream ends after exactly the stated bytes of the listed content, or raises a `Failure`. No user,
+password or query of an address is ever printed.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO, NoReturn, Protocol
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import Variable
 from paddle_node.data import data_manifest
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadData, SettingError
 
 BUFFER = 1 << 16
-"""Bytes of a stream's buffer: what is asked for in larger blocks passes it by."""
+"""Bytes of a stream's buffer; larger reads bypass it."""
+UNKNOWN = 64 << 20
+"""Bytes assumed for an object of unknown size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +37,28 @@ class Object:
     """How its own kind of source finds it again: a path, a key, a URL."""
 
 
-class Source(Protocol):
+class Source(ABC):
     """One kind of source."""
 
-    uri: str
-    """The address as it may be printed."""
-    identity: str
-    """A digest of the address as it was written, query included."""
-    ranges: bool
+    ranges = True
     """Whether a stream may begin anywhere, and can seek. Known after `objects()`."""
 
-    def objects(self) -> list[Object]:
-        """All of them, sorted by name; raises `Failure` where there is none, or one that cannot be read."""
+    def __init__(self, uri: str) -> None:
+        self.uri = public(uri)
+        # Another query may be another set of data.
+        self.identity = hashlib.sha256(uri.encode(errors="surrogateescape")).hexdigest()
 
+    @abstractmethod
+    def objects(self) -> list[Object]:
+        """All objects, sorted by name. Raises `Failure` where there is none, or one cannot be read."""
+
+    @abstractmethod
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
-        """Its bytes from `begin` on. Reading raises `Failure` (BAD_DATA) when it is no longer what was listed."""
+        """Its bytes from `begin` on. Reading raises `BadData` when the object is no longer what was listed."""
 
 
 def open_source(uri: str, environ: Mapping[str, str]) -> Source:
-    """The source of an address, told apart by how it begins. Asks nobody yet; raises `SettingError`."""
+    """The source of an address. Connects nowhere yet. Raises `SettingError`."""
     check(uri)
     # Imported late: boto3 costs half a second and 40 MB that a local file need not pay.
     if uri.startswith("s3://"):
@@ -68,21 +75,22 @@ def open_source(uri: str, environ: Mapping[str, str]) -> Source:
 
 
 def check(uri: str) -> None:
-    """Raises `SettingError` for an address that nobody can read."""
+    """Raises `SettingError` for an address that cannot be read."""
     shown = f"{Variable.DATA_SOURCE} is {public(uri)!r}"
+    scheme, separator, rest = uri.partition("://")
+    authority = rest.partition("/")[0]
     if not uri:
         raise SettingError(f"{Variable.DATA_SOURCE} is missing: a path in the container, s3://bucket/key or an https:// address")
-    scheme, separator, rest = uri.partition("://")
     if not separator:
         if not uri.startswith("/"):
             raise SettingError(f"{shown}: an absolute path in the container, s3://bucket/key or an https:// address is needed")
         return
     if scheme not in ("s3", "https", "http"):
         raise SettingError(f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot")
-    if not rest.partition("/")[0]:
+    if not authority:
         raise SettingError(f"{shown}: the {'bucket' if scheme == 's3' else 'host'} is missing")
     if scheme == "s3":
-        if "@" in rest.partition("/")[0]:
+        if "@" in authority:
             raise SettingError(f"{shown}, with a user or password: a bucket is read with the pod's own identity")
         return
     if not re.fullmatch("[!-~]+", uri):
@@ -104,22 +112,17 @@ def public(uri: str) -> str:
     if not separator:
         return uri if uri.startswith("/") else re.sub(r"[:?#@].*", "...", uri, flags=re.DOTALL)
     if scheme == "s3":
-        bucket, slash, key = rest.partition("/")  # A key holds any sign.
+        bucket, slash, key = rest.partition("/")  # A key holds any character.
         return f"s3://{bucket.rpartition('@')[2]}{slash}{key}"
     authority, slash, path = re.split("[?#]", rest)[0].partition("/")
     host = authority.rpartition("@")[2]
     if not re.fullmatch(r"([\w.-]*|\[[\da-fA-F:.%]+\])(:\d+)?", host):
-        return f"{scheme}://..."  # Perhaps the half of a password that holds a slash or a question mark.
+        return f"{scheme}://..."  # Perhaps half of a password that holds a slash or a question mark.
     return f"{scheme}://{host}{slash}{path}"
 
 
-def identity(uri: str) -> str:
-    """A digest of the whole address: another query may be another set of data."""
-    return hashlib.sha256(uri.encode(errors="surrogateescape")).hexdigest()
-
-
 def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
-    """What the manifest says of the source. Its etag is empty where nothing tells whether the content is the same."""
+    """What the manifest says of the source. Its etag is empty where a change of the content could not be seen."""
     size = sum(thing.size or 0 for thing in objects)
     if not all(thing.mark for thing in objects):
         return data_manifest.Source(source.uri, size, "")
@@ -131,18 +134,56 @@ def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
 
 
 def hidden(name: str) -> bool:
-    """Whether it, or a folder that it lies in, begins with a dot: .DS_Store, __MACOSX/._a.txt and the like are no data."""
+    """Whether the file, or a folder above it, begins with a dot, as .DS_Store and __MACOSX/._a.txt do: these are no data."""
     return any(part.startswith(".") for part in name.split("/"))
 
 
 def inside(name: str, where: str) -> str:
-    """The name as a relative path that leads nowhere else. Raises `Failure` (BAD_DATA) where there is none."""
+    """The name as a relative path that leads nowhere else. Raises `BadData` where there is none."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in name:
-        raise Failure(ExitCode.BAD_DATA, f"{where} has a member named {name!r}, which leads out of it")
+        raise BadData(f"{where} has a member named {name!r}, which leads out of it")
     return "/".join(parts)
 
 
 def changed(name: str) -> NoReturn:
-    """Raises the `Failure` for an object that is no longer what was listed."""
-    raise Failure(ExitCode.BAD_DATA, f"{name} changed while it was being read: run the split again")
+    """Raises the `BadData` for an object that is no longer what was listed."""
+    raise BadData(f"{name} changed while it was being read: run the split again")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An object, or the lines of it that begin at `begin` or later, and before `end`."""
+
+    thing: Object
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        if self.end is not None:
+            return self.end - self.begin
+        return UNKNOWN if self.thing.size is None else self.thing.size
+
+
+def cut(pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]) -> list[list[Piece]]:
+    """`many` slices of about equal bytes in the order of the listing, some perhaps empty.
+
+    Only an object that lies across a border, and is `cuttable`, is cut; a line belongs to the slice in which it begins.
+    """
+    total = sum(piece.bytes for piece in pieces)
+    borders = [total * number // many for number in range(1, many)]
+    slices: list[list[Piece]] = [[] for _ in range(many)]
+    at = 0
+    for piece in pieces:
+        end = at + piece.bytes
+        inner = sorted({border for border in borders if at < border < end})
+        if inner and (piece.end is not None or cuttable(piece.thing)):
+            for begin, stop in zip([at, *inner], [*inner, end], strict=True):
+                slices[bisect_right(borders, begin)].append(
+                    replace(piece, begin=piece.begin + begin - at, end=piece.begin + stop - at)
+                )
+        else:
+            slices[bisect_right(borders, at)].append(piece)
+        at = end
+    return slices

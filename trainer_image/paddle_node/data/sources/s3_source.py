@@ -1,6 +1,6 @@
 """s3://bucket/key, a prefix (every object below it) or a pattern with `*`, read with the pod's own identity.
 
-`AWS_ENDPOINT_URL`, region and credentials (EKS Pod Identity among them) are boto3's own business.
+boto3 handles `AWS_ENDPOINT_URL`, region and credentials. It retries requests, but not a body that breaks off: `Resumed` does.
 """
 
 import fnmatch
@@ -16,28 +16,25 @@ from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed
-from paddle_node.data.sources.registry import BUFFER, Object, changed, hidden, identity, public
+from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, hidden
 from paddle_node.failure import Failure, SettingError
 
 NO_CREDENTIALS = (botocore.exceptions.NoCredentialsError, botocore.exceptions.PartialCredentialsError)
+REFUSALS = ("AccessDenied", "403", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 
 
-class S3Source:
+class S3Source(Source):
     """Objects are read by range, each with the ETag that was listed."""
 
-    ranges = True
-
     def __init__(self, uri: str) -> None:
-        self.uri = public(uri)
-        self.identity = identity(uri)
+        super().__init__(uri)
         self._bucket, _, self._key = uri.removeprefix("s3://").partition("/")
         self._clients: dict[int, Any] = {}
 
     @property
     def _s3(self) -> Any:
-        """One a process: a connection must not be shared by two that were forked."""
+        """One client a process: forked processes must not share a connection."""
         if os.getpid() not in self._clients:
-            # boto3's own tries are quick ones: the waiting is `Resumed`'s.
             config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60)
             try:
                 self._clients[os.getpid()] = boto3.client("s3", config=config)
@@ -46,7 +43,6 @@ class S3Source:
         return self._clients[os.getpid()]
 
     def objects(self) -> list[Object]:
-        """Raises a `Failure` that tells a missing bucket, a missing object and a missing right apart."""
         try:
             found = self._single() or self._listed()
         except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
@@ -84,51 +80,49 @@ class S3Source:
         """The object of exactly this name; nothing when the address means a prefix."""
         if not self._key or self._key.endswith("/") or "*" in self._key:
             return []
-        # Listed, not asked for by HEAD: its 403 and 404 come without a message, and without ListBucket look alike.
+        # Listed, not requested by HEAD: without ListBucket its 403 and 404 look alike, and neither has a message.
         answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._key, MaxKeys=1)
-        return [
-            self._object(entry, entry["Key"].rpartition("/")[2])
-            for entry in answer.get("Contents", [])
-            if entry["Key"] == self._key
-        ]
+        found = [entry for entry in answer.get("Contents", []) if entry["Key"] == self._key]
+        return [_object(entry, self._key.rpartition("/")[2]) for entry in found]
 
     def _listed(self) -> list[Object]:
-        pattern = self._key if "*" in self._key else ""
-        prefix = self._key.partition("*")[0] if pattern else self._key.rstrip("/") + "/" if self._key.rstrip("/") else ""
+        prefix, star, _ = self._key.partition("*")
+        if not star:
+            prefix = prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
         base = prefix[: prefix.rfind("/") + 1]
+        matches = re.compile(fnmatch.translate(self._key) if star else "").match
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-        found = [entry for page in pages for entry in page.get("Contents", [])]
-        # Consoles make "folders" as empty objects that end with a slash.
-        found = [entry for entry in found if not entry["Key"].endswith("/") and not hidden(entry["Key"].removeprefix(base))]
-        if pattern:
-            matches = re.compile(fnmatch.translate(pattern)).match
-            found = [entry for entry in found if matches(entry["Key"])]
-        return [self._object(entry, entry["Key"].removeprefix(base)) for entry in found]
-
-    def _object(self, entry: dict[str, Any], name: str) -> Object:
-        return Object(name, int(entry["Size"]), str(entry["ETag"]), str(entry["Key"]))
+        return [
+            _object(entry, key.removeprefix(base))
+            for page in pages
+            for entry in page.get("Contents", [])
+            # Consoles make "folders" as empty objects that end with a slash.
+            if matches(key := entry["Key"]) and not key.endswith("/") and not hidden(key.removeprefix(base))
+        ]
 
     def _explain(self, error: Exception) -> NoReturn:
         setting = f"{Variable.DATA_SOURCE} is {self.uri}"
-        code = _code(error)
-        if code == "NoSuchBucket":
+        if (code := _code(error)) == "NoSuchBucket":
             raise SettingError(f"{setting}: there is no bucket {self._bucket}") from None
-        if code in ("AccessDenied", "403", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
-            raise Failure(
-                ExitCode.NOT_PERMITTED,
-                f"{self.uri} answered {code}: the data job's role needs s3:ListBucket and s3:GetObject on "
-                f"bucket {self._bucket}, and kms:Decrypt on its key",
-            ) from None
-        if isinstance(error, NO_CREDENTIALS):
-            raise Failure(
-                ExitCode.NOT_PERMITTED,
-                f"{self.uri} needs AWS credentials and this pod has none: its service account has no pod identity association",
-            ) from None
         if isinstance(error, botocore.exceptions.ParamValidationError):
             raise SettingError(f"{setting}: {self._bucket!r} is no bucket's name") from None
         if isinstance(error, botocore.exceptions.NoRegionError):
             raise SettingError("AWS_REGION is missing: boto3 cannot tell where the bucket lies") from None
+        refused = ""
+        if code in REFUSALS:
+            refused = (
+                f"answered {code}: the data job's role needs s3:ListBucket and s3:GetObject on bucket {self._bucket}, "
+                "and kms:Decrypt on its key"
+            )
+        elif isinstance(error, NO_CREDENTIALS):
+            refused = "needs AWS credentials and this pod has none: its service account has no pod identity association"
+        if refused:
+            raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {refused}") from None
         raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self.uri} cannot be read: {error}") from None
+
+
+def _object(entry: dict[str, Any], name: str) -> Object:
+    return Object(name, int(entry["Size"]), str(entry["ETag"]), str(entry["Key"]))
 
 
 def _code(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""What lies in an object of the source: itself, or what .gz, .zip, .tar and .tar.gz hold, told by content, one layer.
+"""The files in an object of the source: itself, or one layer of .gz, .zip, .tar or .tar.gz, recognized by content.
 
-Promises: what is damaged, cut, or cannot be read exactly raises a `Failure` (BAD_DATA), also behind the last member. Nothing can
-show a flipped bit in a plain file, or in the body of a tar's member: a tar has checksums of its headers alone.
+Whatever is damaged, cut or cannot be read exactly raises `BadData`, also behind the last member. A flipped bit in a plain file,
+or in the body of a tar's member, cannot be seen: a tar has checksums of its headers only.
 """
 
 import contextlib
@@ -17,28 +17,33 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn, Self, cast
 
-from paddle_node.contract import ExitCode
 from paddle_node.data.sources.registry import BUFFER, Object, Source, hidden, inside
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData, Failure
 
 BLOCK = 1 << 20
 LONGEST_EXTENSION = 1 << 20
 """Bytes of a tar member's extended header: a longer one is damage."""
 _ZIP_END, _ZIP64_END = 22, 76
-"""Bytes of the records behind a zip's directory; the second one is there in large ones only."""
+"""Bytes of the records behind a zip's directory; only large zips have the second."""
 _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL)
 """How bzip2, xz, zstd, gzip, zip and tar begin."""
 
 
 def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Name and content of each file in the object; a content is good until the next one is asked for.
+    """Name and content of each file in the object; a content can be read until the next one is requested.
 
-    With `files` a .gz of one file is itself, with `lines` what is packed still is refused; `shared` unpacks as `lines` does, and
-    refuses nothing. Raises `Failure` for any damage, here or while a content is read, and in what is left unread.
+    `files` leaves a .gz of one file packed; `lines` refuses content that is still packed; `shared` unpacks as `lines` does and
+    refuses nothing. Raises `BadData` for any damage, also in unread content.
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
-        found = {"plain": _plain, "gz": _gz, "zip": _zip, "tar": _tar, "tar.gz": _tar_gz}[kind](raw, thing.name)
+        unpacked: Any = gzip.GzipFile(fileobj=raw) if kind.endswith("gz") else raw
+        if kind == "zip":
+            found = _zip(raw, thing.name)
+        elif kind.startswith("tar"):
+            found = _tar(unpacked if kind == "tar" else io.BufferedReader(unpacked, BUFFER), thing.name)
+        else:
+            found = iter([(thing.name.removesuffix(".gz") if kind == "gz" else thing.name, unpacked)])
         while True:
             with _damage_of(thing.name):
                 member = next(found, None)
@@ -53,7 +58,7 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
 
 
 def cuttable(source: Source, thing: Object) -> bool:
-    """Whether the object's lines can be read from anywhere. Raises `Failure` where it is packed in a way not known here."""
+    """Whether the object's lines can be read from anywhere. Raises `BadData` where it is packed in an unknown way."""
     if not source.ranges or not thing.mark or thing.size is None:
         return False
     with source.open(thing) as raw:
@@ -64,8 +69,7 @@ def cuttable(source: Source, thing: Object) -> bool:
 
 
 def _kind(raw: BinaryIO, name: str, format: str) -> str:
-    """plain, gz, zip, tar or tar.gz."""
-    head = _beginning(raw)
+    head = cast(io.BufferedReader, raw).peek()
     called = re.search(r"\.(tar|tgz|tar\.gz|zip|gz)$", name.lower())
     tarred = called and called[1] in ("tar", "tgz", "tar.gz")
     kind = "plain"
@@ -80,17 +84,12 @@ def _kind(raw: BinaryIO, name: str, format: str) -> str:
     elif kind == "plain" and head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         kind = "zip"
     if (called and kind == "plain" and (called[1] != "gz" or format != "files")) or (tarred and kind == "gz"):
-        raise Failure(ExitCode.BAD_DATA, f"{name} does not begin as its name says: it is damaged, or named wrongly")
+        raise BadData(f"{name} does not begin as its name says: it is damaged, or named wrongly")
     return "plain" if kind == "gz" and format == "files" else kind
 
 
-def _beginning(stream: BinaryIO) -> bytes:
-    """What comes next, without taking it."""
-    return cast(io.BufferedReader, stream).peek()
-
-
 def _begins_tar(head: bytes) -> bool:
-    """By the mark of POSIX and GNU, or, as Unix v7 had none, by the first header's checksum."""
+    """By the mark of POSIX and GNU, or, for Unix v7's tar, by the first header's checksum."""
     if head[257:262] == b"ustar":
         return True
     try:
@@ -100,14 +99,12 @@ def _begins_tar(head: bytes) -> bool:
 
 
 def _refuse_packed(stream: BinaryIO, name: str) -> None:
-    if _PACKED.match(_beginning(stream)):
-        raise Failure(
-            ExitCode.BAD_DATA, f"{name} is compressed: of .gz, .zip, .tar and .tar.gz one layer is unpacked, of others none"
-        )
+    if _PACKED.match(cast(io.BufferedReader, stream).peek()):
+        raise BadData(f"{name} is compressed: of .gz, .zip, .tar and .tar.gz one layer is unpacked, of others none")
 
 
 class _Content(io.RawIOBase):
-    """A member's bytes. The first failure is raised again by `check`, whatever the reader made of it."""
+    """A member's bytes. `check` raises the first failure again, in case the reader swallowed it."""
 
     def __init__(self, inner: Any, name: str) -> None:
         self._inner = inner
@@ -119,7 +116,7 @@ class _Content(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         if self.closed:
-            raise ValueError(f"a member of {self._name} can be read until the next one is asked for")
+            raise ValueError(f"a member of {self._name} can be read until the next one is requested")
         block = self._read(len(buffer))
         buffer[: len(block)] = block
         return len(block)
@@ -142,7 +139,7 @@ class _Content(io.RawIOBase):
 
 @contextlib.contextmanager
 def _damage_of(name: str) -> Iterator[None]:
-    """Around what unpacks alone: these libraries tell damage in a dozen ways."""
+    """Around unpacking only: these libraries report damage in a dozen ways."""
     try:
         yield
     except Failure:
@@ -151,22 +148,10 @@ def _damage_of(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # The disk's, not the archive's: bz2 and gzip raise OSError without a number.
         told = "".join(letter if letter.isprintable() else "?" for letter in str(error)) or type(error).__name__
-        raise Failure(ExitCode.BAD_DATA, f"{name} is damaged or cut short: {told}") from None
+        raise BadData(f"{name} is damaged or cut short: {told}") from None
 
 
-_Members = Iterator[tuple[str, Any]]
-"""Name, and what has `read`."""
-
-
-def _plain(raw: BinaryIO, name: str) -> _Members:
-    yield name, raw
-
-
-def _gz(raw: BinaryIO, name: str) -> _Members:
-    yield name.removesuffix(".gz"), gzip.GzipFile(fileobj=raw)
-
-
-def _zip(raw: BinaryIO, name: str) -> _Members:
+def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
     with contextlib.nullcontext(raw) if raw.seekable() else tempfile.TemporaryFile() as file:
         if file is not raw:
@@ -175,7 +160,7 @@ def _zip(raw: BinaryIO, name: str) -> _Members:
         yield from _zip_members(file, name)
 
 
-def _zip_members(raw: BinaryIO, name: str) -> _Members:
+def _zip_members(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     with zipfile.ZipFile(raw) as archive:
         entries = archive.infolist()
         # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
@@ -199,7 +184,7 @@ def _zip_members(raw: BinaryIO, name: str) -> _Members:
 
 
 def _entries(raw: BinaryIO, comment: int) -> int:
-    """How many the directory says that it has; -1 where that is not at the archive's very end."""
+    """The directory's own count; -1 where the directory is not at the archive's very end."""
     end = raw.seek(0, io.SEEK_END) - comment
     raw.seek(max(0, end - _ZIP64_END - _ZIP_END))
     record = raw.read(min(end, _ZIP64_END + _ZIP_END))
@@ -210,11 +195,7 @@ def _entries(raw: BinaryIO, comment: int) -> int:
     return int.from_bytes(record[-12:-10], "little")
 
 
-def _tar_gz(raw: BinaryIO, name: str) -> _Members:
-    yield from _tar(cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER)), name)
-
-
-def _tar(raw: BinaryIO, name: str) -> _Members:
+def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     with tarfile.open(fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8") as archive:
         while header := archive.next():
             archive.members.clear()  # type: ignore[attr-defined]  # It would remember all of them.
@@ -231,7 +212,7 @@ def _tar(raw: BinaryIO, name: str) -> _Members:
 
 
 class _Header(tarfile.TarInfo):
-    """tarfile takes a damaged header for the end. Behind two blocks of zeros another tar may follow."""
+    """tarfile takes a damaged header for the end, and ignores a tar that follows two blocks of zeros."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -262,4 +243,4 @@ class _Header(tarfile.TarInfo):
 
 
 def _refuse(name: str, member: str, what: str) -> NoReturn:
-    raise Failure(ExitCode.BAD_DATA, f"{name} holds {member if member.isprintable() else ascii(member)}, {what}")
+    raise BadData(f"{name} holds {member if member.isprintable() else ascii(member)}, {what}")

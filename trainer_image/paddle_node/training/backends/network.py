@@ -1,7 +1,7 @@
-"""What a user's network is made of here: inputs, embeddings that pservers hold, and what the model answers.
+"""The parts of a user's network: inputs, embeddings, and the model's answers.
 
-Promises: the same `network()` function builds the training program, where an embedding's rows live on the
-pservers, and an ordinary local program for evaluation and inference, where they are one parameter of that name.
+The same `network()` builds the training program, where an embedding's rows live on the pservers, and a local program for
+evaluation and inference, where they are one parameter of that name.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,8 +15,7 @@ import numpy as np
 import paddle
 from paddle import static
 
-from paddle_node.contract import ExitCode
-from paddle_node.failure import Failure
+from paddle_node.failure import SettingError
 
 _local: ContextVar[bool] = ContextVar("local", default=False)
 
@@ -51,11 +50,11 @@ def number(name: str) -> Any:
 
 
 def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -> Any:
-    """A vector for each id (0 <= id < rows) of an `ids` input, within +-`spread` at first; `pooled` makes them one a record."""
+    """A vector for each id (0 <= id < rows) of an `ids` input, initially within +-`spread`; `pooled` makes them one a record."""
     attribute = paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Uniform(-spread, spread))
     if not _local.get():
         return static.nn.sparse_embedding(of, size=[rows, width], param_attr=attribute)
-    # The very op of the training program, which static.nn.embedding no longer makes: it keeps the records' bounds.
+    # The training program's own op, which static.nn.embedding no longer makes: it keeps the records' bounds.
     table = static.create_parameter([rows, width], "float32", attr=attribute)
     block = static.default_main_program().current_block()
     vectors = block.create_var(dtype="float32", shape=[-1, width], lod_level=1)
@@ -75,7 +74,7 @@ def pooled(vectors: Any, how: str = "sum") -> Any:
 
 @contextmanager
 def local() -> Iterator[None]:
-    """Networks that are built inside have their embeddings as local parameters."""
+    """Networks built inside have their embeddings as local parameters."""
     token = _local.set(True)
     try:
         yield
@@ -83,11 +82,8 @@ def local() -> Iterator[None]:
         _local.reset(token)
 
 
-class BadSample(Failure):
+class BadSample(SettingError):
     """A value of `sample` that its input cannot take: names the input, what it got and what it wants."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(ExitCode.BAD_SETTING, sentence)
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ class Input:
 
     @property
     def wants(self) -> str:
-        """In the words of what the program called to have it."""
+        """What the input takes, by the name of the function that made it."""
         whole = self.kind is np.int64
         if self.shape != (1,):
             return f"its shape is {list(self.shape)}, of {'ints' if whole else 'numbers'}"
@@ -135,7 +131,7 @@ class Feeder:
 
     def feed(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not self._checked:
-            self.check(samples)  # Later ones only where they fail: a look at each value would cost more than the feeding.
+            self.check(samples)  # Later ones only where they fail: checking each value costs more than feeding.
             self._checked = True
         try:
             return {each.name: self._values(each, [sample[each.name] for sample in samples]) for each in self.inputs}

@@ -1,7 +1,6 @@
-"""A trainer that holds the whole model; gradients are averaged over all trainers in each step.
+"""A trainer that holds the whole model, with Paddle 2.6.2 or 3.x.
 
-Promises: Paddle 2.6.2 and 3.x; all trainers hold the same parameters behind each step, weighted as if the step's
-records had been one batch; trainer 0's parameters are the ones that are saved.
+Gradients are averaged over all trainers in each step, weighted as if the step's records were one batch. Trainer 0 saves.
 """
 
 import contextlib
@@ -10,7 +9,6 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,15 @@ import paddle
 from paddle import distributed
 
 from paddle_node.coordination import Session
-from paddle_node.training.engines.engine import Sample
-from paddle_node.training.engines.network import Model
-from paddle_node.training.judgement import judge
+from paddle_node.training import metrics
+from paddle_node.training.backends.backend import Backend, Sample
+from paddle_node.training.backends.network import Model
 from paddle_node.training.passes import PREDICT
 
 Forward = Callable[[Any, Sequence[Sample]], Model]
 """From the layer and a batch to what the layer makes of it."""
 
 PARAMETERS, OPTIMIZER = "model.pdparams", "optimizer.pdopt"
-_BATCH = 500
 _PREDICT = """\
 import paddle
 model = paddle.jit.load("model")
@@ -38,18 +35,17 @@ print(model(*record))
 """
 
 
-class CollectiveEngine:
-    """See `Engine`."""
+class Collective(Backend):
+    """The layer, and the other trainers' gradients."""
 
     lockstep = True
-    answers: Sequence[str] = ()
 
     def __init__(self, layer: Any, forward: Forward, optimizer: Any) -> None:
         self._layer = layer
         self._forward = forward
         self._optimizer = optimizer
         self._inputs: list[Any] = []
-        """What the layer was called with in its first step; empty: other things than tensors."""
+        """Specifications of the layer's tensors in its first step; empty: it takes other things."""
         layer.register_forward_pre_hook(self._look)
 
     def connect(self, session: Session) -> None:
@@ -80,18 +76,12 @@ class CollectiveEngine:
     def any_stops(self, stop: bool) -> bool:
         return bool(self._sum(paddle.to_tensor([float(stop)]))[0] > 0)
 
-    def settle(self) -> None:
-        pass
-
-    def settled(self, steps: int) -> None:
-        pass
-
     def save(self, directory: Path) -> None:
         paddle.save(self._layer.state_dict(), str(directory / PARAMETERS))
         paddle.save(self._optimizer.state_dict(), str(directory / OPTIMIZER))
 
     def export(self, directory: Path, target: Path) -> None:
-        """The parameters, and where the layer can be traced what `paddle.jit.load` takes, with the lines that predict with it."""
+        # The parameters, and, if the layer can be traced, a model for `paddle.jit.load` and the lines that predict with it.
         shutil.copyfile(directory / PARAMETERS, target / PARAMETERS)
         if not self._inputs:
             return
@@ -107,11 +97,8 @@ class CollectiveEngine:
         example = ", ".join(f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True))
         (target / PREDICT).write_text(_PREDICT.format(example))
 
-    def close(self) -> None:
-        pass
-
     def _look(self, layer: Any, inputs: Sequence[Any]) -> None:
-        """Its shapes but for the batch, and lengths of integers, which differ from batch to batch."""
+        """Shapes without the batch's size and the lengths of integers, which differ from batch to batch."""
         if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
             free = [2 if "int" in str(each.dtype) else 1 for each in inputs]
             self._inputs = [
@@ -120,13 +107,12 @@ class CollectiveEngine:
             ]
 
     def _sum(self, tensor: Any) -> Any:
-        """Over all trainers, as an array."""
         with self._session.meeting("step"):
             distributed.all_reduce(tensor)
             return tensor.numpy()
 
     def _average_gradients(self, records: int) -> None:
-        """One message a step: all gradients in a row, and behind them how many records they are of."""
+        """One message a step: all gradients, and behind them the number of their records."""
         parameters = [parameter for parameter in self._layer.parameters() if not parameter.stop_gradient]
         pieces = [
             (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape([-1]) * float(records)
@@ -141,7 +127,7 @@ class CollectiveEngine:
 
 
 def _await_rendezvous() -> None:
-    """Returns when trainer 0 listens: Paddle itself, once too early, sleeps for 3 s before it tries again."""
+    """Returns when trainer 0 listens: Paddle, if it comes too early, sleeps for 3 s before it tries again."""
     host, _, port = os.environ["PADDLE_MASTER"].rpartition(":")
     while True:
         with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=1):
@@ -150,17 +136,13 @@ def _await_rendezvous() -> None:
 
 
 def evaluate(directory: Path, layer: Any, forward: Forward, samples: Iterable[Sample]) -> dict[str, Any]:
-    """How good the pass in `directory` is on `samples`; empty where there are none."""
+    """How good the pass in `directory` is on `samples`; see `metrics.evaluate`."""
     layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
     layer.eval()
-    names: Sequence[str] = ()
-    answers: list[Any] = []
-    predictions = []
-    iterator = iter(samples)
-    while batch := list(islice(iterator, _BATCH)):
+
+    def predict(batch: list[Sample]) -> tuple[Sequence[str], Any, Any]:
         with paddle.no_grad():
             model = forward(layer, batch)
-        names = model.answers
-        predictions.append(model.prediction.numpy())
-        answers += list(np.asarray(model.answer).reshape(-1))
-    return judge(names, answers, predictions) if answers else {}
+        return model.answers, model.answer, model.prediction.numpy()
+
+    return metrics.evaluate(samples, predict)

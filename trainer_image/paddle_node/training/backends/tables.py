@@ -1,4 +1,4 @@
-"""What pservers of paddlepaddle 2.6.2 save, read back without any pserver, from the parts of ALL pservers that saved it.
+"""Reads what pservers of paddlepaddle 2.6.2 save, without any pserver, from the parts of ALL pservers that saved it.
 
 The parts are text, gzip: a dense table `<table>/part-<server>.gz` has one value a line, the parameter first and the
 optimizer's state behind it, the table's parameters one after the other over the servers in order. A sparse table
@@ -29,7 +29,6 @@ _ADAM_STATES = 2
 
 MOST_PARTS = 100_000
 """More files than any table has."""
-
 Arrays = dict[str, npt.NDArray[np.float32]]
 
 

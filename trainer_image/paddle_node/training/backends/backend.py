@@ -1,8 +1,6 @@
-"""What kind of Paddle does the work of a trainer: the seam between the passes and the parameters.
+"""The seam between the passes and the parameters: `Training` knows no Paddle, a backend knows no pass."""
 
-Promises: `Training` knows no Paddle, an engine knows no pass. In the order of their use.
-"""
-
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,37 +10,46 @@ from paddle_node.coordination import Session
 Sample = Mapping[str, Any]
 
 
-class Engine(Protocol):
-    """One trainer's hold on the model of one attempt."""
+class Backend(Protocol):
+    """One trainer's access to the model of one attempt. The methods are in the order of their use."""
 
-    lockstep: bool
-    """Every trainer makes each step together with the others; otherwise each goes on at its own pace."""
-    answers: Sequence[str]
-    """Names of the program's classes, known behind the first step; empty: its answers are numbers."""
+    lockstep: bool = False
+    """Every trainer makes each step together with the others; otherwise each steps at its own pace."""
+    answers: Sequence[str] = ()
+    """Names of the program's classes, known after the first step; empty: its answers are numbers."""
 
+    @abstractmethod
     def connect(self, session: Session) -> None:
         """All trainers: returns when all hold the same initial parameters."""
 
+    @abstractmethod
     def load(self, directory: Path) -> None:
         """All trainers: the parameters of a verified pass."""
 
+    @abstractmethod
     def step(self, samples: Sequence[Sample]) -> float:
         """Trains one batch; returns its mean loss. In lockstep `samples` may be empty, and the step is made all the same."""
 
     def any_stops(self, stop: bool) -> bool:
-        """In lockstep: whether any trainer was told to stop, the same answer for all. Otherwise: `stop`."""
+        """In lockstep: whether any trainer was told to stop, the same answer for all. Otherwise `stop`."""
+        return stop
 
     def settle(self) -> None:
-        """Returns when all that this trainer learned has arrived where `save` will find it."""
+        """Returns when all that this trainer learned has arrived where `save` finds it."""
+        return
 
     def settled(self, steps: int) -> None:
-        """Behind a barrier after every trainer's `settle`: how many steps all of them made since the last time."""
+        """After every trainer's `settle`: how many steps all of them made since the last time."""
+        return
 
+    @abstractmethod
     def save(self, directory: Path) -> None:
         """Trainer 0 only."""
 
+    @abstractmethod
     def export(self, directory: Path, target: Path) -> None:
         """Trainer 0 only: the pass in `directory` as a model for inference in `target`."""
 
     def close(self) -> None:
         """After every trainer's last call."""
+        return

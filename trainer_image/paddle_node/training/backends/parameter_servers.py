@@ -1,0 +1,189 @@
+"""Paddle 2.6.2's parameter-server mode, reduced to what works: a trainer whose parameters live on the pservers.
+
+No gloo, no launcher and no barrier of Paddle's own, which without gloo silently does nothing: the session's barriers stand
+between the steps. No call returns before every pserver has answered it. Asynchronous unless told otherwise: each trainer steps on
+parameters that are at most one step of its own old. Synchronous is a barrier loop, because 2.6.2's own synchronous mode crashes.
+"""
+
+import ctypes
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle import static
+from paddle.distributed import fleet
+from paddle.distributed.ps.utils.public import get_the_one_recv_context
+
+from paddle_node.contract import ExitCode
+from paddle_node.coordination import Session
+from paddle_node.failure import Failure, SettingError
+from paddle_node.training.backends.backend import Backend, Sample
+from paddle_node.training.backends.network import Feeder, Model
+from paddle_node.training.backends.tables import DenseTable, Layout, SparseTable, beta_powers, check, missing_parts, readable
+from paddle_node.training.local_model import LARGEST_EXPORT, LocalModel, export_size
+from paddle_node.training.passes import DamagedPass
+
+LEAST_SHARDS = 8
+"""Files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
+_FULL = 1 << 20
+"""Bytes free on a volume below which a failed save is put down to a full volume."""
+_GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
+"""Paddle's 500 s for each request to a pserver: no environment variable reaches this flag, so it is set by its symbol."""
+_WRITTEN_AS_TEXT = ("value", "min", "max", "mean", "std")
+"""Numbers of the startup program that pservers get as text."""
+
+
+class ParameterServers(Backend):
+    """The pservers of one attempt, as a trainer or a pserver sees them. Build it before anything runs."""
+
+    def __init__(
+        self, network: Callable[[], Model], model: Model, optimizer: Any, servers: int, resume_from: Path | None, sync: bool
+    ) -> None:
+        """`model` is what `network` made in the default program."""
+        self._optimizer: Any = type(optimizer).__name__.lower()
+        if self._optimizer not in ("adam", "sgd"):
+            raise SettingError(f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam")
+        self.lockstep = sync
+        self.answers = model.answers
+        self._network, self._model, self._servers = network, model, servers
+        saved = Layout.load(resume_from) if resume_from else None
+        self.steps = saved.steps if saved else 0
+        """Gradients that the pservers have applied up to the last pass, from all trainers."""
+        # A multiple of the pservers, or some would hold nothing; as saved on a resume, or the load would fail.
+        self._shards = saved.shards if saved else servers * -(-LEAST_SHARDS // servers)
+        operators = model.loss.block.program.global_block().ops
+        tables = sorted({op.input("W")[0] for op in operators if op.type == "lookup_table"})
+        fleet.init(is_collective=False)
+        strategy = fleet.DistributedStrategy()
+        strategy.a_sync = True
+        if tables:
+            strategy.sparse_table_configs = {name: {f"table_parameters.{name}.shard_num": self._shards} for name in tables}
+        fleet.distributed_optimizer(optimizer, strategy).minimize(model.loss)
+        # The program with the pservers' operators has taken the network's place.
+        self._program = static.default_main_program()
+        self._handle = fleet.fleet._runtime_handle
+        self._start_values(optimizer)
+
+    def serve(self) -> None:
+        """In a pserver: returns after trainer 0 has called `close`."""
+        fleet.init_server()
+        fleet.run_server()
+
+    def connect(self, session: Session) -> None:
+        self._session = session
+        self._executor: Any = static.Executor()
+        self._feeder = Feeder(self._program)
+        self._executor.run(static.default_startup_program())
+        session.servers()
+        # Paddle trains on without what a pserver did not answer in time, and the pass would count. Here a request waits for
+        # as long as it takes (24 days): the rendezvous server and the health probe end an attempt whose pserver hangs.
+        ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), _GIVES_UP).value = 2**31 - 1
+        # Trainer 0 sends the initial dense parameters.
+        fleet.init_worker()
+        self._received = get_the_one_recv_context(self._handle.context, split_dense_table=False)
+        session.barrier("connected")
+        self._pull()
+
+    def load(self, directory: Path) -> None:
+        if self._session.trainer_id == 0:
+            saved, mine = Layout.load(directory), self.layout()
+            if (saved.shapes(), saved.optimizer) != (mine.shapes(), mine.optimizer):
+                raise SettingError(
+                    f"{directory} holds another model ({_differences(saved, mine)}): "
+                    "resume with the program and the data that made it, or choose another job name"
+                )
+            self._handle._worker.load_model(str(directory), 0)
+        self._session.barrier("loaded")
+        self._pull()
+
+    def step(self, samples: Sequence[Sample]) -> float:
+        loss = 0.0
+        if samples:
+            feed = self._feeder.feed(samples)
+            loss = float(self._executor.run(self._program, feed=feed, fetch_list=[self._model.loss])[0])
+        if self.lockstep:
+            self.settle()
+            self._session.barrier("gradients arrived")
+        self._pull()
+        return loss
+
+    def any_stops(self, stop: bool) -> bool:
+        # This meeting is also the step's second barrier: no gradient comes before every trainer has pulled.
+        return any(self._session.gather("stop", stop)) if self.lockstep else stop
+
+    def settle(self) -> None:
+        self._handle._worker.client_flush()
+
+    def settled(self, steps: int) -> None:
+        self.steps += steps
+
+    def save(self, directory: Path) -> None:
+        layout = self.layout()
+        self._handle._worker.save_all_model(str(directory), 0)
+        try:
+            if missing := missing_parts(directory, layout):
+                raise DamagedPass(f"{', '.join(missing)} missing")
+            layout.write(directory)
+            check(directory)
+        except DamagedPass as damaged:
+            # A pserver that cannot write says nothing: the volume's free bytes tell the likeliest cause.
+            free = shutil.disk_usage(directory).free
+            said, why = f"{directory} was not saved whole", damaged.sentence
+            if free < _FULL:
+                raise Failure(ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}") from None
+            raise Failure(1, f"{said}: {why}") from None
+
+    def export(self, directory: Path, target: Path) -> None:
+        size = export_size(directory)
+        if size > LARGEST_EXPORT:
+            print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
+            return
+        LocalModel(directory, self._network).export(target)
+
+    def close(self) -> None:
+        if self._session.trainer_id == 0:
+            self._handle._worker.stop_server()
+
+    def layout(self) -> Layout:
+        names = self._handle.context["grad_name_to_param_name"]
+        variables = self._program.global_block().vars
+        sparse, dense = [], []
+        for context in self._handle._send_ctx.values():
+            if context.is_sparse():
+                name = names[context.origin_varnames()[0]]
+                sparse.append(SparseTable(context.table_id(), name, *variables[name].shape))
+            else:
+                held = self._received[context.table_id()]
+                dense.append(DenseTable(context.table_id(), tuple((name, tuple(variables[name].shape)) for name in held)))
+        return Layout(self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense))
+
+    def _pull(self) -> None:
+        self._handle._pull_all_dense([static.global_scope()], self._handle._send_ctx, self._received)
+
+    def _start_values(self, optimizer: Any) -> None:
+        """Gives the pservers initial numbers that they can read, and after a resume the powers of Adam's betas.
+
+        A pass holds the moments of dense parameters, but not these powers, which from their beginning would hold the learning
+        rate down for hundreds of steps.
+        """
+        powers = {}
+        if self._optimizer == "adam" and self.steps:
+            beta1, beta2 = beta_powers(float(optimizer._beta1), float(optimizer._beta2), self.steps)
+            powers = {"_beta1_pow_acc": beta1, "_beta2_pow_acc": beta2}
+        for op in (op for program in self._handle.context["origin_startup_programs"] for op in program.global_block().ops):
+            for name, power in powers.items():
+                if op.type == "fill_constant" and name in op.output("Out")[0]:
+                    op._set_attr("value", power)
+            for name in _WRITTEN_AS_TEXT:
+                if op.has_attr(name) and isinstance(op.attr(name), float):
+                    op._set_attr(name, readable(op.attr(name)))
+
+
+def _differences(saved: Layout, mine: Layout) -> str:
+    before, now = saved.shapes(), mine.shapes()
+    if before == now:
+        return f"trained by {saved.optimizer}, and this program uses {mine.optimizer}"
+    name = next(name for name in sorted(before | now) if before.get(name) != now.get(name))
+    return f"{name} is {before.get(name, 'absent')} there and {now.get(name, 'absent')} here"

@@ -1,0 +1,46 @@
+"""How good predictions are, by accuracy or the root of the mean squared error, beside what the best constant answer gets."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+BATCH = 500
+
+
+def evaluate(samples: Iterable[Any], predict: Callable[[list[Any]], tuple[Sequence[str], Any, Any]]) -> dict[str, Any]:
+    """`predict` makes of a batch the classes' names (none where answers are numbers), the answers and the predictions.
+
+    Empty without samples.
+    """
+    names: Sequence[str] = ()
+    answers: list[Any] = []
+    predictions = []
+    iterator = iter(samples)
+    while batch := list(islice(iterator, BATCH)):
+        names, right, predicted = predict(batch)
+        answers += list(np.asarray(right).reshape(-1))
+        predictions.append(np.asarray(predicted))
+    if not answers:
+        return {}
+    found = np.concatenate(predictions)
+    if names:
+        metric, value = "accuracy", float((np.argmax(found, axis=1) == np.array(answers)).mean())
+        commonest, count = Counter(map(int, answers)).most_common(1)[0]
+        constant = names[commonest] if 0 <= commonest < len(names) else "what training never saw"
+        baseline = count / len(answers)
+    else:
+        truth = np.array(answers, dtype=np.float64)
+        metric, value = "rmse", float(np.sqrt(((found.reshape(-1) - truth) ** 2).mean()))
+        baseline, constant = float(truth.std()), f"{truth.mean():.2f}"
+    value, baseline = round(value, 4), round(baseline, 4)
+    return {
+        "metric": metric,
+        "value": value,
+        "better": value > baseline if names else value < baseline,
+        "baseline": baseline,
+        "baseline_of": f"always guessing {constant}",
+        "records": len(answers),
+    }
