@@ -32,7 +32,12 @@ def machine_role(scope: Construct, id: str) -> iam.Role:
 def node_role(scope: Construct, id: str) -> iam.Role:
     """A role that EC2 instances take to be nodes: join the cluster, pull images, take a Session Manager session; no more."""
     reason = "what EKS's documents ask for; AWS keeps them in step with the daemons"
-    role = _role(scope, id, reason, *NODE_POLICIES)
+    return session_role(scope, id, reason, *NODE_POLICIES)
+
+
+def session_role(scope: Construct, id: str, reason: str = "", *policies: str) -> iam.Role:
+    """A role that EC2 instances take for Session Manager's sessions, and for AWS's own `policies`, which have a reason."""
+    role = _role(scope, id, reason, *policies)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
     sessions.add_statements(takes_sessions())
     acknowledge(sessions, "Session Manager's actions take no resource", *wildcards(sessions, "*"), "CKV_AWS_111")

@@ -13,11 +13,11 @@ OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 
 
 def statements(file: Path, part: str, **known: Any) -> list[iam.PolicyStatement]:
-    """The statements of one part of `file`; `known` takes the place of what has a dollar sign there."""
+    """The statements of one part of `file`, which may say `Why` for people; `known` takes the place of what has a dollar sign."""
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: filled(inner) for name, inner in value.items()}
+            return {name: filled(inner) for name, inner in value.items() if name != "Why"}
         return known[value[1:]] if isinstance(value, str) and value.startswith("$") else value
 
     written = json.loads(file.read_text(encoding="utf-8"))[part]

@@ -135,8 +135,9 @@ def _conditions(spec: ClusterSpec, templates: Templates, kinds: set[str]) -> lis
 def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
     """The bootstrap's version, which templates name, and the image of a self-managed node: AWS's own has no account."""
     own = {f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/*"}
-    images = "ami-amazon-linux-latest" if spec.cluster.self_managed else "eks"
-    theirs = {f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{images}/*"}
+    images = {"ami-amazon-linux-latest"} if spec.cluster.has_tunnel or spec.cluster.self_managed else set()
+    images |= set() if spec.cluster.self_managed else {"eks"}
+    theirs = {f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{one}/*" for one in images}
     return own | (theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set())
 
 

@@ -1,11 +1,13 @@
 """Who works with a cluster: the operator, the trainer who only submits jobs and reads results, and who only looks.
 
-Promises: each statement (people.json) is on what this cluster is made of; docs/people.md tells why each is needed (a test
-compares). All of Session Manager's ask for a document: else it opens a shell to whoever names none and may start any session.
+Promises: each statement (people.json, with what it is for) is on what this cluster is made of; docs/people.md tells which command
+each team may run, and a test simulates it. All of Session Manager's ask for a document: else it opens a shell to whoever names
+none and may start any session.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from aws_cdk import ArnFormat, Stack
@@ -15,15 +17,20 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.endpoint_tunnel import allow_tunnel
 from constructs_lib.statements import statements
 from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
 
 RIGHTS = Path(__file__).with_suffix(".json")
+WHY: dict[str, str] = {
+    sid: one["Why"] for part in json.loads(RIGHTS.read_text(encoding="utf-8")).values() for sid, one in part.items()
+}
+"""What each statement is for, by Sid."""
 
 
 class People(Construct):
-    """The three teams of a cluster."""
+    """The three teams of a cluster, and what an operator does before there is one."""
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey) -> None:
         super().__init__(scope, id)
@@ -32,72 +39,69 @@ class People(Construct):
         self.reader = Team(self, "Reader", task=f"Looks at {spec.name}")
         arn = Stack.of(self).format_arn
         stacks = arn(service="cloudformation", resource="stack", resource_name=f"{spec.name}-*")
-        document = arn(service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost")
-        shell = arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
-        instances = arn(service="ec2", resource="instance", resource_name="*")
         cdk = f"cdk-*-{Stack.of(self).account}-{Stack.of(self).region}"
         roles = arn(service="iam", region="", resource="role", resource_name=cdk)
-        whose = ("${aws:userid}-*", "${aws:username}-*")
-        sessions = [arn(service="ssm", resource="session", resource_name=name) for name in whose]
-        self.operator_policy = self.operator.allow(
-            self,
-            "OperatorPolicy",
-            *statements(RIGHTS, "operator", key=key.key_arn, stacks=stacks, roles=roles),
-            *kubeconfig(self, spec, "operator"),
-            *statements(RIGHTS, "tunnel", document=document),
-            # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
-            *(statements(RIGHTS, "shell", shell=shell) if spec.cluster.self_managed else ()),
-            *statements(RIGHTS, "nodes", instances=instances, name=spec.name, sessions=sessions),
-            description=f"Operates {spec.name}",
-        )
-        for reason, resources in {
-            "sessions that one has begun oneself": sessions,
-            "the stacks of this one cluster, by its name": [stacks],
-            "the roles that `cdk bootstrap` made": [roles],
-            "machines that carry this cluster's tag, by condition": [instances],
-            "EC2's Describe and AWS's public lists take no resource": ["*"],
-        }.items():
-            acknowledge(self.operator_policy, reason, *wildcards(self, *resources))
+        colon = ArnFormat.COLON_RESOURCE_NAME
+        ours = [
+            arn(service="eks", resource="cluster", resource_name=spec.cluster_name),
+            arn(service="eks", resource="addon", resource_name=f"{spec.cluster_name}/*"),
+            arn(service="eks", resource="nodegroup", resource_name=f"{spec.cluster_name}/*"),
+            arn(service="iam", region="", resource="role", resource_name=f"{spec.name}-access-*"),
+            arn(service="secretsmanager", resource="secret", resource_name=f"{spec.name}/*", arn_format=colon),
+            arn(service="ssm", resource="document", resource_name=spec.tunnel_document),
+            arn(service="ssm", resource="parameter", resource_name="cdk-bootstrap/*"),
+            arn(service="ssm", account="", resource="parameter", resource_name="aws/service/global-infrastructure/*"),
+        ]
+        found = statements(RIGHTS, "operator", key=key.key_arn, stacks=stacks, roles=roles, ours=ours)
+        self.operator_policy = _allow(self, "OperatorPolicy", self.operator, found, f"Operates {spec.name}")
 
 
-def kubeconfig(scope: Construct, spec: ClusterSpec, team: str) -> list[iam.PolicyStatement]:
-    """What it takes to get into the cluster: EKS asks for its address, a self-managed one has a secret for each team."""
-    arn, colon = Stack.of(scope).format_arn, ArnFormat.COLON_RESOURCE_NAME
-    if spec.cluster.self_managed:
-        # Six characters that Secrets Manager makes up end each ARN.
-        name = f"{spec.name}/kubeconfig/{team}-??????"
-        secret = arn(service="secretsmanager", resource="secret", resource_name=name, arn_format=colon)
-        return statements(RIGHTS, "kubeconfig of self-managed", secret=secret)
-    return statements(
-        RIGHTS, "kubeconfig of eks", cluster=arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
-    )
+def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns, *, ssh_key: str | None = None) -> None:
+    """What each team does with a cluster: in the stack that knows bucket and cluster, which know nothing of people.
 
-
-def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns) -> None:
-    """The trainer's and the reader's rights: in the stack that knows bucket and cluster, which know nothing of people."""
-    stack, colon = Stack.of(scope), ArnFormat.COLON_RESOURCE_NAME
-    logs = [
-        stack.format_arn(service="logs", resource="log-group", resource_name=f"{group}*", arn_format=colon)
-        for group in (f"/aws/containerinsights/{spec.cluster_name}/", f"/aws/eks/{spec.cluster_name}/")
-    ]
-
-    def look(team: str) -> list[iam.PolicyStatement]:
-        if spec.cluster.self_managed:
-            # No logs of it go to CloudWatch; snapshots of etcd hold every secret of the cluster, and are in the same bucket.
-            reading = statements(RIGHTS, "logs of self-managed", snapshots=f"{bucket.bucket}/cluster/*")
+    Args:
+        ssh_key: name of the parameter with the private key that the cluster made; None: it made none.
+    """
+    arn, colon, own = Stack.of(scope).format_arn, ArnFormat.COLON_RESOURCE_NAME, spec.cluster.self_managed
+    tunnel = spec.cluster.has_tunnel
+    whose = ("${aws:userid}-*", "${aws:username}-*")
+    sessions = [arn(service="ssm", resource="session", resource_name=name) for name in whose]
+    for name, team in (("operator", people.operator), ("trainer", people.trainer), ("reader", people.reader)):
+        found = bucket.may_read()
+        if own:
+            # Six characters that Secrets Manager makes up end each ARN.
+            secret = f"{spec.name}/kubeconfig/{name}-??????"
+            secret = arn(service="secretsmanager", resource="secret", resource_name=secret, arn_format=colon)
+            found += statements(RIGHTS, "self-managed", secret=secret, snapshots=f"{bucket.bucket}/cluster/*")
         else:
-            reading = statements(RIGHTS, "logs of eks", logs=logs)
-        return [*kubeconfig(scope, spec, team), *reading, *bucket.may_read()]
+            cluster = arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
+            groups = (f"/aws/containerinsights/{spec.cluster_name}/*", f"/aws/eks/{spec.cluster_name}/*")
+            logs = [arn(service="logs", resource="log-group", resource_name=group, arn_format=colon) for group in groups]
+            found += statements(RIGHTS, "eks", cluster=cluster, logs=logs)
+        if name != "reader":
+            images = arn(service="ecr", resource="repository", resource_name=f"{spec.name}/trainer")
+            found += statements(RIGHTS, "trainer", sources=bucket.sources, key=bucket.key_arn, images=images)
+        if name == "operator" and own:
+            shell = arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
+            machines = arn(service="ec2", resource="instance", resource_name="*")
+            found += statements(RIGHTS, "shell", shell=shell, machines=machines, name=spec.name)
+        if name == "operator" and ssh_key:
+            key = arn(service="ssm", resource=f"parameter{ssh_key}", arn_format=ArnFormat.NO_RESOURCE_NAME)
+            found += statements(RIGHTS, "ssh key", parameter=key)
+        if tunnel or (name == "operator" and own):
+            found += statements(RIGHTS, "sessions", sessions=sessions)
+        policy = _allow(scope, f"{name.title()}Policy", team, found, f"Works with {spec.name}")
+        if tunnel:
+            allow_tunnel(policy, spec.tunnel_document)
 
-    reader = people.reader.allow(scope, "ReaderPolicy", *look("reader"), description=f"Looks at {spec.name}")
-    trains = statements(RIGHTS, "trainer", sources=bucket.sources, key=bucket.key_arn)
-    trainer = people.trainer.allow(scope, "TrainerPolicy", *look("trainer"), *trains, description=f"Trains on {spec.name}")
-    for policy in (reader, trainer):
-        acknowledge(policy, "all objects of this one bucket", *wildcards(scope, bucket.objects))
-        if not spec.cluster.self_managed:
-            acknowledge(policy, "all groups of logs of this one cluster", *wildcards(scope, *logs))
-            acknowledge(policy, "answers of log queries are not resources of their own", *wildcards(scope, "*"))
-    acknowledge(trainer, "all that is uploaded below sources/", *wildcards(scope, bucket.sources))
+
+def _allow(scope: Construct, id: str, team: Team, found: list[iam.PolicyStatement], description: str) -> iam.ManagedPolicy:
+    policy = team.allow(scope, id, *found, description=description)
+    for statement in found:
+        stars = [resource for resource in statement.resources if "*" in resource]
+        if stars and statement.effect == iam.Effect.ALLOW:
+            acknowledge(policy, WHY[str(statement.sid)], *wildcards(scope, *stars))
+    return policy
 
 
 class BucketArns:

@@ -106,6 +106,7 @@ def main() -> int:
 
     import dependencies
     import descriptions
+    import documents
     import machine_types
     import patience
     import repairs
@@ -117,7 +118,7 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     more = [importlib.import_module(part.stem) for part in given.part]
-    for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, patience, *more):
+    for part in (repairs, resource_types, machine_types, scaling_groups, dependencies, descriptions, documents, patience, *more):
         part.apply()
 
     config = Config()
