@@ -23,6 +23,7 @@ class Team(Construct):
 
     def __init__(self, scope: Construct, id: str, *, task: str) -> None:
         super().__init__(scope, id)
+        self.task = task
         self.group = iam.Group(self, "Group")
         # The account as principal: whom IAM lets take the role, and that is this group.
         self.role = iam.Role(self, "Role", assumed_by=iam.AccountPrincipal(Stack.of(self).account), description=task)

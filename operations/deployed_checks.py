@@ -113,9 +113,8 @@ class DeployedChecks:
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
         running = machines(self._client("ec2"), name)
-        good = running and document == "Active"
-        has = f"document {name} is {document}, {running[0] if running else 'no machine'} runs"
-        yield ("ok", has) if good else ("problem", f"{has}: `aws autoscaling describe-scaling-activities` says why not")
+        says = f"document {name} is {document}, " + (f"{running[0]} runs" if running else "no machine runs")
+        yield ("ok" if running and document == "Active" else "problem"), says
 
     def kept(self) -> Found:
         from operations.protect import KEPT

@@ -18,7 +18,7 @@ from constructs_lib.cluster import TrainingCluster
 from constructs_lib.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
 from constructs_lib.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack
-from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
+from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
 from stacks.part import ClusterPart
 from stacks.people import BucketArns, People, grant_work
@@ -122,9 +122,7 @@ def make_tunnel(
         return
     (host, port, group), name = where, spec.tunnel_document
     key = access.node_volume_key
-    tunnel = EndpointTunnel(
-        stack, "Tunnel", vpc=vpc, host=host, port=port, document_name=name, instance_type=TUNNEL_TYPE, encryption_key=key
-    )
+    tunnel = EndpointTunnel(stack, "Tunnel", vpc=vpc, host=host, port=port, document_name=name, encryption_key=key)
     tunnel.connections.allow_to(group, ec2.Port.tcp(port), "Kubernetes API")
     tags = f"Name=tag:{TAG},Values={name} Name=instance-state-name,Values=running"
     find = f"aws ec2 describe-instances --region {spec.region} --filters {tags}"

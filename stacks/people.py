@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aws_cdk import ArnFormat, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.endpoint_tunnel import allow_tunnel
 from constructs_lib.statements import statements
 from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
@@ -37,23 +36,7 @@ class People(Construct):
         self.operator = Team(self, "Operator", task=f"Operates {spec.name}")
         self.trainer = Team(self, "Trainer", task=f"Trains on {spec.name}")
         self.reader = Team(self, "Reader", task=f"Looks at {spec.name}")
-        arn = Stack.of(self).format_arn
-        stacks = arn(service="cloudformation", resource="stack", resource_name=f"{spec.name}-*")
-        cdk = f"cdk-*-{Stack.of(self).account}-{Stack.of(self).region}"
-        roles = arn(service="iam", region="", resource="role", resource_name=cdk)
-        colon = ArnFormat.COLON_RESOURCE_NAME
-        ours = [
-            arn(service="eks", resource="cluster", resource_name=spec.cluster_name),
-            arn(service="eks", resource="addon", resource_name=f"{spec.cluster_name}/*"),
-            arn(service="eks", resource="nodegroup", resource_name=f"{spec.cluster_name}/*"),
-            arn(service="iam", region="", resource="role", resource_name=f"{spec.name}-access-*"),
-            arn(service="secretsmanager", resource="secret", resource_name=f"{spec.name}/*", arn_format=colon),
-            arn(service="ssm", resource="document", resource_name=spec.tunnel_document),
-            arn(service="ssm", resource="parameter", resource_name="cdk-bootstrap/*"),
-            arn(service="ssm", account="", resource="parameter", resource_name="aws/service/global-infrastructure/*"),
-        ]
-        found = statements(RIGHTS, "operator", key=key.key_arn, stacks=stacks, roles=roles, ours=ours)
-        self.operator_policy = _allow(self, "OperatorPolicy", self.operator, found, f"Operates {spec.name}")
+        self.operator_policy = _allow(self, "OperatorPolicy", self.operator, spec, "operator", key=key.key_arn)
 
 
 def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns, *, ssh_key: str | None = None) -> None:
@@ -62,41 +45,26 @@ def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: Buck
     Args:
         ssh_key: name of the parameter with the private key that the cluster made; None: it made none.
     """
-    arn, colon, own = Stack.of(scope).format_arn, ArnFormat.COLON_RESOURCE_NAME, spec.cluster.self_managed
-    tunnel = spec.cluster.has_tunnel
-    whose = ("${aws:userid}-*", "${aws:username}-*")
-    sessions = [arn(service="ssm", resource="session", resource_name=name) for name in whose]
+    own = spec.cluster.self_managed
     for name, team in (("operator", people.operator), ("trainer", people.trainer), ("reader", people.reader)):
-        found = bucket.may_read()
-        if own:
-            # Six characters that Secrets Manager makes up end each ARN.
-            secret = f"{spec.name}/kubeconfig/{name}-??????"
-            secret = arn(service="secretsmanager", resource="secret", resource_name=secret, arn_format=colon)
-            found += statements(RIGHTS, "self-managed", secret=secret, snapshots=f"{bucket.bucket}/cluster/*")
-        else:
-            cluster = arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
-            groups = (f"/aws/containerinsights/{spec.cluster_name}/*", f"/aws/eks/{spec.cluster_name}/*")
-            logs = [arn(service="logs", resource="log-group", resource_name=group, arn_format=colon) for group in groups]
-            found += statements(RIGHTS, "eks", cluster=cluster, logs=logs)
-        if name != "reader":
-            images = arn(service="ecr", resource="repository", resource_name=f"{spec.name}/trainer")
-            found += statements(RIGHTS, "trainer", sources=bucket.sources, key=bucket.key_arn, images=images)
-        if name == "operator" and own:
-            shell = arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
-            machines = arn(service="ec2", resource="instance", resource_name="*")
-            found += statements(RIGHTS, "shell", shell=shell, machines=machines, name=spec.name)
-        if name == "operator" and ssh_key:
-            key = arn(service="ssm", resource=f"parameter{ssh_key}", arn_format=ArnFormat.NO_RESOURCE_NAME)
-            found += statements(RIGHTS, "ssh key", parameter=key)
-        if tunnel or (name == "operator" and own):
-            found += statements(RIGHTS, "sessions", sessions=sessions)
-        policy = _allow(scope, f"{name.title()}Policy", team, found, f"Works with {spec.name}")
-        if tunnel:
-            allow_tunnel(policy, spec.tunnel_document)
+        parts = ["data", "self-managed" if own else "eks"]
+        parts += ["trainer"] if name != "reader" else []
+        if name == "operator":
+            # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
+            parts += ["shell"] if own else []
+            parts += ["ssh key"] if ssh_key else []
+        parts += ["tunnel"] if spec.cluster.has_tunnel else []
+        parts += ["sessions"] if {"tunnel", "shell"} & set(parts) else []
+        known = {"bucket": bucket.bucket, "key": bucket.key_arn, "team": name, "ssh_key": ssh_key}
+        _allow(scope, f"{name.title()}Policy", team, spec, *parts, **known)
 
 
-def _allow(scope: Construct, id: str, team: Team, found: list[iam.PolicyStatement], description: str) -> iam.ManagedPolicy:
-    policy = team.allow(scope, id, *found, description=description)
+def _allow(scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: str | None) -> iam.ManagedPolicy:
+    stack = Stack.of(scope)
+    known |= {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    known |= {"name": spec.name, "cluster": spec.cluster_name}
+    found = [statement for part in parts for statement in statements(RIGHTS, part, **known)]
+    policy = who.allow(scope, id, *found, description=who.task)
     for statement in found:
         stars = [resource for resource in statement.resources if "*" in resource]
         if stars and statement.effect == iam.Effect.ALLOW:
@@ -122,4 +90,4 @@ class BucketArns:
 
     def may_read(self) -> list[iam.PolicyStatement]:
         """Leave to read all objects, and to use the key that seals them."""
-        return statements(RIGHTS, "data", bucket=self.bucket, objects=self.objects, key=self.key_arn)
+        return statements(RIGHTS, "data", bucket=self.bucket, key=self.key_arn)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from operations.cost import TUNNEL_DISK
 from operations.main import app
+from stacks.cluster_spec import TUNNEL_TYPE
 
 from .conftest import Built
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
@@ -169,6 +171,11 @@ def test_a_public_endpoint_has_no_tunnel(built: Callable[..., Built]) -> None:
 
 
 def test_the_tunnels_machine_takes_no_connection(cluster: Built) -> None:
+    machines = [one["LaunchTemplateData"] for one in cluster.resources("AWS::EC2::LaunchTemplate", "cluster")]
+    [machine] = [one for one in machines if one.get("InstanceType") == TUNNEL_TYPE]
+    [disk] = [one["Ebs"] for one in machine["BlockDeviceMappings"]]
+    assert (disk["VolumeSize"], disk["Encrypted"], machine["MetadataOptions"]["HttpTokens"]) == (TUNNEL_DISK, True, "required")
+    assert machine["NetworkInterfaces"][0]["AssociatePublicIpAddress"] is False and "KeyName" not in machine
     [document] = cluster.resources("AWS::SSM::Document")
     properties = document["Content"]["properties"]
     assert list(document["Content"]["parameters"]) == ["localPortNumber"]
