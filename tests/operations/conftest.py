@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "aws"))
+sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
 import rights
 from aws_api import AwsApi
