@@ -35,7 +35,12 @@ def machine_role(scope: Construct, id: str) -> iam.Role:
 def node_role(scope: Construct, id: str) -> iam.Role:
     """A role that EC2 instances take to be nodes: join the cluster, pull images, take a Session Manager session; no more."""
     reason = "what EKS's documents ask for; AWS keeps them in step with the daemons"
-    role = _role(scope, id, reason, *NODE_POLICIES)
+    return session_role(scope, id, reason, *NODE_POLICIES)
+
+
+def session_role(scope: Construct, id: str, reason: str = "", *policies: str) -> iam.Role:
+    """A role that EC2 instances take for Session Manager's sessions, and for AWS's own `policies`, which have a reason."""
+    role = _role(scope, id, reason, *policies)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
     sessions.add_statements(takes_sessions())
     acknowledge(sessions, SESSIONS, *wildcards(sessions, "*"), "CKV_AWS_111")
@@ -45,7 +50,8 @@ def node_role(scope: Construct, id: str) -> iam.Role:
 def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
     managed = [iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in policies]
     role = iam.Role(scope, id, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"), managed_policies=managed)
-    acknowledge(role, reason, *managed_policies(*policies))
+    if policies:
+        acknowledge(role, reason, *managed_policies(*policies))
     return role
 
 

@@ -1,9 +1,10 @@
-"""IAM statements that stand in a JSON file, as IAM writes them: by part, and in it by Sid."""
+"""IAM statements, and other documents of AWS's, that stand in a JSON file as AWS writes them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from aws_cdk import aws_iam as iam
@@ -12,13 +13,17 @@ OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 """What the machines of a cluster may do."""
 
 
+def filled(value: Any, known: dict[str, Any]) -> Any:
+    """`value` with what is known in place of its names with a dollar sign; IAM's own variables, such as ${aws:userid}, stay."""
+    if isinstance(value, dict):
+        # `Why` is said for people.
+        return {name: filled(inner, known) for name, inner in value.items() if name != "Why"}
+    if isinstance(value, list):
+        return [filled(one, known) for one in value]
+    return known[value[1:]] if value[:1] == "$" and value[1:] in known else Template(value).safe_substitute(known)
+
+
 def statements(file: Path, part: str, **known: Any) -> list[iam.PolicyStatement]:
-    """The statements of one part of `file`; `known` takes the place of what has a dollar sign there."""
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: filled(inner) for name, inner in value.items()}
-        return known[value[1:]] if isinstance(value, str) and value.startswith("$") else value
-
-    written = json.loads(file.read_text(encoding="utf-8"))[part]
-    return [iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **filled(one)}) for sid, one in written.items()]
+    """The statements of one part of `file`, by their Sid; `known` takes the place of names with a dollar sign."""
+    written = filled(json.loads(file.read_text(encoding="utf-8"))[part], known)
+    return [iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **one}) for sid, one in written.items()]

@@ -25,6 +25,7 @@ class Team(Construct):
 
     def __init__(self, scope: Construct, id: str, *, task: str, may_take_role: iam.IManagedPolicy | None = None) -> None:
         super().__init__(scope, id)
+        self.task = task
         self.group = iam.Group(self, "Group", managed_policies=[may_take_role] if may_take_role else None)
         self._holders = [] if may_take_role else [self.group]
         # The account as principal: whom IAM lets take the role, and that is this group.

@@ -13,6 +13,7 @@ import typer
 from operations.errors import BadInput, cli_errors
 from operations.prices import PRICES
 from operations.screen import Json, as_json, say, show
+from stacks.cluster_spec import TUNNEL_TYPE
 
 if TYPE_CHECKING:
     from stacks.cluster_spec import ClusterSpec
@@ -21,6 +22,8 @@ HOURS = 730
 """Hours of a month, as AWS's own calculator counts."""
 ROOT_DISK = 30
 """GiB that a self-managed control plane boots from."""
+TUNNEL_DISK = 8
+"""GiB that the machine of a tunnel boots from."""
 SECRETS = 6
 """Two join tokens, the CA's hash, the kubeconfigs of three teams."""
 ENDPOINTS = {"eks": 11, "self-managed": 10}
@@ -110,6 +113,9 @@ def items(spec: ClusterSpec) -> list[Item]:
         spot = "spot" if group.spot else ""
         found.append(Item(f"{kind} {spot}".strip() + f" (nodes.{name})", f"{kind}-{spot and 'spot-'}hour", group.desired, True))
         found.append(Item(f"GiB of disk (nodes.{name})", "ebs-gp3-gb-month", group.desired * group.volume_gib, False))
+    if spec.cluster.has_tunnel:
+        found.append(Item(f"{TUNNEL_TYPE} (cluster.tunnel)", f"{TUNNEL_TYPE}-hour", 1, True))
+        found.append(Item("GiB of disk (cluster.tunnel)", "ebs-gp3-gb-month", TUNNEL_DISK, False))
     return found
 
 

@@ -38,6 +38,8 @@ class DeployedChecks:
         both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes), ("stack policy", self.kept)]
         if self.spec.budget and self.spec.budget.monthly_usd:
             both.append(("budget", self.budget))
+        if self.spec.cluster.has_tunnel:
+            both.append(("tunnel", self.tunnel))
         groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
@@ -94,6 +96,15 @@ class DeployedChecks:
                 yield "ok", f"{system} has its mount target in {zone}"
             else:
                 yield "problem", f"{system} has {has} mount target in {zone}: pods there cannot mount it"
+
+    def tunnel(self) -> Found:
+        from operations.tunnel import machines
+
+        name = self.spec.tunnel_document
+        document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
+        running = machines(self._client("ec2"), name)
+        says = f"document {name} is {document}, " + (f"{running[0]} runs" if running else "no machine runs")
+        yield ("ok" if running and document == "Active" else "problem"), says
 
     def kept(self) -> Found:
         from operations.protect import KEPT

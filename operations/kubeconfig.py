@@ -48,6 +48,9 @@ def kubeconfig(
         spec = ClusterSpec.load(config)
         entry, public = _entry(spec, team)
         path = file or Path(default().split(":")[0])
+        if tunnel and not spec.cluster.has_tunnel:
+            whose = "its endpoint is public" if public else "its endpoint is private: set cluster.tunnel true and deploy"
+            raise BadInput(f"cluster {spec.name} has no tunnel: {whose}")
         if not tunnel:
             context = kubeconfig_file.merge(path, entry, alias)
             say(f"{path} has the context {context}, and it is the current one")
@@ -75,21 +78,16 @@ def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | No
 
     from operations import kubeconfig_file, tunnel
 
-    where = urlsplit(entry.server)
-    host = str(where.hostname)
     cluster = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
     if not spec.cluster.self_managed:
         # EKS's certificate knows its own name alone; ours is good for 127.0.0.1 too.
-        cluster["tls-server-name"] = host
-    elif spec.control_plane_address is not None:
-        # Not by an Elastic IP: from inside, the private address is the way.
-        host = spec.control_plane_address
+        cluster["tls-server-name"] = str(urlsplit(entry.server).hostname)
 
     def ready() -> None:
         context = kubeconfig_file.merge(path, replace(entry, cluster=cluster), alias)
         say(f"{path} has the context {context}, which leads through this tunnel (127.0.0.1:{port}); Ctrl-C closes it")
 
-    tunnel.hold(spec.name, spec.region, host, where.port or 443, port, ready)
+    tunnel.hold(spec.tunnel_document, spec.region, port, ready)
     say("the tunnel is closed")
 
 

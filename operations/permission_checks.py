@@ -20,7 +20,7 @@ from stacks.cluster_spec import ClusterSpec
 def needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
     """Those of permission_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
     holds = {"always": True, spec.cluster.kind: True}
-    holds |= {"private": not spec.cluster.public_access_from, "key": bool(spec.key.existing_arn)}
+    holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
     known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
     known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
     for need in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")):

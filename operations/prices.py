@@ -85,12 +85,14 @@ def prices(
     Example: paddle-aws lock prices && paddle-aws cost
     """
     with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
-        from stacks.cluster_spec import ClusterSpec
+        from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
         spec = ClusterSpec.load(config)
         kinds = {kind: f"nodes.{name}.instance_types" for name, group in spec.nodes.items() for kind in group.instance_types}
         if spec.cluster.self_managed:
             kinds.setdefault(spec.cluster.instance_type, "cluster.instance_type")
+        if spec.cluster.has_tunnel:
+            kinds.setdefault(TUNNEL_TYPE, "cluster.tunnel")
         queries = FIXED | {f"{kind}-hour": instance(kind) for kind in sorted(kinds)}
         read, known = _listed(files, spec.region, queries)
         for kind, setting in kinds.items():

@@ -1,4 +1,4 @@
-"""A port of this machine that leads to a private API endpoint, through a machine of the cluster, by Session Manager.
+"""A port of this machine that leads to a private API endpoint, through the cluster's tunnel machine, by Session Manager.
 
 Promises: no SSH, no public address, no key; the session's token is handed to AWS's plugin through its environment, where
 other users of this machine cannot read it; when the tunnel closes, the session is ended.
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 from operations.aws import client, every
 from operations.errors import BadInput, Failed
@@ -21,18 +22,23 @@ PLUGIN = "session-manager-plugin"
 LAST_WITHOUT_ENVIRONMENT = (1, 2, 497, 0)
 """The last version that takes the token from its command line alone (as the aws CLI's own source has it)."""
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
-FORWARD = "AWS-StartPortForwardingSessionToRemoteHost"
+TAG = "paddle-aws/tunnel"
+"""The machine's tag; its value is the session document's name."""
 
 
-def hold(cluster: str, region: str, host: str, remote_port: int, port: int, ready: Callable[[], None]) -> None:
-    """Leads `port` of this machine to `host`:`remote_port`, as a machine of the cluster sees it, until it is closed.
+def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> None:
+    """Leads `port` of this machine to where the session document `document` leads, until it is closed.
 
     Calls `ready` once the session is there. Raises BadInput or Failed.
     """
     plugin = _plugin()
     ssm = client("ssm", region)
-    ports = {"portNumber": [str(remote_port)], "localPortNumber": [str(port)]}
-    request = {"Target": _machine(cluster, region, host), "DocumentName": FORWARD, "Parameters": {"host": [host], **ports}}
+    found = machines(client("ec2", region), document)
+    if not found:
+        raise Failed(
+            f"no machine {document} runs in {region}: its Auto Scaling group starts one within minutes, so try again then"
+        )
+    request = {"Target": found[0], "DocumentName": document, "Parameters": {"localPortNumber": [str(port)]}}
     session = ssm.start_session(**request)
     try:
         ready()
@@ -62,16 +68,10 @@ def _run(command: list[str], secret: dict[str, str]) -> None:
         raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
 
 
-def _machine(cluster: str, region: str, host: str) -> str:
-    """A running machine of the cluster: the one that is reached itself, where it is one of them."""
-    filters = [{"Name": "tag:cluster", "Values": [cluster]}, {"Name": "instance-state-name", "Values": ["running"]}]
-    found = list(every(client("ec2", region), "describe_instances", "Reservations[].Instances[]", Filters=filters))
-    if not found:
-        raise BadInput(
-            f"no machine of cluster {cluster} runs in {region}: the tunnel goes through one, so raise "
-            "nodes.<group>.desired in cluster.yaml and deploy"
-        )
-    return str(min(found, key=lambda one: one.get("PrivateIpAddress") != host)["InstanceId"])
+def machines(ec2: Any, document: str) -> list[str]:
+    """The running machines that the document's sessions go through: one, but for the moment in which it is replaced."""
+    filters = [{"Name": f"tag:{TAG}", "Values": [document]}, {"Name": "instance-state-name", "Values": ["running"]}]
+    return list(every(ec2, "describe_instances", "Reservations[].Instances[].InstanceId", Filters=filters))
 
 
 def _plugin() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput
+from aws_cdk import CfnOutput, Fn
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -16,6 +16,7 @@ from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.addon import PodIdentity
 from constructs_lib.cluster import TrainingCluster
 from constructs_lib.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
+from constructs_lib.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack
@@ -49,7 +50,10 @@ class ClusterStack(ClusterPart):
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
-        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, endpoint_host(self.cluster), 443))
+        # The endpoint is an https address: its host is what follows the two slashes.
+        host = Fn.select(2, Fn.split("/", self.cluster.cluster_endpoint))
+        group = ec2.SecurityGroup.from_security_group_id(self, "EndpointGroup", self.cluster.cluster_security_group_id)
+        make_tunnel(self, spec, access, network.vpc, (host, 443, group))
         CfnOutput(self, "Region", value=self.region)
         if spec.cluster.existing is None:
             # Charts say only what this version knows; an existing cluster's is not ours to tell.
@@ -113,22 +117,18 @@ class ClusterStack(ClusterPart):
         allow("ReadOnly", people.reader.role.role_arn, AccessLevel.READ)
 
 
-def endpoint_host(cluster: AnyCluster) -> str:
-    """The endpoint's host name, for a shell to find out."""
-    return f"$(echo {cluster.cluster_endpoint} | cut -d/ -f3)"
-
-
-def tunnel_command(spec: ClusterSpec, host: str, port: int) -> str:
-    """One command that brings a private endpoint to this machine's port 8443, through any machine of the cluster.
-
-    The nodes are the documents' jump server: Session Manager reaches them, and they reach the endpoint.
-    """
-    node = (
-        f"$(aws ec2 describe-instances --region {spec.region} --filters Name=tag:cluster,Values={spec.name} "
-        "Name=instance-state-name,Values=running --query 'Reservations[0].Instances[0].InstanceId' --output text)"
-    )
-    return (
-        f"aws ssm start-session --region {spec.region} --target {node} "
-        "--document-name AWS-StartPortForwardingSessionToRemoteHost "
-        f"--parameters host={host},portNumber={port},localPortNumber=8443"
-    )
+def make_tunnel(
+    stack: ClusterPart, spec: ClusterSpec, access: AccessStack, vpc: ec2.IVpc, where: tuple[str, int, ec2.ISecurityGroup]
+) -> None:
+    """The way to a private endpoint, where there is to be one; `where`: its host, its port, its security group."""
+    if not spec.cluster.has_tunnel:
+        return
+    (host, port, group), name = where, spec.tunnel_document
+    key = access.node_volume_key
+    tunnel = EndpointTunnel(stack, "Tunnel", vpc=vpc, host=host, port=port, document_name=name, encryption_key=key)
+    tunnel.connections.allow_to(group, ec2.Port.tcp(port), "Kubernetes API")
+    tags = f"Name=tag:{TAG},Values={name} Name=instance-state-name,Values=running"
+    find = f"aws ec2 describe-instances --region {spec.region} --filters {tags}"
+    target = f"$({find} --query 'Reservations[0].Instances[0].InstanceId' --output text)"
+    command = f"aws ssm start-session --region {spec.region} --target {target} --document-name {name}"
+    CfnOutput(stack, "TunnelCommand", value=f"{command} --parameters localPortNumber=8443")

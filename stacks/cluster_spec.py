@@ -18,14 +18,14 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from settings.model import Fault, Refused, Settings, read
-from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ControlPlane
+from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, TUNNEL_TYPE, ControlPlane
 from stacks.network_settings import Network, Zone, ip_network
 from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
 from stacks.people_settings import NO_BUDGETS, Budget, Jobs, Logs
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools know this module alone of all that is below it.
-__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "NODE_IMAGES", "ClusterSpec", "most_vcpus"]
+__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "NODE_IMAGES", "TUNNEL_TYPE", "ClusterSpec", "most_vcpus"]
 
 GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])]
 
@@ -298,6 +298,11 @@ class ClusterSpec(Settings):
     def control_plane_group(self) -> str:
         """Name of a self-managed control plane's Auto Scaling group."""
         return f"{self.name}-cluster-control-plane"
+
+    @property
+    def tunnel_document(self) -> str:
+        """Name of the Session Manager document that leads to a private endpoint."""
+        return f"{self.name}-tunnel"
 
     def node_group_name(self, group: str) -> str:
         """Name of the Auto Scaling group of one of a self-managed cluster's node groups."""

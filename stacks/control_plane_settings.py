@@ -56,6 +56,9 @@ class ClusterSsh(Settings):
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
 """Versions in EKS standard support that aws_eks_v2 knows too; standard support of 1.34 ends in 2026-12, of 1.35 in 2027-03."""
 
+TUNNEL_TYPE = "t4g.nano"
+"""EC2 type of the machine that leads to a private endpoint."""
+
 ADDONS = (
     "vpc-cni",
     "kube-proxy",
@@ -116,7 +119,9 @@ class ControlPlane(Settings):
     service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
     """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
     public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = Field(default=[])
-    """CIDRs that may reach the API endpoint from the internet; empty: it is private (docs/aws.md has the port forward)."""
+    """CIDRs that may reach the API endpoint from the internet; empty: it is private (docs/aws.md has the tunnel)."""
+    tunnel: bool | None = None
+    """A small machine for `paddle-aws kubeconfig --tunnel`, the way to a private endpoint; unset: where a new one is private."""
     administrators: list[Principal] = Field(default=[])
     """ARNs of IAM roles or users that administer the cluster."""
     deployers: list[Principal] = Field(default=[])
@@ -178,6 +183,8 @@ class ControlPlane(Settings):
         if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
             allowed = "the control plane has no public address: set {here}elastic_ip true, or leave it empty"
             yield Refused("public_access_from", ", ".join(self.public_access_from), allowed)
+        if self.tunnel and self.public_access_from:
+            yield Refused("tunnel", True, "allowed with a private endpoint only: leave it out, or empty {here}public_access_from")
         yield from instead_of_new(self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider")
         everybody = [*self.administrators, *self.deployers, *self.readers]
         for arn in everybody:
@@ -189,6 +196,11 @@ class ControlPlane(Settings):
     def self_managed(self) -> bool:
         """Whether the control plane is a machine of one's own."""
         return self.kind == "self-managed"
+
+    @property
+    def has_tunnel(self) -> bool:
+        """Whether there is a machine of its own that leads to the endpoint; who made an existing cluster has their own way."""
+        return not (self.public_access_from or self.existing) if self.tunnel is None else self.tunnel
 
     @property
     def services(self) -> str:

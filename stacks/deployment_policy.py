@@ -135,8 +135,9 @@ def _of_aws(templates: Templates) -> list[str]:
 def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
     """The bootstrap's version, which templates name, and the image of a self-managed node: AWS's own has no account."""
     own = {f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/{spec.qualifier}/*"}
-    images = "ami-amazon-linux-latest" if spec.cluster.self_managed else "eks"
-    theirs = {f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{images}/*"}
+    images = {"ami-amazon-linux-latest"} if spec.cluster.has_tunnel or spec.cluster.self_managed else set()
+    images |= set() if spec.cluster.self_managed else {"eks"}
+    theirs = {f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{one}/*" for one in images}
     return own | (theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set())
 
 
@@ -195,19 +196,26 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     merged: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
     for stack, statement in _given(templates):
         for action in _listed(statement["Action"]):
-            for arn in (arn for one in _listed(statement["Resource"]) for arn in _meant(spec, templates, stack, action, one)):
+            service = action.partition(":")[0]
+            meant = [arn for one in _listed(statement["Resource"]) for arn in _meant(spec, templates, stack, action, one)]
+            # Of a statement about several services an action means its own, where it has any.
+            for arn in [arn for arn in meant if arn.split(":")[2:3] == [service]] or meant:
                 conditions = {
                     test: {key: [_text(spec, stack, one) for one in _listed(value)] for key, value in keys.items()}
                     for test, keys in statement.get("Condition", {}).items()
                 }
                 if arn.endswith((":key/*", ":volume/*")):
                     conditions.setdefault("StringEquals", {})["aws:ResourceTag/cluster"] = [spec.name]
-                under = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else action.partition(":")[0]
+                under = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else service
                 actions, arns = merged.setdefault(under, (set(), set()))
                 actions.add(action)
                 arns.add(arn)
     everywhere = merged[json.dumps({}), "*"][0]
-    found = []
+    # All of EC2's Describe, for length, but for what shows user data.
+    everywhere -= {action for action in everywhere if action.startswith("ec2:Describe")}
+    everywhere.add("ec2:Describe*")
+    shows = ["ec2:DescribeInstanceAttribute", "ec2:DescribeLaunchTemplateVersions"]
+    found: list[dict[str, Any]] = [{"Effect": "Deny", "Action": shows, "Resource": "*"}]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {arn for arn in arns if not any(arn != wide and fnmatchcase(arn, wide) for wide in arns)}
         statement_ = Statement(

@@ -8,10 +8,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.release import BOOTSTRAP, MachineFile, Release
-from constructs_lib.self_managed_cluster import SelfManagedCluster, SnapshotPlace
+from constructs_lib.self_managed_cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.ssh_key import SshKey
 from stacks.access import AccessStack
-from stacks.cluster import tunnel_command
+from stacks.cluster import make_tunnel
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
 from stacks.network import NetworkStack
@@ -87,7 +87,9 @@ class OwnClusterStack(ClusterPart):
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, spec, access.people, granted)
+        grant_work(self, spec, access.people, granted, ssh_key=made.private_key_parameter if made else None)
+        where = (self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
+        make_tunnel(self, spec, access, vpc, where)
         self._names(spec, zone)
         self._outputs(spec, zone)
         # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.
@@ -116,7 +118,6 @@ class OwnClusterStack(ClusterPart):
         CfnOutput(self, "ClusterEndpoint", value=cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
         CfnOutput(self, "ControlPlaneAddress", value=cluster.private_address)
-        CfnOutput(self, "TunnelCommand", value=tunnel_command(spec, cluster.private_address, 6443))
         CfnOutput(self, "Region", value=self.region)
         CfnOutput(self, "KubeconfigSecretArn", value=kubeconfigs["operator"])
         CfnOutput(self, "TrainerKubeconfigSecretArn", value=kubeconfigs["trainer"])

@@ -1,14 +1,17 @@
 """Who works with a cluster: the operator, the trainer who only submits jobs and reads results, and who only looks.
 
-Promises: each statement (people.json) is on what this cluster is made of; docs/people.md tells why each is needed (a test
-compares). All of Session Manager's ask for a document: else it opens a shell to whoever names none and may start any session.
+Promises: each statement (people.json, with what it is for) is on what this cluster is made of; docs/people.md tells which command
+each team may run, and a test simulates it. All of Session Manager's ask for a document: else it opens a shell to whoever names
+none and may start any session.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from aws_cdk import ArnFormat, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -20,10 +23,14 @@ from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
 
 RIGHTS = Path(__file__).with_suffix(".json")
+WHY: dict[str, str] = {
+    sid: one["Why"] for part in json.loads(RIGHTS.read_text(encoding="utf-8")).values() for sid, one in part.items()
+}
+"""What each statement is for, by Sid."""
 
 
 class People(Construct):
-    """The three teams of a cluster."""
+    """The three teams of a cluster, and what an operator does before there is one."""
 
     def __init__(self, scope: Construct, id: str, *, spec: ClusterSpec, key: kms.IKey) -> None:
         super().__init__(scope, id)
@@ -31,34 +38,7 @@ class People(Construct):
             Team(self, name, task=f"{task} {spec.name}", may_take_role=self._may_take_role(spec, name))
             for name, task in (("Operator", "Operates"), ("Trainer", "Trains on"), ("Reader", "Looks at"))
         )
-        arn = Stack.of(self).format_arn
-        stacks = [arn(service="cloudformation", resource="stack", resource_name=f"{name}/*") for name in spec.stack_names]
-        document = arn(service="ssm", account="", resource="document", resource_name="AWS-StartPortForwardingSessionToRemoteHost")
-        shell = arn(service="ssm", resource="document", resource_name="SSM-SessionManagerRunShell")
-        instances = arn(service="ec2", resource="instance", resource_name="*")
-        cdk = f"cdk-{spec.qualifier}-*-{Stack.of(self).account}-{Stack.of(self).region}"
-        roles = arn(service="iam", region="", resource="role", resource_name=cdk)
-        whose = ("${aws:userid}-*", "${aws:username}-*")
-        sessions = [arn(service="ssm", resource="session", resource_name=name) for name in whose]
-        self.operator_policy = self.operator.allow(
-            self,
-            "OperatorPolicy",
-            *statements(RIGHTS, "operator", key=key.key_arn, stacks=stacks, roles=roles),
-            *kubeconfig(self, spec, "operator"),
-            *statements(RIGHTS, "tunnel", document=document),
-            # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
-            *(statements(RIGHTS, "shell", shell=shell) if spec.cluster.self_managed else ()),
-            *statements(RIGHTS, "nodes", instances=instances, name=spec.name, sessions=sessions),
-            description=f"Operates {spec.name}",
-        )
-        for reason, resources in {
-            "sessions that one has begun oneself": sessions,
-            "the stacks of this one cluster, by its name": stacks,
-            "CDK's bootstrap roles; behind them CloudFormation is an administrator unless bootstrapped with our policy": [roles],
-            "machines that carry this cluster's tag, by condition": [instances],
-            "EC2's Describe and AWS's public lists take no resource": ["*"],
-        }.items():
-            acknowledge(self.operator_policy, reason, *wildcards(self, *resources))
+        self.operator_policy = _allow(self, "OperatorPolicy", self.operator, spec, "operator", key=key.key_arn)
 
     def _may_take_role(self, spec: ClusterSpec, team: str) -> iam.IManagedPolicy | None:
         """An administrator's, where the deployer is restricted: who writes a group's policy gives its users any right."""
@@ -67,44 +47,40 @@ class People(Construct):
         return iam.ManagedPolicy.from_managed_policy_name(self, f"{team}s", f"{spec.deployment_policies}-{team.lower()}")
 
 
-def kubeconfig(scope: Construct, spec: ClusterSpec, team: str) -> list[iam.PolicyStatement]:
-    """What it takes to get into the cluster: EKS asks for its address, a self-managed one has a secret for each team."""
-    arn, colon = Stack.of(scope).format_arn, ArnFormat.COLON_RESOURCE_NAME
-    if spec.cluster.self_managed:
-        # Six characters that Secrets Manager makes up end each ARN.
-        name = f"{spec.name}/kubeconfig/{team}-??????"
-        secret = arn(service="secretsmanager", resource="secret", resource_name=name, arn_format=colon)
-        return statements(RIGHTS, "kubeconfig of self-managed", secret=secret)
-    return statements(
-        RIGHTS, "kubeconfig of eks", cluster=arn(service="eks", resource="cluster", resource_name=spec.cluster_name)
-    )
+def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns, *, ssh_key: str | None = None) -> None:
+    """What each team does with a cluster: in the stack that knows bucket and cluster, which know nothing of people.
+
+    Args:
+        ssh_key: name of the parameter with the private key that the cluster made; None: it made none.
+    """
+    own = spec.cluster.self_managed
+    for name, team in (("operator", people.operator), ("trainer", people.trainer), ("reader", people.reader)):
+        parts = ["data", "self-managed" if own else "eks"]
+        parts += ["trainer"] if name != "reader" else []
+        if name == "operator":
+            # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
+            parts += ["shell"] if own else []
+            parts += ["ssh key"] if ssh_key else []
+        parts += ["tunnel"] if spec.cluster.has_tunnel else []
+        parts += ["sessions"] if {"tunnel", "shell"} & set(parts) else []
+        known = {"bucket": bucket.bucket, "key": bucket.key_arn, "team": name, "ssh_key": ssh_key}
+        _allow(scope, f"{name.title()}Policy", team, spec, *parts, **known)
 
 
-def grant_work(scope: Construct, spec: ClusterSpec, people: People, bucket: BucketArns) -> None:
-    """The trainer's and the reader's rights: in the stack that knows bucket and cluster, which know nothing of people."""
-    stack, colon = Stack.of(scope), ArnFormat.COLON_RESOURCE_NAME
-    logs = [
-        stack.format_arn(service="logs", resource="log-group", resource_name=f"{group}*", arn_format=colon)
-        for group in (f"/aws/containerinsights/{spec.cluster_name}/", f"/aws/eks/{spec.cluster_name}/")
+def _allow(scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: Any) -> iam.ManagedPolicy:
+    stack = Stack.of(scope)
+    known |= {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    known |= {"name": spec.name, "cluster": spec.cluster_name, "qualifier": spec.qualifier}
+    known["stacks"] = [
+        stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{one}/*") for one in spec.stack_names
     ]
-
-    def look(team: str) -> list[iam.PolicyStatement]:
-        if spec.cluster.self_managed:
-            # No logs of it go to CloudWatch; snapshots of etcd hold every secret of the cluster, and are in the same bucket.
-            reading = statements(RIGHTS, "logs of self-managed", snapshots=f"{bucket.bucket}/cluster/*")
-        else:
-            reading = statements(RIGHTS, "logs of eks", logs=logs)
-        return [*kubeconfig(scope, spec, team), *reading, *bucket.may_read()]
-
-    reader = people.reader.allow(scope, "ReaderPolicy", *look("reader"), description=f"Looks at {spec.name}")
-    trains = statements(RIGHTS, "trainer", sources=bucket.sources, key=bucket.key_arn)
-    trainer = people.trainer.allow(scope, "TrainerPolicy", *look("trainer"), *trains, description=f"Trains on {spec.name}")
-    for policy in (reader, trainer):
-        acknowledge(policy, "all objects of this one bucket", *wildcards(scope, bucket.objects))
-        if not spec.cluster.self_managed:
-            acknowledge(policy, "all groups of logs of this one cluster", *wildcards(scope, *logs))
-            acknowledge(policy, "answers of log queries are not resources of their own", *wildcards(scope, "*"))
-    acknowledge(trainer, "all that is uploaded below sources/", *wildcards(scope, bucket.sources))
+    found = [statement for part in parts for statement in statements(RIGHTS, part, **known)]
+    policy = who.allow(scope, id, *found, description=who.task)
+    for statement in found:
+        stars = [resource for resource in statement.resources if "*" in resource]
+        if stars and statement.effect == iam.Effect.ALLOW:
+            acknowledge(policy, WHY[str(statement.sid)], *wildcards(scope, *stars))
+    return policy
 
 
 class BucketArns:
@@ -125,4 +101,4 @@ class BucketArns:
 
     def may_read(self) -> list[iam.PolicyStatement]:
         """Leave to read all objects, and to use the key that seals them."""
-        return statements(RIGHTS, "data", bucket=self.bucket, objects=self.objects, key=self.key_arn)
+        return statements(RIGHTS, "data", bucket=self.bucket, key=self.key_arn)

@@ -53,9 +53,10 @@ class ResourceType:
 
 def apply() -> None:
     """Add every type to MiniStack's tables; one that MiniStack knows by now must leave this module."""
+    import documents
     import machine_types
 
-    TYPES.update(machine_types.TYPES)
+    TYPES.update(machine_types.TYPES | documents.TYPES)
     for name, kind in TYPES.items():
         if name in provisioners._RESOURCE_HANDLERS:
             raise RuntimeError(f"MiniStack knows {name} itself: take it out of resource_types.py")

@@ -106,6 +106,7 @@ def main() -> int:
 
     import dependencies
     import descriptions
+    import documents
     import machine_types
     import patience
     import refusals
@@ -118,7 +119,8 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     more = [importlib.import_module(part.stem) for part in given.part]
-    for part in (repairs, refusals, resource_types, machine_types, scaling_groups, dependencies, descriptions, patience, *more):
+    builtin = (repairs, refusals, resource_types, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
+    for part in (*builtin, *more):
         part.apply()
 
     config = Config()

@@ -79,6 +79,22 @@ class Use:
         return all(any(acknowledged._spelled(each).endswith(text) for each in listed(one["Resource"])) for one in self.statements)
 
 
+def said(use: Use, sid: str) -> list[dict[str, Any]]:
+    """The statements of that Sid."""
+    policies = use.own("AWS::IAM::ManagedPolicy")
+    found = [one for policy in policies for one in policy["PolicyDocument"]["Statement"] if one["Sid"] == sid]
+    assert found, f"no statement is {sid}"
+    return found
+
+
+def doing(use: Use, sid: str) -> set[str]:
+    return {action for one in said(use, sid) for action in listed(one["Action"])}
+
+
+def reads(actions: set[str]) -> bool:
+    return all(told(action)["accessLevel"] in ("List", "Read") for action in actions)
+
+
 def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -181,7 +197,11 @@ def backups(state: str) -> Callable[[Use], bool]:
 
 def bootstraps_roles(use: Use) -> bool:
     documented = (PROJECT / "docs" / "deployment-policy.md").exists()
-    return use.only("sts:AssumeRole") and documented and all("role/cdk-" in finding for finding in use.findings)
+    return (
+        use.only("sts:AssumeRole")
+        and documented
+        and all(f"role/cdk-{use.built.spec.qualifier}-" in finding for finding in use.findings)
+    )
 
 
 FACTS: dict[str, Callable[[Use], bool]] = {
@@ -189,12 +209,24 @@ FACTS: dict[str, Callable[[Use], bool]] = {
         star_is_auto_scalings
     ),
     "sessions that one has begun oneself": lambda use: all("session/<aws:user" in each for each in use.findings),
-    "the stacks of this one cluster, by its name": lambda use: use.on(f"stack/{use.built.spec.name}-*"),
+    "the stacks of this one cluster, by its name": lambda use: all(
+        f":stack/{use.built.spec.name}-" in finding and finding.endswith("/*]") for finding in use.findings
+    ),
     "CDK's bootstrap roles; behind them CloudFormation is an administrator unless bootstrapped with our policy": bootstraps_roles,
     "machines that carry this cluster's tag, by condition": (
-        lambda use: all("ssm:resourceTag/cluster" in conditions(one) for one in use.statements)
+        lambda use: all("ssm:resourceTag/cluster" in conditions(one) for one in said(use, "ShellMachines"))
     ),
-    "EC2's Describe and AWS's public lists take no resource": lambda use: takes_no_resource(use.actions),
+    "the tunnel's machine, by its tag": (
+        lambda use: all("ssm:resourceTag/paddle-aws/tunnel" in conditions(one) for one in said(use, "TunnelMachine"))
+    ),
+    "one machine, replaced when it fails: who opens a tunnel sees whether it runs": (
+        lambda use: all(group["MinSize"] == group["MaxSize"] == "1" for group in use.own("AWS::AutoScaling::AutoScalingGroup"))
+    ),
+    "EC2's Describe takes no resource": lambda use: takes_no_resource(doing(use, "FindTunnel")),
+    "ECR's login takes no resource": lambda use: takes_no_resource(doing(use, "ImageLogin")),
+    "a tag of the bill has no resource": lambda use: takes_no_resource(doing(use, "BudgetTag")),
+    "doctor and leftovers ask what there is, and lock reads AWS's public lists: no data": lambda use: reads(doing(use, "Look")),
+    "what carries this cluster's name, and AWS's and the CDK's own parameters": lambda use: reads(doing(use, "LookAtOurs")),
     "closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours carries it": (
         lambda use: "DefaultSecurityGroup" not in json.dumps(use.built.templates)
     ),
@@ -227,7 +259,9 @@ FACTS: dict[str, Callable[[Use], bool]] = {
     "training data may lie anywhere in this one bucket": lambda use: use.only("s3:GetObject"),
     "all objects of this one bucket": lambda use: use.only("s3:GetObject"),
     "all groups of logs of this one cluster": lambda use: all(use.built.spec.cluster_name in each for each in use.findings),
-    "answers of log queries are not resources of their own": lambda use: use.only("logs:GetQueryResults", "logs:StopQuery"),
+    "answers of log queries are not resources of their own": (
+        lambda use: doing(use, "LogAnswers") == {"logs:GetQueryResults", "logs:StopQuery"}
+    ),
     "all that is uploaded below sources/": lambda use: use.on("/sources/*"),
     "training data, which the data job splits": lambda use: use.only("s3:GetObject") and use.on("/sources/*"),
     "a command for a person names a role of another stack": (

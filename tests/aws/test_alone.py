@@ -26,6 +26,7 @@ from constructs_lib.cluster_access import AccessLevel, ClusterAccess, EndpointNa
 from constructs_lib.cluster_firewall import ClusterFirewall
 from constructs_lib.cluster_secrets import ClusterSecrets
 from constructs_lib.dashboard import ClusterDashboard, MonthlyBudget
+from constructs_lib.endpoint_tunnel import EndpointTunnel
 from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.image_repository import ImageRepository
 from constructs_lib.joining_nodes import JoiningNodes
@@ -163,6 +164,7 @@ ALONE: dict[str, Make] = {
     ),
     "ssh-key": lambda t, id: SshKey(t.stack, id, name=id.lower()),
     "team": lambda t, id: Team(t.stack, id, task="Looks at theirs"),
+    "tunnel": lambda t, id: EndpointTunnel(t.stack, id, vpc=t.vpc, host="theirs", document_name=id, encryption_key=t.key),
     "volume": lambda t, id: StateVolume(t.stack, id, availability_zone="eu-central-1a"),
 }
 
@@ -222,6 +224,7 @@ def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, A
         ("log-group", {"LogGroups"}),
         ("managed-nodes", {"NodeVolumes", "NodeVolumeGrants"}),
         ("self-managed-nodes", {"NodeVolumes", "NodeVolumeGrants"}),
+        ("tunnel", {"NodeVolumes", "NodeVolumeGrants"}),
     ],
 )
 def test_their_own_key_is_opened_to_who_must_use_it(

@@ -41,7 +41,7 @@ def rights(documents: Documents) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
         for document in documents
-        if document["kind"] in ("Role", "ClusterRole")
+        if document["kind"] in ("Role", "ClusterRole") and document["metadata"]["name"] == AccessLevel.DEPLOY.value[1]
         for rule in document["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -63,8 +63,10 @@ def test_it_is_bound_to_the_group_of_the_access_entries_and_to_a_self_managed_cl
 ) -> None:
     group, account = AccessLevel.DEPLOY.value[1], "paddle-trainer"
     assert ("ServiceAccount", account) in {(d["kind"], d["metadata"]["name"]) for d in people}
+    teams = {group: account, AccessLevel.READ.value[1]: "paddle-reader"}
     for binding in (*_of(documents, "RoleBinding"), *_of(documents, "ClusterRoleBinding")):
-        assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [("Group", group), ("ServiceAccount", account)]
+        of = binding["metadata"]["name"]
+        assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [("Group", of), ("ServiceAccount", teams[of])]
         assert binding["subjects"][1]["namespace"] == "kube-system"
         assert binding["roleRef"]["name"] in {d["metadata"]["name"] for d in _of(documents, binding["roleRef"]["kind"])}
     for policy in _of(documents, "ValidatingAdmissionPolicy"):

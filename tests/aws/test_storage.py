@@ -37,8 +37,8 @@ def test_an_existing_key_is_used_and_not_made(variant: Any) -> None:
     (repository,) = existing.resources("AWS::ECR::Repository")
     assert repository["EncryptionConfiguration"]["KmsKey"] == existing.spec.key.existing_arn
     # Its policy is not ours: Auto Scaling might not be able to open disks that it seals.
-    (template,) = existing.resources("AWS::EC2::LaunchTemplate")
-    assert "KmsKeyId" not in template["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]
+    for template in existing.resources("AWS::EC2::LaunchTemplate"):
+        assert "KmsKeyId" not in template["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]
 
 
 def test_both_buckets_are_closed(shipped: Any) -> None:

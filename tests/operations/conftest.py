@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
+import rights
 from aws_api import AwsApi
 from commands import JOB, OUTPUTS, Done
 from job_controller import JobController
@@ -101,17 +103,26 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """Runs a command in this process. Its output is a pipe's, unless `columns` makes it a terminal of that width."""
+def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., Done]:
+    """Runs a command in this process. Its output is a pipe's, unless `columns` makes it a terminal of that width.
+
+    What it asks AWS and the cluster for is what those who may run it (tests/aws/commands.yaml) are granted.
+    """
     from operations import cluster
     from operations.main import app
 
     monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("COLUMNS", raising=False)
 
+    api = request.getfixturevalue("api") if "api" in request.fixturenames else None
+    calls = rights.record_calls(monkeypatch)
+
     def command(*arguments: str, columns: int | None = None) -> Done:
         environment = {"COLUMNS": str(columns)} if columns else {}
+        before = len(api.requests) if api else 0
+        calls.clear()
         found = CliRunner().invoke(app, list(arguments), env=environment, catch_exceptions=False)
+        rights.check(arguments, calls, api.requests[before:] if api else [])
         return Done(found.exit_code, found.stdout, found.stderr)
 
     return command

@@ -34,7 +34,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceFile
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     with PriceFiles() as served:
-        served.rows["AmazonEC2"] = [machine("m5.large", "0.25")]
+        served.rows["AmazonEC2"] = [machine("m5.large", "0.25"), machine("t4g.nano", "0.01")]
         yield served
 
 
@@ -63,13 +63,13 @@ def test_one_clear_price_is_read_without_credentials(run: Run, files: PriceFiles
         machine("m5.large", "0.3", usageType="USW2-UnusedBox:m5.large"),
         machine("m5.large", "0.4", usageType="USW2-LAX1-BoxUsage:m5.large", **{"Region Code": "us-west-2-lax-1"}),
     ]
-    assert read(run, files) == {"kms-key-month": "1.5", "m5.large-hour": "0.25"}
+    assert read(run, files) == {"kms-key-month": "1.5", "m5.large-hour": "0.25", "t4g.nano-hour": "0.01"}
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_a_download_that_is_cut_goes_on(run: Run, files: PriceFiles) -> None:
     files.cut = 200
-    assert read(run, files) == {"m5.large-hour": "0.25"}
+    assert read(run, files) == {"m5.large-hour": "0.25", "t4g.nano-hour": "0.01"}
     assert "bytes=200-" in files.asked
 
 
@@ -173,7 +173,7 @@ def test_without_prices_there_is_no_sum(run: Run, lock: Path, known: Any) -> Non
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
     known = {"eks-cluster-hour": "0.5", "m5.large-hour": "0.25", "t3.medium-hour": "0.05", "m5a.large-hour": "0.2"}
-    known |= {"kms-key-month": "7.30", "ebs-gp3-gb-month": "0.1"}
+    known |= {"t4g.nano-hour": "0.01", "kms-key-month": "7.30", "ebs-gp3-gb-month": "0.1"}
     document: dict[str, Any] = {"read": "2026-01-02", "source": "a test", "region": "us-west-2"}
     document["prices"] = {name: {"usd": usd, "unit": "u", "description": "d"} for name, usd in known.items()}
     path = tmp_path / "prices.json"
@@ -188,7 +188,7 @@ def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
     assert by_name["m5.large-hour"]["run_usd"] == pytest.approx(3 * 0.25 * 10)
     assert by_name["kms-key-month"]["run_usd"] == pytest.approx(0.1)
     assert by_name["nat-gateway-hour"]["month_usd"] is None and "NAT gateway" in found["unknown"]
-    assert found["month_usd"] == pytest.approx(365 + 3 * 0.25 * 730 + 7.3 + 150 * 0.1)
+    assert found["month_usd"] == pytest.approx(365 + (3 * 0.25 + 0.01) * 730 + 7.3 + 158 * 0.1)
     assert found["read"] == "2026-01-02"
     narrow = run("cost", CONFIG, "--lock", str(lock), columns=60).out.splitlines()
     assert max(len(line) for line in narrow if not line.startswith("in all")) <= 60
@@ -196,7 +196,7 @@ def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
 
 def test_a_self_managed_cluster_has_a_machine_instead_of_the_eks_fee() -> None:
     counts = {item.what: item.count for item in items(ClusterSpec.load(Path(OWN)))}
-    assert not any("EKS" in what for what in counts)
+    assert not any("EKS" in what or "tunnel" in what for what in counts)
     assert counts["t3.medium (control plane)"] == 1 and counts["GiB of disk and state volume (control plane)"] == 50
     assert {"Elastic IP (control plane)", "secrets: tokens, CA hash, kubeconfigs", "m5.large (nodes.workers)"} <= counts.keys()
 

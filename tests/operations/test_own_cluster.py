@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
+SHIPPED = PROJECT / "cluster.yaml"
 TOKEN = "a-client-key-that-nobody-may-see"
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -128,13 +129,9 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws_api: AwsApi) -> Path:
-    """The plugin's stand-in, and a cluster of one control plane and one node."""
+    """The plugin's stand-in, and a cluster whose tunnel's machine runs."""
     install(tmp_path, monkeypatch)
-    machines = [
-        {"InstanceId": "i-0node", "PrivateIpAddress": "172.20.0.77"},
-        {"InstanceId": "i-0control", "PrivateIpAddress": "172.20.0.9"},
-    ]
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [one]} for one in machines]})
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [{"InstanceId": "i-0tunnel"}]}]})
     session = {"SessionId": "me-1", "TokenValue": "session-token", "StreamUrl": "wss://stream"}
     aws_api.answer("ssm", "StartSession", session)
     aws_api.answer("ssm", "TerminateSession", {"SessionId": "me-1"})
@@ -150,15 +147,26 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.2.7
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
 
 
-def test_a_tunnel_leads_to_the_control_plane(
-    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, tmp_path: Path
+@pytest.fixture
+def private(tmp_path: Path) -> str:
+    """The self-managed cluster, with a private endpoint."""
+    settings = yaml.safe_load(CONFIG.read_text())
+    settings["cluster"] |= {"public_access_from": [], "elastic_ip": False}
+    (tmp_path / "private.yaml").write_text(yaml.safe_dump(settings))
+    return str(tmp_path / "private.yaml")
+
+
+def test_a_tunnel_leads_where_its_document_leads(
+    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, private: str, tmp_path: Path
 ) -> None:
-    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--tunnel", "--port", "6444")
+    done = run("kubeconfig", private, "--file", str(tmp_path / "config"), "--tunnel", "--port", "6444")
     assert done.code == 0, done.err
     assert "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n" in done.err
-    (asked,) = aws_api.asked("StartSession")
-    assert asked["Target"] == "i-0control" and asked["DocumentName"] == "AWS-StartPortForwardingSessionToRemoteHost"
-    assert asked["Parameters"] == {"host": ["172.20.0.9"], "portNumber": ["6443"], "localPortNumber": ["6444"]}
+    [found] = aws_api.asked("DescribeInstances")
+    assert (found["Filter.1.Name"], found["Filter.1.Value.1"]) == ("tag:paddle-aws/tunnel", "tutorial-tunnel")
+    [asked] = aws_api.asked("StartSession")
+    assert asked["Target"] == "i-0tunnel" and asked["DocumentName"] == "tutorial-tunnel"
+    assert asked["Parameters"] == {"localPortNumber": ["6444"]}
     assert aws_api.asked("TerminateSession") == [{"SessionId": "me-1"}]
     shown = json.loads(plugin.read_text())
     assert shown["response"]["TokenValue"] == "session-token"
@@ -169,33 +177,46 @@ def test_a_tunnel_leads_to_the_control_plane(
     assert cluster["cluster"] == {"server": "https://127.0.0.1:6444", "certificate-authority-data": "Q0E="}
 
 
-def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path) -> None:
-    described = {
-        "name": "paddle",
-        "arn": "arn:aws:eks:us-west-2:000000000000:cluster/paddle",
+def described(aws_api: AwsApi, name: str, public: bool) -> None:
+    found = {
+        "name": name,
+        "arn": f"arn:aws:eks:us-west-2:000000000000:cluster/{name}",
         "status": "ACTIVE",
         "endpoint": "https://abc.eks.example",
         "certificateAuthority": {"data": "Q0E="},
-        "resourcesVpcConfig": {"endpointPublicAccess": False},
+        "resourcesVpcConfig": {"endpointPublicAccess": public},
     }
-    aws_api.rest["/clusters/paddle"] = {"cluster": described}
-    done = run("kubeconfig", str(PROJECT / "cluster.yaml"), "--file", str(tmp_path / "config"), "--tunnel")
+    aws_api.rest[f"/clusters/{name}"] = {"cluster": found}
+
+
+def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path) -> None:
+    described(aws_api, "paddle", public=False)
+    done = run("kubeconfig", str(SHIPPED), "--file", str(tmp_path / "config"), "--tunnel")
     assert done.code == 0, done.err
-    (asked,) = aws_api.asked("StartSession")
-    assert asked["Parameters"] == {"host": ["abc.eks.example"], "portNumber": ["443"], "localPortNumber": ["8443"]}
+    [asked] = aws_api.asked("StartSession")
+    assert asked["DocumentName"] == "paddle-tunnel" and asked["Parameters"] == {"localPortNumber": ["8443"]}
     (cluster,) = yaml.safe_load((tmp_path / "config").read_text())["clusters"]
     assert cluster["cluster"]["server"] == "https://127.0.0.1:8443"
     assert cluster["cluster"]["tls-server-name"] == "abc.eks.example"
-    done = run("kubeconfig", str(PROJECT / "cluster.yaml"), "--team", "trainer")
+    done = run("kubeconfig", str(SHIPPED), "--team", "trainer")
     assert done.code == 2 and done.err.startswith("--team is trainer: on EKS the role that you have taken decides")
 
 
+def test_a_cluster_without_a_tunnel_says_so(run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("retain: false\ncluster: {tunnel: false}\n")
+    for public, why in ((True, "its endpoint is public"), (False, "its endpoint is private: set cluster.tunnel true and deploy")):
+        described(aws_api, "paddle", public)
+        done = run("kubeconfig", str(tmp_path / "cluster.yaml"), "--file", str(tmp_path / "config"), "--tunnel")
+        assert (done.code, done.err) == (2, f"cluster paddle has no tunnel: {why}\n")
+    assert not (tmp_path / "config").exists() and aws_api.asked("StartSession") == []
+
+
 def test_ctrl_c_closes_the_tunnel(
-    aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, private: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, seconds=60)
     process = subprocess.Popen(
-        [sys.executable, "-m", "operations.main", "kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--tunnel"],
+        [sys.executable, "-m", "operations.main", "kubeconfig", private, "--file", str(tmp_path / "config"), "--tunnel"],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
@@ -213,12 +234,18 @@ def test_ctrl_c_closes_the_tunnel(
 
 
 def test_what_a_tunnel_needs(
-    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    aws_api: AwsApi,
+    secrets: dict[str, str | None],
+    plugin: Path,
+    private: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arguments = ("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--tunnel")
+    arguments = ("kubeconfig", private, "--file", str(tmp_path / "config"), "--tunnel")
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
     done = run(*arguments)
-    assert done.code == 2 and done.err.splitlines()[-1].startswith("no machine of cluster tutorial runs in us-west-2")
+    assert done.code == 1 and done.err.splitlines()[-1].startswith("no machine tutorial-tunnel runs in us-west-2")
     install(tmp_path, monkeypatch, version="1.2.497.0")
     done = run(*arguments)
     assert done.code == 2 and "session-manager-plugin is 1.2.497.0: one newer than 1.2.497.0 is needed" in done.err
