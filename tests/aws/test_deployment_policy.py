@@ -21,7 +21,7 @@ from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
 
 from .conftest import FILES, Built
-from .simulator import ACCOUNT, ALLOWED, DENIED, DENIED, REFUSED, Request, decisions
+from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow
 
