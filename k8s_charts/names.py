@@ -4,16 +4,15 @@ Promises: names derived from a valid TrainingJob are valid and fit Kubernetes' l
 except the service accounts, which a namespace's jobs share.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from k8s_charts.outputs import ClusterOutputs
-from k8s_charts.spec import DATA_ENDING, HASH_LENGTH, TrainingJob
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.job import DATA_ENDING, HASH_LENGTH
 
 Role = Literal["trainer", "data", "worker", "ps"]
 """trainer and data are pods of our Jobs; worker and ps are a PaddleJob's."""

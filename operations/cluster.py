@@ -214,7 +214,7 @@ class Cluster:
                 # A definition that is deleted takes everybody's jobs with it.
                 advice = "undo that, or delete the object"
                 if document["kind"] == "CustomResourceDefinition":
-                    advice = "it is another installation's; set operator.install_operator: false in job.yaml"
+                    advice = "it is another installation's; set paddlejob.install_operator: false in job.yaml"
                 raise BadInput(f"{what} was changed by somebody else ({error.message}): {advice}, and submit again") from None
             if error.status in (400, 422):
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None

@@ -12,7 +12,7 @@ from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.failure import Failure
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.value_types import amount
+from k8s_charts.spec.value_types import amount
 from operations.errors import BadInput
 from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec, most_vcpus

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
-from k8s_charts import image as chosen
-from k8s_charts.outputs import read
-from k8s_charts.requirements import LOCKS
+from k8s_charts import deployed as chosen
+from k8s_charts.deployed import read
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LOCKS
 from operations import pip_words
 from operations.engine import Engine
 from operations.errors import BadInput, Failed, explained

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from k8s_charts.requirements import LOCKS
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LOCKS
 from operations import pip_words
 from operations.errors import BadInput, Failed
 from settings.cache import place

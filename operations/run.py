@@ -169,7 +169,7 @@ def _bring_data(submission: Submission) -> None:
     """Uploads the local data file where the bucket does not hold this content."""
     if submission.local_file is None:
         return
-    from k8s_charts import data_job
+    from k8s_charts.kinds import data_job
 
     upload_files(client("s3"), submission.local_file, data_job.source(submission.job, submission.deployed.outputs))
 

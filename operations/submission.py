@@ -35,7 +35,7 @@ class Submission:
 
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Submission:
-        """From the job file and what deploy and push wrote; raises JobError with one sentence."""
+        """From the job file and what deploy and push wrote; raises SettingError with one sentence."""
         # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
         from k8s_charts import documents
 

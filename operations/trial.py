@@ -19,8 +19,8 @@ import paddle_node
 import typer
 from paddle_node.contract import ExitCode, Variable
 
-from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import ProgramArchive
 from operations import interpreter
 from operations.errors import BadInput, Unreachable, explained
 from operations.screen import say
@@ -81,8 +81,8 @@ def _missing(job: TrainingJob) -> str:
 def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
     """The program's files on this machine. Raises BadInput."""
     program = job.program
-    if job.engine == "paddlejob":
-        raise BadInput("engine is paddlejob: `try` runs programs of engine job")
+    if job.controller == "paddlejob":
+        raise BadInput("controller is paddlejob: `try` runs programs of controller job")
     if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
         raise BadInput(f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective")
     if program.archive is not None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from k8s_charts import evaluation
+from k8s_charts.kinds import evaluation
 from k8s_charts.names import COMPONENT
 from operations import rehearsal_backend
 from operations.errors import OperationError

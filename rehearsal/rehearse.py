@@ -19,10 +19,10 @@ from typing import Any
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 
-from k8s_charts import image as chosen
+from k8s_charts import deployed as chosen
 from k8s_charts.names import DATA_ACCOUNT
-from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import ProgramArchive
 from operations import interpreter, loss_plot, trial
 from operations.early_checks import check_data, check_nodes
 from operations.evaluate import Evaluation
@@ -91,10 +91,15 @@ class Rehearsal:
         self._prepare(job)
         self._region = ClusterSpec.load(self.config).region
         path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
-        if job.engine == "job" and job.command and "/" not in job.command[0] and shutil.which(job.command[0], path=path) is None:
+        if (
+            job.controller == "job"
+            and job.command
+            and "/" not in job.command[0]
+            and shutil.which(job.command[0], path=path) is None
+        ):
             raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
         self._recorder = Recorder(job, state.folder, self._interpreter)
-        if self._trial and job.engine == "job":
+        if self._trial and job.controller == "job":
             with self.screen.phase("try") as phase:
                 phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
         with ExitStack() as stack:
@@ -222,7 +227,7 @@ class Rehearsal:
         spec = ClusterSpec.load(config)
         job = TrainingJob.load(job_file, fetch=True)
         check_nodes(job, spec)
-        count = job.trainers + (job.parameter_servers or 0 if job.engine == "paddlejob" else 0)
+        count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
         if count > ROOM:
             raise Refused(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
         if job.operator.elastic is not None:
@@ -343,7 +348,7 @@ def _jobs(read: Manifests) -> tuple[Job, Job]:
 
 def _ports(job: TrainingJob) -> list[int]:
     """Where the job's pods will listen, each on its own address."""
-    if job.engine == "paddlejob":
+    if job.controller == "paddlejob":
         return [OPERATORS_PORT]
     if job.command is not None:
         return [job.ports.control, *(job.ports.first + contract.MASTER_PORTS + number for number in range(2))]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s_charts import evaluation
+from k8s_charts.kinds import evaluation
 from k8s_charts.names import COMPONENT
 
 pytestmark = pytest.mark.slow

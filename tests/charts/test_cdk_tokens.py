@@ -12,10 +12,10 @@ import cdk8s
 import pytest
 from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
 
-from k8s_charts.data_job import DataChart
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.data_job import DataChart
+from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
-from k8s_charts.volume import VolumeChart
 
 
 class StrangersStack(cdk.Stack):

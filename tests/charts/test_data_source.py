@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdk8s_plus_33 import k8s
 
-from k8s_charts import job_folder, pod
-from k8s_charts.data_job import source
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.kinds.data_job import source
 from k8s_charts.spec import TrainingJob
+from settings.errors import SettingError
 
 Job = Callable[..., TrainingJob]
 
@@ -96,7 +94,7 @@ def test_a_path_on_the_volume_is_one_where_the_volume_is_mounted(job: Job) -> No
     ],
 )
 def test_what_cannot_be_read_is_refused(given: str, job: Job) -> None:
-    with pytest.raises(JobError, match=r"data\.source") as refusal:
+    with pytest.raises(SettingError, match=r"data\.source") as refusal:
         job(data={"source": given})
     assert "secret" not in str(refusal.value)
 
@@ -184,7 +182,9 @@ def test_jobs_of_a_source_mount_its_one_copy_which_only_the_data_job_writes(
 
 
 def test_a_source_on_the_volume_has_no_way_out_of_it(job: Job) -> None:
-    with pytest.raises(JobError, match=r"data\.source is /home/jobpath/\.\./etc: a path on the volume without \.\. is allowed"):
+    with pytest.raises(
+        SettingError, match=r"data\.source is /home/jobpath/\.\./etc: a path on the volume without \.\. is allowed"
+    ):
         job(data={"source": "/home/jobpath/../etc"})
 
 
@@ -199,13 +199,13 @@ def test_a_source_on_the_volume_has_no_way_out_of_it(job: Job) -> None:
     ],
 )
 def test_who_makes_the_jobs_folder_says_why_it_cannot(
-    mode: int, there: list[str], code: int, said: str, job: Job, image: str
+    mode: int, there: list[str], code: int, said: str, job: Job, outputs: ClusterOutputs, image: str
 ) -> None:
     """As user 1000, in a folder that belongs to another user, as on an NFS server; only root can play that."""
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
     made = job(volume={"kind": "nfs", "folder": "team", "mount_path": "/v"})
-    (maker,) = job_folder.maker(made, k8s.Container(name="main", image=image), pod.requirements(made.resources))
+    (maker,) = documents(made, outputs, image)[-1]["spec"]["template"]["spec"]["initContainers"]
     with tempfile.TemporaryDirectory() as name:
         root, volume = Path(name), Path(name, "v")
         for folder in there:
@@ -213,7 +213,7 @@ def test_who_makes_the_jobs_folder_says_why_it_cannot(
         volume.mkdir(exist_ok=True)
         root.chmod(0o755)
         volume.chmod(mode)
-        command = [word.replace("$$", "$") for word in (*(maker.command or ()), "team/words", "raw")]
+        command = [word.replace("$$", "$") for word in (*maker["command"], "team/words", "raw")]
         done = subprocess.run(command, cwd=root, user=1000, group=1000, extra_groups=[], capture_output=True, text=True)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
         assert (volume / "team" / "words").is_dir() == (code == 0 or "team/words" in there or "data.source" in said)

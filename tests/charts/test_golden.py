@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import write
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ def test_no_golden_file_is_left_over() -> None:
 def test_the_same_job_gives_the_same_bytes_in_another_process(outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from k8s_charts.documents import write;"
-        "from k8s_charts.outputs import ClusterOutputs; from k8s_charts.spec import TrainingJob;"
+        "from k8s_charts.deployed import ClusterOutputs; from k8s_charts.spec import TrainingJob;"
         f"write(TrainingJob.load(Path({str(PROJECT / 'job.yaml')!r})), {outputs!r}, {image!r}, Path({str(tmp_path / 'two')!r}))"
     )
     # Another hash seed: an order that came from a set would differ.

@@ -14,11 +14,11 @@ from cdk8s import Yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import write
-from k8s_charts.errors import JobError
-from k8s_charts.manifest_text import dump
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from k8s_charts.yaml_documents import dump
+from settings.errors import SettingError
 
 pytestmark = pytest.mark.slow
 
@@ -116,9 +116,9 @@ def test_every_special_value(outputs: ClusterOutputs, image: str, tmp_path: Path
 @pytest.mark.slow
 def test_every_special_value_in_a_paddle_job(outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
     given = {f"V{i}": value for i, value in enumerate(SPECIAL)}
-    engine = {"engine": "paddlejob", "parameter_servers": 1, "volume": {"kind": "none"}, "image": image}
+    paddle_job = {"controller": "paddlejob", "parameter_servers": 1, "volume": {"kind": "none"}, "image": image}
     settings = {"name": "hostile", "trainers": 1, "command": SPECIAL[:3], "arguments": SPECIAL, "environment": given}
-    write(TrainingJob.parse({**engine, **settings}), outputs, image, tmp_path)
+    write(TrainingJob.parse({**paddle_job, **settings}), outputs, image, tmp_path)
     (job,) = documents(tmp_path, "PaddleJob")
     for role in ("ps", "worker"):
         found = {**job["spec"][role]["template"]["spec"]["containers"][0], "settings": {}}
@@ -161,5 +161,5 @@ def test_a_name_that_yaml_could_misread_stays_text(
 
 @pytest.mark.parametrize("value", ["a\0b"])
 def test_what_no_process_can_be_given_is_refused(value: str) -> None:
-    with pytest.raises(JobError, match="NUL"):
+    with pytest.raises(SettingError, match="NUL"):
         TrainingJob.parse({"name": "x", "trainers": 1, "data": {"source": "s3://a/b"}, "environment": {"A": value}})

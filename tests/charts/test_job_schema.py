@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 import yaml
 
-from k8s_charts.errors import JobError
 from k8s_charts.spec import TrainingJob
 from operations import schemas
+from settings.errors import SettingError
 
 MINIMAL = {"name": "x", "trainers": 1, "data": {"source": "a.tsv"}}
 
@@ -54,5 +54,5 @@ def test_what_a_job_may_say_an_editor_allows(validator: jsonschema.Draft202012Va
 )
 def test_what_a_job_may_not_say_an_editor_marks(validator: jsonschema.Draft202012Validator, settings: dict[str, Any]) -> None:
     assert not validator.is_valid({**MINIMAL, **settings})
-    with pytest.raises(JobError):
+    with pytest.raises(SettingError):
         TrainingJob.parse({**MINIMAL, **settings})

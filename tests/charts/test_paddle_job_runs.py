@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from rehearsal import paddle_job
 from rehearsal.pods import image, manifests

@@ -15,10 +15,10 @@ from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.staging import program_archive
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from settings.errors import SettingError
 
 C = "a" * 40
 GIT = {"from": "git", "repository": "https://example.org/x.git", "commit": C}
@@ -122,7 +122,7 @@ def test_a_record_reader_of_the_programs_is_given_to_the_data_job(
 def test_a_commit_is_fetched_once_and_then_read_without_network(program: Path, tmp_path: Path) -> None:
     commit = git(program, "rev-parse", "HEAD")
     settings = {"from": "git", "repository": f"file://{program}", "commit": commit}
-    with pytest.raises(JobError, match="not on this machine yet, `paddle-aws submit --dry-run` fetches it"):
+    with pytest.raises(SettingError, match="not on this machine yet, `paddle-aws submit --dry-run` fetches it"):
         parsed(tmp_path, settings)
     file = tmp_path / "job.yaml"
     text = "name: words\ntrainers: 2\nmode: collective\ndata: {source: s3://corpus/words}\nprogram:\n"
@@ -138,12 +138,12 @@ def test_a_commit_is_fetched_once_and_then_read_without_network(program: Path, t
     assert TrainingJob.load(file).program.archive == job.program.archive
     below = parsed(tmp_path, settings | {"folder": "tools"}).program.archive
     assert below is not None and below.names == ("train.py",)
-    with pytest.raises(JobError, match=f"program.folder is none: commit {commit} has no such folder"):
+    with pytest.raises(SettingError, match=f"program.folder is none: commit {commit} has no such folder"):
         parsed(tmp_path, settings | {"folder": "none"})
 
     # Somebody worked in the cache: that is no longer the commit.
     (job.program.archive.root / "run.sh").write_text("changed")
-    with pytest.raises(JobError, match=r"program.commit cannot be read: git says fatal: "):
+    with pytest.raises(SettingError, match=r"program.commit cannot be read: git says fatal: "):
         TrainingJob.load(file, fetch=True)
 
 
@@ -262,7 +262,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_refused(program: Path, tmp_path: Path, settings: dict[str, Any], sentence: str) -> None:
     if "no train.py" in sentence:
         (program / "train.py").unlink()
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(SettingError) as caught:
         parsed(tmp_path, settings)
     assert str(caught.value) == sentence.format(tmp_path)
 
@@ -270,17 +270,17 @@ def test_refused(program: Path, tmp_path: Path, settings: dict[str, Any], senten
 def test_what_the_folder_holds_is_refused(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"from": "folder", "path": "mine"}
     with pytest.raises(
-        JobError, match=r"resources.scratch is 1Mi: the program has 1,048,\d+ bytes, which each pod unpacks there"
+        SettingError, match=r"resources.scratch is 1Mi: the program has 1,048,\d+ bytes, which each pod unpacks there"
     ):
         (program / "new.py").write_text("x" * (1 << 20))
         parsed(tmp_path, settings, resources={"scratch": "1Mi"})
     (tmp_path / "other").write_text("of another's")
     (program / "out").symlink_to("../other")
-    with pytest.raises(JobError, match=r"program.path has the link .*/mine/out, which leads out of the folder"):
+    with pytest.raises(SettingError, match=r"program.path has the link .*/mine/out, which leads out of the folder"):
         parsed(tmp_path, settings)
     (program / "out").unlink()
-    with pytest.raises(JobError, match=r"command names tools/none.py: .*/mine has no such file"):
+    with pytest.raises(SettingError, match=r"command names tools/none.py: .*/mine has no such file"):
         parsed(tmp_path, settings, command="python -m paddle.distributed.launch --nnodes 1 tools/none.py -c x.py")
     monkeypatch.setattr(contract, "PROGRAM_LIMIT", 1000)
-    with pytest.raises(JobError, match=r"its files have 1,048,\d+ bytes, 1 to 1,000 are allowed; let .gitignore leave out"):
+    with pytest.raises(SettingError, match=r"its files have 1,048,\d+ bytes, 1 to 1,000 are allowed; let .gitignore leave out"):
         parsed(tmp_path, settings)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from settings.errors import SettingError
 
-PADDLEJOB = {"engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}
+PADDLEJOB = {"controller": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainers": 0}, "trainers must be at least 1 (found 0)"),
@@ -58,31 +58,31 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mode": "collective", "parameter_servers": 2}, "parameter_servers is 2: mode collective has none"),
     ({"paddle": "3.3"}, 'paddle is 3.3 and mode is parameter-server: Paddle 3 has no parameter servers; use `mode: collective`, or `paddle: "2.6"`'),
     ({"mode": "single"}, "trainers is 3: mode single has 1, use parameter-server or collective for more"),
-    ({"parameter_servers": 2}, "parameter_servers is 2: with engine job each of the 3 trainer pods runs one; leave it out, or use `engine: paddlejob`"),
-    ({"engine": "paddlejob", "parameter_servers": 2}, "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image needs to be told which program to run (or name an image of your own)"),
-    ({"engine": "paddlejob"}, "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"),
+    ({"parameter_servers": 2}, "parameter_servers is 2: with controller job each of the 3 trainer pods runs one; leave it out, or use `controller: paddlejob`"),
+    ({"controller": "paddlejob", "parameter_servers": 2}, "command is missing: with controller paddlejob each pod is a parameter server or a worker: name the program that the pushed image runs, or name an image of your own"),
+    ({"controller": "paddlejob"}, "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"),
     ({**PADDLEJOB, "trainers": 0}, "trainers must be at least 1 (found 0)"),
     ({**PADDLEJOB, "paddlejob": {"clean_pod_policy": "Sometimes"}}, "paddlejob.clean_pod_policy must be Always, Never, OnFailure or OnCompletion (found Sometimes)"),
     ({**PADDLEJOB, "paddlejob": {"with_gloo": 3}}, "paddlejob.with_gloo must be 0, 1 or 2 (found 3)"),
     ({**PADDLEJOB, "paddlejob": {"intranet": "Host"}}, "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is paddle"),
     ({**PADDLEJOB, "paddlejob": {"elastic": 1, "etcd_server": "etcd:2379"}}, "paddlejob.elastic is 1: only mode collective is elastic"),
-    ({"engine": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
-    ({"engine": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1, "etcd_server": "etcd:99999"}}, "paddlejob.etcd_server is etcd:99999: a port from 1 to 65535 is allowed"),
-    ({**PADDLEJOB, "discovery": "pod-list"}, "discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out"),
+    ({"controller": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1}}, "paddlejob.elastic is 1: elastic workers meet in an etcd, give its host:port as etcd_server"),
+    ({"controller": "paddlejob", "mode": "collective", "image": "demo:v1", "paddlejob": {"elastic": 1, "etcd_server": "etcd:99999"}}, "paddlejob.etcd_server is etcd:99999: a port from 1 to 65535 is allowed"),
+    ({**PADDLEJOB, "discovery": "pod-list"}, "discovery is pod-list: with controller paddlejob the operator tells each pod its peers, leave discovery out"),
     ({**PADDLEJOB, "gang": {"kind": "kueue", "queue": "q"}}, "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"),
-    ({**PADDLEJOB, "keep_passes": 0}, "keep_passes is given: with engine paddlejob nothing in the pods reads it, leave it out"),
-    ({**PADDLEJOB, "checkpoint_minutes": 5}, "checkpoint_minutes is given: with engine paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "keep_passes": 0}, "keep_passes is given: with controller paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "checkpoint_minutes": 5}, "checkpoint_minutes is given: with controller paddlejob nothing in the pods reads it, leave it out"),
     ({"checkpoint_minutes": -1}, "checkpoint_minutes must be at least 0 (found -1)"),
     ({"name": "shared"}, "name is shared: that folder of the volume holds the data that jobs share, choose another name"),
     ({"data": {"source": "a", "shared": True}}, "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; leave shared out, or give the command that reads the folder"),
     ({"command": ["python"], "data": {"source": "a", "shared": True, "hold_out": 0.1}}, "data.hold_out is given: with `shared: true` nothing is split or copied further, leave it out"),
     ({"command": ["python"], "data": {"source": "a", "shared": True, "format": "lines"}}, "data.format is given: with `shared: true` nothing is split or copied further, leave it out"),
-    ({**PADDLEJOB, "data": {"source": "a", "shared": True}}, "data.shared is given: with engine paddlejob nothing in the pods reads it, leave it out"),
-    ({**PADDLEJOB, "resume_from": "any"}, "resume_from is given: with engine paddlejob nothing in the pods reads it, leave it out"),
-    ({**PADDLEJOB, "limits": {"attempts": 3}}, "limits.attempts is given: with engine paddlejob nothing in the pods reads it, leave it out"),
-    ({**PADDLEJOB, "data": {"source": "a", "stage": "auto"}}, "data.stage is given: with engine paddlejob nothing in the pods reads it, leave it out"),
-    ({"image": "demo:v1", "gpus": {"count": 1, "parameter_servers": True}}, "gpus.parameter_servers is given: with engine job a parameter server is in each trainer's pod, which has the GPUs; leave it out"),
-    ({"paddlejob": {}}, "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"),
+    ({**PADDLEJOB, "data": {"source": "a", "shared": True}}, "data.shared is given: with controller paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "resume_from": "any"}, "resume_from is given: with controller paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "limits": {"attempts": 3}}, "limits.attempts is given: with controller paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "data": {"source": "a", "stage": "auto"}}, "data.stage is given: with controller paddlejob nothing in the pods reads it, leave it out"),
+    ({"image": "demo:v1", "gpus": {"count": 1, "parameter_servers": True}}, "gpus.parameter_servers is given: with controller job a parameter server is in each trainer's pod, which has the GPUs; leave it out"),
+    ({"paddlejob": {}}, "paddlejob is given and controller is job: its settings belong to `controller: paddlejob`"),
     ({"discovery": "pod-list", "mode": "collective"}, "discovery is pod-list: collective ranks are found by index, leave discovery out"),
     ({"discovery": "pod-list", "mode": "single", "trainers": 1}, "discovery is pod-list: mode single has no peers to look for, leave discovery out"),
     ({"runtime": "pytorch"}, "runtime must be fleet-ps, collective, paddle-0.x or launch (found pytorch)"),
@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"program": {"from": "configmap"}}, "program.path is missing: `from: configmap` needs it"),
     ({"program": {"path": "x"}}, "program.path is x and program.from is image: path belongs to `from: folder | configmap`"),
     ({"program": {"from": "configmap", "path": "no-such-folder"}}, "program.path is no-such-folder: there is no such folder"),
-    ({"program": {"from": "folder", "path": "."}, "engine": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}, "program.from is folder: the operator's pods unpack no archive, use `from: configmap` or image"),
+    ({"program": {"from": "folder", "path": "."}, "controller": "paddlejob", "parameter_servers": 2, "image": "demo:v1"}, "program.from is folder: the operator's pods unpack no archive, use `from: configmap` or image"),
     ({"program": {"folder": "a/b"}}, "program.folder is a/b: a path that begins with ./, or the name of one folder, is allowed"),
     ({"data": {"source": "s3://a/b", "stage": "maybe"}}, "data.stage must be auto, always or never (found maybe)"),
     ({"environment": {"JOB_NAME": "x"}}, "environment has JOB_NAME: the job sets it itself, from the setting of that meaning"),
@@ -142,10 +142,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"command": "a", "runtime": "fleet-ps", "processes": 2}, "processes is 2: runtime fleet-ps has one pserver and one trainer a pod, leave it out"),
     ({"progress": "output/*"}, "progress is given and command is missing: it belongs to a command"),
     ({"runtime": "launch"}, "command is missing: runtime launch needs the line that trains"),
-    ({**PADDLEJOB, "processes": 2}, "processes is given: with engine paddlejob nothing in the pods reads it, leave it out"),
+    ({**PADDLEJOB, "processes": 2}, "processes is given: with controller paddlejob nothing in the pods reads it, leave it out"),
     ({"data": {"source": "https://a:99999/b"}}, "data.source is https://a:99999/b: a host, and a port from 1 to 65535, are allowed in an address"),
     # Volume.
-    ({"volume": {"kind": "none"}}, "volume.kind is none: with engine job data, program and output are on a volume; efs, nfs, host-path or claim is allowed"),
+    ({"volume": {"kind": "none"}}, "volume.kind is none: with controller job data, program and output are on a volume; efs, nfs, host-path or claim is allowed"),
     ({"volume": {"kind": "claim"}}, "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"),
     ({"volume": {"kind": "host-path", "path": "/"}}, "volume.path is /: `kind: host-path` needs a folder of the node that is not /"),
     ({"volume": {"server": "10.0.0.1"}}, "volume.server is given and volume.kind is efs: server belongs to nfs"),
@@ -170,7 +170,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED])
 def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob]) -> None:
-    with pytest.raises(JobError) as refusal:
+    with pytest.raises(SettingError) as refusal:
         job(**settings)
     assert sentence in str(refusal.value).splitlines()
 
@@ -180,7 +180,7 @@ FILES = {
     "- a\n": "job.yaml holds a list: allowed are `setting: value` lines",
     "": "job.yaml holds nothing: allowed are `setting: value` lines",
     "name: [\n": "job.yaml is not valid YAML: line 2: expected the node content, but found '<stream end>'",
-    "name: x\ndata: {source: a}\n": "trainers is missing: How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer",
+    "name: x\ndata: {source: a}\n": "trainers is missing: How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer",
     "1: x\n": "job.yaml is not valid YAML: line 1: the key 1 is no text: put it in quotes",
     "~: x\n": "job.yaml is not valid YAML: line 1: the key ~ is no text: put it in quotes",
     "? [a, 1]\n: x\n": "job.yaml is not valid YAML: line 1: a list or a group of settings stands where the name of a setting belongs",
@@ -193,14 +193,14 @@ FILES = {
 def test_a_file_that_is_no_job_is_refused_in_one_sentence(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text(text)
-    with pytest.raises(JobError) as refusal:
+    with pytest.raises(SettingError) as refusal:
         TrainingJob.load(Path("job.yaml"))
     assert str(refusal.value) == FILES[text]
 
 
 def test_every_wrong_setting_is_said_at_once(job: Callable[..., TrainingJob]) -> None:
     """A rule between settings too, where none of those is wrong by itself: `discovery` is, and the rule about it is not asked."""
-    with pytest.raises(JobError) as refusal:
+    with pytest.raises(SettingError) as refusal:
         job(
             mode="collective",
             parameter_servers=2,
@@ -238,7 +238,7 @@ def test_names_of_images(image: str, job: Callable[..., TrainingJob]) -> None:
 
 
 def test_a_missing_file_is_refused_in_one_sentence() -> None:
-    with pytest.raises(JobError, match=r"no-such\.yaml is missing: name an existing settings file"):
+    with pytest.raises(SettingError, match=r"no-such\.yaml is missing: name an existing settings file"):
         TrainingJob.load(Path("no-such.yaml"))
 
 
@@ -266,7 +266,7 @@ def test_a_missing_file_is_refused_in_one_sentence() -> None:
 def test_outputs_that_are_none_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "outputs.json"
     path.write_text(text)
-    with pytest.raises(JobError) as refusal:
+    with pytest.raises(SettingError) as refusal:
         ClusterOutputs.load(path)
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)
@@ -289,7 +289,7 @@ def test_outputs_that_are_none_are_refused_in_one_sentence(text: str, sentence: 
 def test_a_job_at_its_nodes_ports_is_refused_where_these_are_closed(
     settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob], outputs: ClusterOutputs, image: str
 ) -> None:
-    with pytest.raises(JobError) as refusal:
+    with pytest.raises(SettingError) as refusal:
         documents(job(namespace="mine", **settings), replace(outputs, host_ports=False), image)
     assert str(refusal.value) == sentence
 
@@ -300,7 +300,7 @@ def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: C
 
     def sentence() -> str:
         settings = {"name": "x", "trainers": 1, "data": {"source": "a"}, "program": {"from": "configmap", "path": "mine"}}
-        with pytest.raises(JobError) as refusal:
+        with pytest.raises(SettingError) as refusal:
             TrainingJob.parse(settings, folder=tmp_path)
         return str(refusal.value)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from paddle_node.contract import FAIL_JOB, RESTART_IN_PLACE, ExitCode
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.outputs import ClusterOutputs
 
 
 @pytest.mark.parametrize(("version", "in_place"), [("1.34", False), ("1.35", True), ("1.100", True), ("", False), ("new", False)])

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 pytestmark = pytest.mark.slow

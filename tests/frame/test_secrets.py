@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from operations.bucket_upload import Address
 from operations.download import text
@@ -18,7 +17,7 @@ from operations.errors import BadInput
 from rehearsal.errors import Refused
 from rehearsal.rehearse import Rehearsal
 from settings.addresses import without_secrets
-from settings.file import SettingError
+from settings.errors import SettingError
 
 ADDRESSES = [
     "ftp://me:SECRET@host/f",
@@ -89,7 +88,7 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
         (folder / name).write_text(yaml.safe_dump(settings))
     try:
         Rehearsal.check(folder / "cluster.yaml", folder / "job.yaml")
-    except (JobError, SettingError, Refused) as error:
+    except (SettingError, Refused) as error:
         return str(error)
     return ""
 

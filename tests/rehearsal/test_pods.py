@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from rehearsal.errors import Refused
 from rehearsal.pods import image, job, manifests

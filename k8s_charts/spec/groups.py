@@ -1,19 +1,16 @@
 """The parts of a job: each class is one group of settings in job.yaml, checked on its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from paddle_node import contract
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from k8s_charts import program_files, requirements
-from k8s_charts.program_archive import ProgramArchive
-from k8s_charts.value_types import (
+from k8s_charts.spec.program import ProgramArchive, inline_files, requirements
+from k8s_charts.spec.value_types import (
     AbsolutePath,
     Amount,
     AsTuple,
@@ -34,10 +31,6 @@ from k8s_charts.value_types import (
 )
 from settings.addresses import without_secrets
 from settings.model import Fault, Settings
-
-TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
-"""The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
-
 
 _TAKEN = {contract.HOME: "scratch", "/tmp": "scratch", "/opt/paddle": "its programs"}
 _TAKEN |= {
@@ -114,18 +107,18 @@ class Program(Settings):
         """TRAIN_CONFIG_DIR: an archive's folder is in the pods, and has one name there."""
         return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
 
-    def read(self, folder: Path, *, fetch: bool) -> Program:
+    def read(self, folder: Path, *, fetch: bool) -> Self:
         """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
-        program, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
+        found, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
         if self.origin == "configmap" and root is not None:
-            program._files = program_files.read(root)
+            found._files = inline_files(root)
         elif self.origin == "folder" and root is not None:
-            program._archive = ProgramArchive.of_folder(root)
+            found._archive = ProgramArchive.of_folder(root)
         elif self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
-            program._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-            root = program._archive.root
-        return program.model_copy(update={"requirements": requirements.read(self.requirements, root)})
+            found._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+            root = found._archive.root
+        return found.model_copy(update={"requirements": requirements(self.requirements, root)})
 
     @model_validator(mode="before")
     @classmethod
@@ -218,7 +211,7 @@ class Data(Settings):
 
     _mount_path: str = PrivateAttr(default=contract.VOLUME_MOUNT)
 
-    def mounted_at(self, mount_path: str) -> Data:
+    def mounted_at(self, mount_path: str) -> Self:
         """The same data for a volume that the containers see elsewhere."""
         data = self.model_copy()
         data._mount_path = mount_path
@@ -273,7 +266,7 @@ class Gpus(Settings):
     node_selector: Labels = Field(default_factory=dict)
     """Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."""
     parameter_servers: bool = False
-    """engine paddlejob: parameter servers get the same GPUs and nodes."""
+    """controller paddlejob: parameter servers get the same GPUs and nodes."""
 
     def _faults(self) -> Iterator[Fault]:
         given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
@@ -287,7 +280,7 @@ class Volume(Settings):
 
     kind: Literal["efs", "nfs", "host-path", "claim", "none"] = "efs"
     """efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the kernel's client; host-path: a
-    folder of the node, where all nodes mount the same; claim: a claim that exists; none: engine paddlejob only."""
+    folder of the node, where all nodes mount the same; claim: a claim that exists; none: controller paddlejob only."""
     size: Amount = "10Gi"
     """What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder."""
     mount_path: MountPath = contract.VOLUME_MOUNT

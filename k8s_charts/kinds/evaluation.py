@@ -1,17 +1,15 @@
 """The Job that measures a trained model on the held-out records: the training's own pod, once, with another command.
 
-Promises: same image, user, volume and resources; the job's folder is mounted read-only. It has no label by which Services,
-budgets and policies find trainers, and waits for no gang.
+It mounts the job's folder read-only, has no label by which Services, budgets and policies find trainers, and waits for no gang.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
 from paddle_node import contract
 
-from k8s_charts import job_folder, names
+from k8s_charts import names
+from k8s_charts.pods import job_folder
 
 HELPER = "reader"
 """The component of pods that only look at a volume: part of no run."""

@@ -1,23 +1,19 @@
 """job.yaml as a typed value: every check of a job happens at this door, before anything is synthesized.
 
-`TrainingJob.load(path)` either returns a job that can become manifests or raises JobError with a sentence for each fault.
+`TrainingJob.load(path)` either returns a job that can become manifests or raises SettingError with a sentence for each fault.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from paddle_node import command_line, contract
-from pydantic import ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field
 
-from k8s_charts import program_files
-from k8s_charts.errors import JobError
-from k8s_charts.settings import (
+from k8s_charts.spec.groups import (
     Data,
     Gang,
     Gpus,
@@ -31,9 +27,21 @@ from k8s_charts.settings import (
     TrainerResources,
     Volume,
 )
-from k8s_charts.value_types import LABEL_LENGTH, CommandLine, DnsLabel, ImageName, ObjectName, ServiceName, Several, Text, amount
+from k8s_charts.spec.program import INLINE_LIMIT, json_size
+from k8s_charts.spec.value_types import (
+    LABEL_LENGTH,
+    CommandLine,
+    DnsLabel,
+    ImageName,
+    ObjectName,
+    ServiceName,
+    Several,
+    Text,
+    amount,
+)
 from settings import file as settings_file
 from settings import model
+from settings.errors import SettingError
 from settings.model import Fault, Settings
 
 HASH_LENGTH = 8
@@ -42,7 +50,7 @@ DATA_ENDING = "-data"
 """What the data job's name has behind the job's."""
 SHARED_NAMESPACES = ("paddle", "default")
 COMMANDS = ("processes", "resume", "progress", "success")
-"""Settings of a command that trains under engine job."""
+"""Settings of a command that trains under controller job."""
 OUR_AGENTS = (
     "runtime",
     "keep_passes",
@@ -57,7 +65,7 @@ OUR_AGENTS = (
     "limits.stall_seconds",
     *COMMANDS,
 )
-"""Settings of engine job that nothing of a PaddleJob reads."""
+"""Settings of controller job that nothing of a PaddleJob reads."""
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes of which, without a command, the program's train.py is run."""
 LONGEST_STRING = 131_071
@@ -83,8 +91,8 @@ class TrainingJob(Settings):
     """Default: the image that was pushed last (image.json)."""
     mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
     """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one pod."""
-    engine: Literal["job", "paddlejob"] = "job"
-    """job: Kubernetes' own Job; paddlejob: the PaddleJob operator."""
+    controller: Literal["job", "paddlejob"] = Field(default="job", validation_alias=AliasChoices("controller", "engine"))
+    """Who runs the pods. job: Kubernetes' own Job; paddlejob: the PaddleJob operator. (Until 0.1 called `engine`.)"""
     discovery: Literal["index", "pod-list"] = "index"
     """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
     paddle: Literal["2.6", "3.3"] = "2.6"
@@ -92,9 +100,9 @@ class TrainingJob(Settings):
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
     trainers: int = Field(ge=1, le=10_000)
-    """How many pods train. In mode parameter-server of engine job each runs a parameter server and a trainer."""
+    """How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer."""
     parameter_servers: int | None = Field(default=None, ge=0, le=10_000)
-    """engine paddlejob: pods that serve parameters. engine job: one in each trainer pod."""
+    """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
     passes: int = Field(default=10, ge=1, le=99_999)
     """Passes over the data."""
     keep_passes: int = Field(default=0, ge=0, le=99_999)
@@ -114,7 +122,7 @@ class TrainingJob(Settings):
         default=None,
         description=(
             "The line that trains on one machine, run in the program's folder instead of train.py; words, or one string. "
-            f"{_PLACEHOLDERS} Engine paddlejob: the container's command as it is."
+            f"{_PLACEHOLDERS} Controller paddlejob: the container's command as it is."
         ),
     )
     processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
@@ -135,7 +143,7 @@ class TrainingJob(Settings):
     environment: dict[str, Text] = Field(default_factory=dict)
     """More variables for the training program."""
     data: Data | None = None
-    """What to train on; only engine paddlejob may leave it to the image."""
+    """What to train on; only controller paddlejob may leave it to the image."""
     volume: Volume = Field(default_factory=Volume)
     ports: Ports = Field(default_factory=Ports)
     resources: TrainerResources = Field(default_factory=TrainerResources)
@@ -151,41 +159,40 @@ class TrainingJob(Settings):
     namespace_limits: NamespaceLimits | None = None
     """A ceiling for all jobs of the namespace together."""
     paddlejob: PaddleJobSettings | None = None
-    """engine paddlejob: what only its operator knows."""
+    """controller paddlejob: what only its operator knows."""
 
     @classmethod
-    def load(cls, path: Path, *, fetch: bool = False) -> TrainingJob:
-        """Reads and checks a job file. Raises JobError with a sentence for each fault, one a line.
+    def load(cls, path: Path, *, fetch: bool = False) -> Self:
+        """Reads and checks a job file. Raises SettingError with a sentence for each fault, one a line.
 
         The network is asked only where it may be (`fetch`), for a program's commit that is not on this machine yet.
         """
         return cls.parse(settings_file.mapping(path), folder=path.parent, fetch=fetch)
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> TrainingJob:
+    def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> Self:
         """Checks settings as `load` does, from a mapping; local paths are relative to `folder`."""
         job = model.parse(cls, settings)
         # What a part of the job cannot know by itself: the program's files, and where the volume is mounted.
-        found: dict[str, object] = {}
-        found["program"] = program = job.program.read(folder, fetch=fetch)
+        program = job.program.read(folder, fetch=fetch)
         if program.archive is not None:
             root, script = program.archive.root, command_line.script(job.command or ())
             if not (root / script).exists():
-                raise JobError(f"command names {script}: {root} has no such file")
+                raise SettingError(f"command names {script}: {root} has no such file")
             if job.command is None and job.chosen_runtime in TRAIN_PY and not (root / "train.py").exists():
-                raise JobError(f"program is {root}: it has no train.py; add it, or name the line that trains as `command`")
+                raise SettingError(f"program is {root}: it has no train.py; add it, or name the line that trains as `command`")
             if program.archive.size > amount(job.resources.scratch):
-                raise JobError(
+                raise SettingError(
                     f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
                     "which each pod unpacks there; raise it"
                 )
-        module = job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+        if job.data is None:
+            return job.model_copy(update={"program": program})
+        module = job.data.format.rpartition(":")[0].replace(".", "/")
         files = program.archive.names if program.archive is not None else program.files
         if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
-            raise JobError(f"data.format names the module {module}: the program's folder has no {module}.py")
-        if job.data is not None:
-            found["data"] = job.data.mounted_at(job.volume.mount_path)
-        return job.model_copy(update=found)
+            raise SettingError(f"data.format names the module {module}: the program's folder has no {module}.py")
+        return job.model_copy(update={"program": program, "data": job.data.mounted_at(job.volume.mount_path)})
 
     @property
     def operator(self) -> PaddleJobSettings:
@@ -200,8 +207,8 @@ class TrainingJob(Settings):
 
     @property
     def reports_passes(self) -> bool:
-        """Whether its program trains by passes that our API counts; any other speaks for itself."""
-        return self.engine == "job" and self.command is None and self.chosen_runtime in ("fleet-ps", "collective")
+        """Whether its program trains by passes that our API counts."""
+        return self.controller == "job" and self.command is None and self.chosen_runtime in TRAIN_PY
 
     @property
     def chosen_processes(self) -> int:
@@ -211,7 +218,12 @@ class TrainingJob(Settings):
     @property
     def open_network(self) -> bool:
         """Whether trainers reach more than each other."""
-        return self.network == "open" or (self.network is None and self.command is not None and self.engine == "job")
+        return self.network == "open" or (self.network is None and self.command is not None and self.controller == "job")
+
+    @property
+    def takes_the_node(self) -> bool:
+        """Whether its pods use their node's address, which every level of pod security but privileged forbids."""
+        return bool(self.ports.host_ports) or (self.controller == "paddlejob" and self.operator.intranet == "Host")
 
     @property
     def derived(self) -> bool:
@@ -232,28 +244,23 @@ class TrainingJob(Settings):
         return self.data is not None and not self.data.prepared
 
     def _faults(self) -> Iterator[Fault]:
-        yield from self._check_name()
-        yield from self._check_engine()
-        yield from self._check_program()
-        yield from self._check_mode()
-        yield from self._check_command()
-        yield from self._check_discovery()
-        yield from self._check_data()
-        yield from self._check_environment()
-        yield from self._check_nodes()
+        yield from self._name_faults()
+        yield from self._job_faults() if self.controller == "job" else self._paddle_job_faults()
+        yield from self._mode_faults()
+        if self.command is not None and not "".join(self.command[:1]).strip():
+            yield "command is empty: leave it out, or name the program to run"
+        elif self.controller == "job":
+            yield from self._command_faults(self.command)
+        yield from self._data_faults()
+        yield from self._environment_faults()
+        yield from self._node_faults()
 
-    def _check_name(self) -> Iterator[str]:
+    def _name_faults(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
         splitters = self.data.splitters if self.data is not None else 1
-        derived = {
-            "job": [f"{ending}-{self.trainers - 1}", f"{DATA_ENDING}{ending}-{splitters - 1}"],
-            "paddlejob": [
-                # Whatever the number of pods: the kind's definition cannot know it, and leaves room for four digits.
-                "-worker-9999",
-                f"{DATA_ENDING}{ending}-{splitters - 1}",
-            ],
-        }
-        longest = max(derived[self.engine], key=len)
+        # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four digits.
+        trainers = f"{ending}-{self.trainers - 1}" if self.controller == "job" else "-worker-9999"
+        longest = max(trainers, f"{DATA_ENDING}{ending}-{splitters - 1}", key=len)
         if len(self.name) + len(longest) > LABEL_LENGTH:
             yield (
                 f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
@@ -269,86 +276,87 @@ class TrainingJob(Settings):
         if self.namespace.startswith("kube-"):
             yield f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs"
 
-    def _check_engine(self) -> Iterator[str]:
-        if self.engine == "job":
-            if self.paddlejob is not None:
-                yield "paddlejob is given and engine is job: its settings belong to `engine: paddlejob`"
-            if self.parameter_servers not in (None, self.trainers) and self.mode == "parameter-server":
-                yield (
-                    f"parameter_servers is {self.parameter_servers}: with engine job each of the {self.trainers} trainer pods "
-                    "runs one; leave it out, or use `engine: paddlejob`"
-                )
-            if self.gpus.parameter_servers:
-                yield (
-                    "gpus.parameter_servers is given: with engine job a parameter server is in each trainer's pod, "
-                    "which has the GPUs; leave it out"
-                )
-            if self.volume.kind == "none":
-                yield (
-                    "volume.kind is none: with engine job data, program and output are on a volume; "
-                    "efs, nfs, host-path or claim is allowed"
-                )
-            return
+    def _job_faults(self) -> Iterator[str]:
+        if self.paddlejob is not None:
+            yield "paddlejob is given and controller is job: its settings belong to `controller: paddlejob`"
+        if self.parameter_servers not in (None, self.trainers) and self.mode == "parameter-server":
+            yield (
+                f"parameter_servers is {self.parameter_servers}: with controller job each of the {self.trainers} trainer pods "
+                "runs one; leave it out, or use `controller: paddlejob`"
+            )
+        if self.gpus.parameter_servers:
+            yield (
+                "gpus.parameter_servers is given: with controller job a parameter server is in each trainer's pod, "
+                "which has the GPUs; leave it out"
+            )
+        if self.volume.kind == "none":
+            yield (
+                "volume.kind is none: with controller job data, program and output are on a volume; "
+                "efs, nfs, host-path or claim is allowed"
+            )
+        if self.data is None:
+            yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
+        elif self.data.shared and self.command is None:
+            yield (
+                "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; "
+                "leave shared out, or give the command that reads the folder"
+            )
+        elif self.data.shards not in (None, self.trainers):
+            yield f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
+        if self.runtime is not None:
+            collective = self.mode != "parameter-server"
+            if (collective and self.runtime not in ("collective", "launch")) or (not collective and self.runtime == "collective"):
+                yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
+        if self.paddle == "3.3" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
+            yield (
+                f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; "
+                'use `mode: collective`, or `paddle: "2.6"`'
+            )
+
+    def _paddle_job_faults(self) -> Iterator[str]:
         if self.mode == "parameter-server" and not self.parameter_servers:
-            yield ("parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers")
+            yield "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"
         if self.image is None and self.command is None:
             yield (
-                "command is missing: with engine paddlejob each pod is either parameter server or worker, so the pushed image "
-                "needs to be told which program to run (or name an image of your own)"
+                "command is missing: with controller paddlejob each pod is a parameter server or a worker: name the program that "
+                "the pushed image runs, or name an image of your own"
             )
         if self.program.archived:
-            yield (
-                f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
-            )
+            yield f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
         if self.discovery == "pod-list":
-            yield ("discovery is pod-list: with engine paddlejob the operator tells each pod its peers, leave discovery out")
+            yield "discovery is pod-list: with controller paddlejob the operator tells each pod its peers, leave discovery out"
         if self.gang.kind == "kueue":
             yield "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"
         if self.operator.elastic is not None and self.mode != "collective":
             yield f"paddlejob.elastic is {self.operator.elastic}: only mode collective is elastic"
         if self.operator.intranet == "Host" and self.namespace in SHARED_NAMESPACES:
-            yield (f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}")
+            yield f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}"
         if self.operator.intranet == "Host" and self.network is not None:
             yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
         if self.volume.kind == "none" and self.data is not None:
             yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
         for setting in OUR_AGENTS:
             if _is_given(self, setting):
-                yield f"{setting} is given: with engine paddlejob nothing in the pods reads it, leave it out"
+                yield f"{setting} is given: with controller paddlejob nothing in the pods reads it, leave it out"
 
-    def _check_program(self) -> Iterator[str]:
-        """Whoever names an image knows what it holds."""
-        program = self.program
-        if program.origin == "image" and self.image is None and program.folder not in contract.IMAGE_PROGRAMS:
-            yield (
-                f"program.folder is {program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
-                f"write ./{program.folder} for a folder beside this file"
-            )
-
-    def _check_mode(self) -> Iterator[str]:
+    def _mode_faults(self) -> Iterator[str]:
         if self.mode != "parameter-server" and self.parameter_servers:
             yield f"parameter_servers is {self.parameter_servers}: mode {self.mode} has none"
         if self.mode == "single" and self.trainers != 1:
             yield f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more"
-        if self.engine == "job" and self.runtime is not None:
-            expected = ("collective", "launch") if self.mode != "parameter-server" else None
-            if (expected and self.runtime not in expected) or (expected is None and self.runtime == "collective"):
-                yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
-        if self.paddle == "3.3" and self.engine == "job" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
-            yield (
-                f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; "
-                'use `mode: collective`, or `paddle: "2.6"`'
-            )
         if self.gpus.count and self.image is None:
             yield "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"
+        if self.ports.host_ports and self.discovery != "pod-list":
+            yield "ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`"
+        if self.ports.host_ports and self.namespace in SHARED_NAMESPACES:
+            yield f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}"
+        if self.discovery == "pod-list" and self.mode == "single":
+            yield "discovery is pod-list: mode single has no peers to look for, leave discovery out"
+        if self.discovery == "pod-list" and self.mode == "collective":
+            yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
 
-    def _check_command(self) -> Iterator[str]:
-        if self.command is not None and not "".join(self.command[:1]).strip():
-            yield "command is empty: leave it out, or name the program to run"
-            return
-        if self.engine != "job":
-            return
-        if self.command is None:
+    def _command_faults(self, command: tuple[str, ...] | None) -> Iterator[str]:
+        if command is None:
             for given in (setting for setting in COMMANDS if _is_given(self, setting)):
                 yield f"{given} is given and command is missing: it belongs to a command"
             if self.chosen_runtime == "launch":
@@ -361,17 +369,17 @@ class TrainingJob(Settings):
         if self.gpus.count and self.chosen_processes > self.gpus.count:
             yield f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed"
         try:
-            line = command_line.read(self.command)
+            line = command_line.read(command)
         except ValueError as error:
             yield f"command is {error}"
             return
-        if _ASSIGNMENT.match(self.command[0]):
-            yield f"command begins with {self.command[0]}: no shell reads it, so variables belong into environment"
-        if shell := next((word for word in self.command if word in _SHELL), None):
+        if _ASSIGNMENT.match(command[0]):
+            yield f"command begins with {command[0]}: no shell reads it, so variables belong into environment"
+        if shell := next((word for word in command if word in _SHELL), None):
             yield f"command has the word {shell}: no shell reads it; a script is allowed, or bash -c '...'"
         if wrong := command_line.contradiction(line.flags, self.trainers):
             yield f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or make them equal"
-        texts = [*(("command", word) for word in self.command), *(("resume", word) for word in self.resume)]
+        texts = [*(("command", word) for word in command), *(("resume", word) for word in self.resume)]
         texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
         texts += [("progress", self.progress or ""), ("success", self.success or "")]
         for setting, text in texts:
@@ -388,39 +396,27 @@ class TrainingJob(Settings):
         if set(self.success or "") & set("*?["):
             yield f"success is {self.success}: one file below output/ is allowed, without *, ? and ["
 
-    def _check_discovery(self) -> Iterator[str]:
-        if self.ports.host_ports and self.discovery != "pod-list":
-            yield ("ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`")
-        if self.ports.host_ports and self.namespace in SHARED_NAMESPACES:
-            yield (f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}")
-        if self.discovery == "pod-list" and self.mode == "single":
-            yield "discovery is pod-list: mode single has no peers to look for, leave discovery out"
-        if self.mode == "collective" and self.discovery == "pod-list":
-            yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
-
-    def _check_data(self) -> Iterator[str]:
-        if self.data is None:
-            if self.engine == "job":
-                yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
-            return
-        if self.data.prepared and not (self.program.archived or self.program.origin == "volume"):
+    def _data_faults(self) -> Iterator[str]:
+        program, data = self.program, self.data
+        # Whoever names an image knows what it holds.
+        if program.origin == "image" and self.image is None and program.folder not in contract.IMAGE_PROGRAMS:
             yield (
-                f"program.from is {self.program.origin}: with `data.prepared: true` no data job brings the program, "
+                f"program.folder is {program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
+                f"write ./{program.folder} for a folder beside this file"
+            )
+        if data is None:
+            return
+        if data.prepared and not (program.archived or program.origin == "volume"):
+            yield (
+                f"program.from is {program.origin}: with `data.prepared: true` no data job brings the program, "
                 "so `from: volume`, `from: folder` or `from: git` is needed"
             )
-        if self.data.shared and self.engine == "job" and self.command is None:
-            yield (
-                "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; "
-                "leave shared out, or give the command that reads the folder"
-            )
-        source = PurePosixPath(self.data.source or "")
+        source = PurePosixPath(data.source or "")
         if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
             # The pod mounts what it names, and Kubernetes takes no such path.
             yield f"data.source is {source}: a path on the volume without .. is allowed"
-        if self.engine == "job" and self.data.shards not in (None, self.trainers):
-            yield (f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out")
 
-    def _check_environment(self) -> Iterator[str]:
+    def _environment_faults(self) -> Iterator[str]:
         own = {str(variable) for variable in contract.Variable}
         for variable in self.environment:
             if not _VARIABLE.fullmatch(variable):
@@ -435,18 +431,17 @@ class TrainingJob(Settings):
         for setting, text in strings.items():
             if (length := len(text.encode())) > LONGEST_STRING:
                 yield f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}"
-        if (size := program_files.size(self.environment)) > program_files.LIMIT:
-            yield f"environment has {size} bytes as JSON: {program_files.LIMIT} are allowed"
+        if (size := json_size(self.environment)) > INLINE_LIMIT:
+            yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"
 
-    def _check_nodes(self) -> Iterator[str]:
+    def _node_faults(self) -> Iterator[str]:
         zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
         if self.scheduling.zone not in (None, zone):
             yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
         ceiling = self.namespace_limits
         if ceiling is None:
             return
-        servers = self.parameter_servers or 0 if self.engine == "paddlejob" else 0
-        pods = self.trainers + servers
+        pods = self.trainers + (self.parameter_servers or 0 if self.controller == "paddlejob" else 0)
         gpus = self.gpus.count * (pods if self.gpus.parameter_servers else self.trainers)
         for setting, needed, given in (
             ("pods", pods, ceiling.pods),

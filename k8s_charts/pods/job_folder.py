@@ -1,29 +1,23 @@
 """What a pod sees of the volume: its job's own folder, and who makes that folder before the pod's program starts.
 
-Promises: a pod mounts its own job's folder and nothing else of the volume; the data job also mounts, read-only, a source that
-lies elsewhere on it; with `data.shared` all mount that source's copies, which trainers only read. The kubelet makes a missing
-`subPath` as root. Behind an EFS access point every client is user 1000, so that is right there. On an NFS server or a node's
-folder user 1000 could then write nothing: an init container, which is user 1000, makes the folder first. Of a claim nobody
-knows what is behind it: it gets the init container too.
+The data job also mounts, read-only, a source that lies elsewhere on the volume; with `data.shared` all mount that source's
+copies, which trainers only read. The kubelet makes a missing `subPath` as root, which is right behind an EFS access point, where
+every client is user 1000. Elsewhere user 1000 could not write there: an init container makes the folder first.
 """
-
-from __future__ import annotations
 
 import hashlib
 from itertools import takewhile
 from pathlib import PurePosixPath
+from typing import Any
 
-from cdk8s_plus_33 import k8s
-
-from k8s_charts import variables
 from k8s_charts.spec import TrainingJob
+
+Object = dict[str, Any]
 
 VOLUME = "job"
 """The volume's name in a pod."""
 MAKER = "job-folder"
 """The init container's name."""
-_MADE_BY_THE_KUBELET = ("efs",)
-"""Kinds of volume on which the kubelet's own folder belongs to user 1000."""
 _NOT_PLAIN = frozenset("*?[:")
 """Signs of a pattern, and the one that no mount path may hold."""
 
@@ -44,48 +38,38 @@ test -z "${2-}" || test -e "$2" || { echo "data.source is not there: the volume 
 """
 
 
-def mounts(job: TrainingJob, *, reads_source: bool = False) -> list[k8s.VolumeMount]:
-    """The job's own folder, and for the data job (`reads_source`) its source on the volume."""
-    if job.volume.kind == "none":
-        return []
+def mounts(job: TrainingJob, role: str) -> list[Object]:
+    """The job's own folder, the shared copies of its source, and for the data job the source where it lies on the volume."""
     found = [_mount(job, PurePosixPath(job.name))]
     if (copies := shared(job)) is not None:
-        found.append(_mount(job, copies, read_only=not reads_source))
-    elsewhere = _elsewhere(job) if reads_source else None
+        found.append(_mount(job, copies, read_only=role != "data"))
+    elsewhere = _elsewhere(job, role)
     return found if elsewhere is None else [*found, _mount(job, elsewhere, read_only=True)]
 
 
-def maker(
-    job: TrainingJob,
-    container: k8s.Container,
-    resources: k8s.ResourceRequirements,
-    *,
-    reads_source: bool = False,
-) -> list[k8s.Container]:
+def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> list[Object]:
     """The init container of a pod that holds `container`, where one is needed.
 
     Requests equal limits here too, else the pod would not be "Guaranteed".
     """
-    elsewhere = _elsewhere(job) if reads_source else None
-    if job.volume.kind == "none" or (job.volume.kind in _MADE_BY_THE_KUBELET and elsewhere is None):
+    elsewhere = _elsewhere(job, role)
+    if job.volume.kind == "efs" and elsewhere is None:
         return []
     below = [each and PurePosixPath(job.volume.folder or "", each) for each in (PurePosixPath(job.name), elsewhere, shared(job))]
     while below[-1] is None:
         below.pop()
+    own = {field: container[field] for field in ("image", "imagePullPolicy", "terminationMessagePolicy", "securityContext")}
     return [
-        k8s.Container(
-            name=MAKER,
-            image=container.image,
-            image_pull_policy=container.image_pull_policy,
-            command=["/bin/sh", "-c", _SCRIPT.replace("$(", "$$("), job.volume.mount_path.lstrip("/")],
-            args=[variables.literal(str(path or "")) for path in below],
-            working_dir="/",
-            resources=resources,
+        {
+            **own,
+            "name": MAKER,
+            "command": ["/bin/sh", "-c", _SCRIPT.replace("$(", "$$("), job.volume.mount_path.lstrip("/")],
+            "args": [str(path or "").replace("$", "$$") for path in below],
+            "workingDir": "/",
+            "resources": resources,
             # The whole volume, as the folder may not be there yet: no program of a user runs in this container.
-            volume_mounts=[k8s.VolumeMount(name=VOLUME, mount_path=job.volume.mount_path)],
-            termination_message_policy="FallbackToLogsOnError",
-            security_context=container.security_context,
-        )
+            "volumeMounts": [{"name": VOLUME, "mountPath": job.volume.mount_path}],
+        }
     ]
 
 
@@ -98,20 +82,20 @@ def shared(job: TrainingJob) -> PurePosixPath | None:
     return PurePosixPath("shared", hashlib.sha256(str(address).encode()).hexdigest()[:16])
 
 
-def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -> k8s.VolumeMount:
+def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -> Object:
     inside = str(PurePosixPath(job.volume.folder or "", below))
-    return k8s.VolumeMount(
-        name=VOLUME,
-        mount_path=str(PurePosixPath(job.volume.mount_path, below)),
-        sub_path=None if inside == "." else inside,
-        read_only=read_only or None,
-    )
+    return {
+        "name": VOLUME,
+        "mountPath": str(PurePosixPath(job.volume.mount_path, below)),
+        "subPath": None if inside == "." else inside,
+        "readOnly": read_only or None,
+    }
 
 
-def _elsewhere(job: TrainingJob) -> PurePosixPath | None:
+def _elsewhere(job: TrainingJob, role: str) -> PurePosixPath | None:
     """What the data job reads of the volume outside the job's folder: a file, a folder, or a pattern's plain beginning."""
     data = job.data
-    if data is None or data.source is None or not data.on_volume:
+    if role != "data" or data is None or data.source is None or not data.on_volume:
         return None
     below = PurePosixPath(data.source).relative_to(job.volume.mount_path)
     found = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), below.parts))

@@ -1,16 +1,17 @@
 """The shared volume: a PersistentVolume, and the one claim that can bind it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cdk8s import Chart
 from constructs import Construct
 
-from k8s_charts import custom_object, names
-from k8s_charts.outputs import ClusterOutputs
-from k8s_charts.settings import TUTORIALS_MOUNT_OPTIONS, Volume
+from k8s_charts import names, yaml_documents
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import Volume
+
+TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
+"""The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
 
 
 def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
@@ -33,7 +34,7 @@ class VolumeChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         super().__init__(scope, f"{job.name}-volume")
-        volume, claim = custom_object.written(
+        volume, claim = yaml_documents.template(
             "volume.yaml",
             volume=names.volume(job, outputs),
             claim=names.claim(job, outputs),
@@ -42,5 +43,5 @@ class VolumeChart(Chart):
             size=job.volume.size,
         )
         volume["spec"] = dict(sorted({**volume["spec"], **_source(job.volume, outputs)}.items()))
-        custom_object.add(self, volume)
-        custom_object.add(self, claim)
+        yaml_documents.add(self, volume)
+        yaml_documents.add(self, claim)

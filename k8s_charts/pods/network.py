@@ -3,20 +3,18 @@
 The volume needs no rule: the node mounts it, not the pod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from constructs import Construct
 
-from k8s_charts import custom_object, names
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts import names, yaml_documents
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 Rule = Mapping[str, Any]
-(RULES,) = custom_object.written("network.yaml")
+(RULES,) = yaml_documents.template("network.yaml")
 """Rules by where they let pods out to."""
 
 
@@ -39,7 +37,7 @@ def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequen
             "policyTypes": ["Ingress", "Egress"],
         },
     }
-    custom_object.add(scope, policy)
+    yaml_documents.add(scope, policy)
 
 
 def peers(scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[Rule] = ()) -> None:

@@ -1,11 +1,9 @@
 """The namespace that jobs share: its pod security, one service account a role, and a ceiling where one is set."""
 
-from __future__ import annotations
-
 from cdk8s import Chart
 from constructs import Construct
 
-from k8s_charts import custom_object, names
+from k8s_charts import names, yaml_documents
 from k8s_charts.spec import TrainingJob
 
 
@@ -13,11 +11,6 @@ def pod_security(level: str) -> dict[str, str]:
     """Labels by which the API server enforces a Pod Security Standard, and warns of and logs what breaks it."""
     modes = (f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn"))
     return {label: value for mode in modes for label, value in ((mode, level), (f"{mode}-version", "latest"))}
-
-
-def takes_the_node(job: TrainingJob) -> bool:
-    """Whether the job's pods use their node's address, which every level but privileged forbids."""
-    return bool(job.ports.host_ports) or (job.engine == "paddlejob" and job.operator.intranet == "Host")
 
 
 class NamespaceChart(Chart):
@@ -29,14 +22,14 @@ class NamespaceChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, f"{job.namespace}-namespace")
-        space, *documents = custom_object.written(
+        space, *documents = yaml_documents.template(
             "namespace.yaml", namespace=job.namespace, trainer=names.TRAINER_ACCOUNT, data=names.DATA_ACCOUNT
         )
         if job.namespace != "default":
-            space["metadata"]["labels"] |= pod_security("privileged" if takes_the_node(job) else "restricted")
+            space["metadata"]["labels"] |= pod_security("privileged" if job.takes_the_node else "restricted")
             documents.insert(0, space)
         if job.namespace_limits is not None:
             limits = job.namespace_limits.model_dump()
-            documents += custom_object.written("namespace_limits.yaml", namespace=job.namespace, **limits)
+            documents += yaml_documents.template("namespace_limits.yaml", namespace=job.namespace, **limits)
         for document in documents:
-            custom_object.add(self, document)
+            yaml_documents.add(self, document)
