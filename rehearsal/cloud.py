@@ -6,8 +6,6 @@ in `state`, so that two clones (or two tests) run at once; nothing of the caller
 so that no command here can reach a real account. cdk's output goes to `report` line by line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 `python -m rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model that the last rehearsal left.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

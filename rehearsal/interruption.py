@@ -5,8 +5,6 @@ Promises: while `caught()` lasts, the first such signal raises KeyboardInterrupt
 they stay ignored: the process is on its way out, and must leave with its own code.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator

@@ -5,11 +5,9 @@ demos do, a program of examples/paddlejob/programs for the same mode stands for 
 resolve where the machine lets a process have an /etc/hosts of its own, else pods are told the addresses. Each is said.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
@@ -42,7 +40,7 @@ def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJ
     if _brings_its_program(job, read, image):
         return job
     program = stand_in(job, project)
-    return replace(job, ps=job.ps and _running(job.ps, program), worker=_running(job.worker, program))
+    return job.changed(ps=job.ps and _running(job.ps, program), worker=_running(job.worker, program))
 
 
 def stand_in(job: PaddleJob, project: Path) -> Path:
@@ -60,8 +58,8 @@ def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
 
 def _running(replicas: Replicas, program: Path) -> Replicas:
     first, *others = replicas.template.containers
-    told = replace(first, command=("python3", str(program)), args=())
-    return replace(replicas, template=replace(replicas.template, containers=(told, *others)))
+    told = first.changed(command=("python3", str(program)), args=())
+    return replicas.changed(template=replicas.template.changed(containers=(told, *others)))
 
 
 def differences(job: PaddleJob, read: Manifests, image: str, project: Path, *, gpus: int, names: bool) -> Iterator[str]:

@@ -4,8 +4,6 @@ Promises: a second rehearsal in the same clone is told so at once; what a killed
 begins; the lock goes with the process that holds it, however that ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,8 +13,8 @@ from typing import Self
 from operations.rehearsal_backend import LAST, RECORD
 from rehearsal.errors import Refused
 from rehearsal.pods import image
+from rehearsal.pods.addresses import Names
 from rehearsal.pods.manifests import Manifests
-from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
 

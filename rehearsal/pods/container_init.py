@@ -8,8 +8,6 @@ is JSON, [[source, target, read-only], ...], of what lies over other files and f
 library only, because it runs with no environment of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

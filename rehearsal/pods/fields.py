@@ -3,8 +3,6 @@
 A field on no list is refused as well, so that nothing a manifest says is dropped in silence.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path

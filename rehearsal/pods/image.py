@@ -5,8 +5,6 @@ line copies, or that `Dockerfile.dockerignore` leaves out, is missing in a rehea
 Python and its packages come from `.venv-image`, which is locked by the same file as the image's.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import shlex

@@ -19,9 +19,8 @@ from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
 from rehearsal import paddle_job
 from rehearsal.pods import image, manifests
-from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.addresses import AddressBlock, Names
 from rehearsal.pods.manifests import Manifests, PaddleJob
-from rehearsal.pods.names import Names
 from rehearsal.pods.paddle_job import OperatorPod, hosts, own, pods, run_paddle_job, shared
 from rehearsal.pods.pod import Host
 

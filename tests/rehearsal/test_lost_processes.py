@@ -20,9 +20,8 @@ from operations.evaluate import Evaluation
 from rehearsal.errors import Failed
 from rehearsal.evaluation import evaluate
 from rehearsal.pods import image, manifests
-from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.addresses import AddressBlock, Names
 from rehearsal.pods.job import JobResult, run_job
-from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from rehearsal.pods import image, manifests
-from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.addresses import AddressBlock, Names
 from rehearsal.pods.container import private_mounts_work
-from rehearsal.pods.names import Names
 from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.pods.pod import Host
 

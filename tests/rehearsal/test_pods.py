@@ -17,9 +17,8 @@ from k8s_charts.documents import documents as charts
 from k8s_charts.spec import TrainingJob
 from rehearsal.errors import Refused
 from rehearsal.pods import image, job, manifests
-from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.addresses import AddressBlock, Names
 from rehearsal.pods.container import private_mounts_work
-from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
 pytestmark = pytest.mark.slow
