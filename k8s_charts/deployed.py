@@ -165,11 +165,11 @@ class Deployed:
         image = choose(job, outputs, image_file)
         if not outputs.placeholders:
             return cls(outputs, image)
-        volume, source = job.volume, job.data.local_file if job.data is not None else None
+        volume = job.volume
         needed = {
             "image": image == PLACEHOLDER,
             "volume": (volume.kind == "efs" and not volume.file_system_id) or (volume.kind == "nfs" and not volume.server),
-            "data.source (a local file goes to the deployed bucket)": source is not None,
+            "data.source (a local file goes to the deployed bucket)": job.local_file is not None,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(outputs, image, f"{outputs_file} does not exist, and the job takes from it: {', '.join(settings)}")

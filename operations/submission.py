@@ -69,7 +69,7 @@ class Submission:
     @property
     def local_file(self) -> Path | None:
         """The data file that has to be uploaded first."""
-        local = self.job.data.local_file if self.job.data is not None else None
+        local = self.job.local_file
         return self.file.parent / local if local is not None else None
 
     def preparation(self) -> list[Object]:

@@ -98,11 +98,11 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
     data = job.data
     if job.command is not None:
         return ""
-    if data is None or data.source is None or data.on_volume:
+    if data is None or data.source is None or job.source_on_volume:
         raise BadInput("the data lies on the volume: name a file of such records with --data")
-    if data.local_file is None:
+    if job.local_file is None:
         return data.source
-    file = (job_file.parent / data.local_file).resolve()
+    file = (job_file.parent / job.local_file).resolve()
     if not file.is_file():
         raise BadInput(f"data.source is {data.source}: there is no such file; give a file, s3:// or https://")
     return file

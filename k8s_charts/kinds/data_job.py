@@ -20,8 +20,7 @@ def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
     """Where the data job reads: a local file lies in the deployed bucket by then, under the job's name."""
     if job.data is None or job.data.source is None:
         return ""
-    local = job.data.local_file
-    if local is None:
+    if (local := job.local_file) is None:
         return literal(job.data.source)
     # The bucket may be a token of a CDK app, which must stay whole: only the user's part is escaped.
     return f"s3://{outputs.bucket_name}/sources/{job.name}/{literal(local.name)}"

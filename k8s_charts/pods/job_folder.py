@@ -78,7 +78,7 @@ def shared(job: TrainingJob) -> PurePosixPath | None:
     data = job.data
     if data is None or not data.shared:
         return None
-    address = data.source if data.local_file is None else f"{job.name}/{data.local_file.name}"
+    address = data.source if job.local_file is None else f"{job.name}/{job.local_file.name}"
     return PurePosixPath("shared", hashlib.sha256(str(address).encode()).hexdigest()[:16])
 
 
@@ -94,9 +94,8 @@ def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -
 
 def _elsewhere(job: TrainingJob, role: str) -> PurePosixPath | None:
     """What the data job reads of the volume outside the job's folder: a file, a folder, or a pattern's plain beginning."""
-    data = job.data
-    if role != "data" or data is None or data.source is None or not data.on_volume:
+    if role != "data" or job.data is None or not job.source_on_volume:
         return None
-    below = PurePosixPath(data.source).relative_to(job.volume.mount_path)
+    below = PurePosixPath(str(job.data.source)).relative_to(job.volume.mount_path)
     found = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), below.parts))
     return None if found.is_relative_to(job.name) else found

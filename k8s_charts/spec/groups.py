@@ -209,26 +209,6 @@ class Data(Settings):
         elif self.source.startswith("~") and not self.source.startswith("~/"):
             yield f"data.source is {shown}: only ~/ is expanded, write the folder out"
 
-    _mount_path: str = PrivateAttr(default=contract.VOLUME_MOUNT)
-
-    def mounted_at(self, mount_path: str) -> Self:
-        """The same data for a volume that the containers see elsewhere."""
-        data = self.model_copy()
-        data._mount_path = mount_path
-        return data
-
-    @property
-    def on_volume(self) -> bool:
-        """Whether the source is a path on the volume."""
-        return self.source is not None and PurePosixPath(self.source).is_relative_to(self._mount_path)
-
-    @property
-    def local_file(self) -> Path | None:
-        """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
-        if self.source is None or "://" in self.source or self.on_volume:
-            return None
-        return Path(self.source).expanduser()
-
 
 class Resources(Settings):
     """What one container asks for and may use.
@@ -314,11 +294,11 @@ class Volume(Settings):
                 yield f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}"
         if (self.file_system_id is None) != (self.access_point_id is None):
             missing = "access_point_id" if self.access_point_id is None else "file_system_id"
-            yield (f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together")
+            yield f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together"
         if self.kind == "host-path" and self.path in (None, "/"):
             yield f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /"
         if self.kind == "claim" and self.claim is None:
-            yield ("volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace")
+            yield "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
         for taken, what in _TAKEN.items():
             mount = PurePosixPath(self.mount_path)
             if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
@@ -361,13 +341,9 @@ class Ports(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         if self.last > 65535:
-            yield (
-                f"ports.first is {self.first}: the parameter server's last port would be {self.last}, and 65535 is the highest"
-            )
+            yield f"ports.first is {self.first}: the parameter server's last port would be {self.last}, and 65535 is the highest"
         if self.control in self.pserver:
-            yield (
-                f"ports.control is {self.control}: the parameter server listens on {self.first} to {self.last}, choose another"
-            )
+            yield f"ports.control is {self.control}: the parameter server listens on {self.first} to {self.last}, choose another"
         trainers = range(contract.TRAINER_PORTS_FROM, contract.TRAINER_PORTS_FROM + 100)
         for name, port in (("first", self.first), ("first", self.last), ("control", self.control)):
             if port in trainers or (name == "first" and self.first < trainers[0] <= self.last):
@@ -394,7 +370,7 @@ class Toleration(Settings):
             yield "scheduling.tolerations has Equal without a key: name the taint's key, or use Exists"
         for text, valid, what in ((self.key, is_label_key, "key"), (self.value, is_label_value, "value")):
             if text is not None and not valid(text):
-                yield (f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63")
+                yield f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63"
 
 
 class Scheduling(Settings):
@@ -426,7 +402,7 @@ class Gang(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         if self.kind == "none" and (self.queue or self.priority):
-            yield (f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues")
+            yield f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues"
         if self.kind == "kueue" and self.queue is None:
             yield "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"
 
@@ -484,7 +460,7 @@ class PaddleJobSettings(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         if self.elastic is not None and self.etcd_server is None:
-            yield (f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server")
+            yield f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server"
         if self.elastic is None and self.etcd_server is not None:
             yield f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given"
         if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:

@@ -173,7 +173,6 @@ class TrainingJob(Settings):
     def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> Self:
         """Checks settings as `load` does, from a mapping; local paths are relative to `folder`."""
         job = model.parse(cls, settings)
-        # What a part of the job cannot know by itself: the program's files, and where the volume is mounted.
         program = job.program.read(folder, fetch=fetch)
         if program.archive is not None:
             root, script = program.archive.root, command_line.script(job.command or ())
@@ -186,13 +185,11 @@ class TrainingJob(Settings):
                     f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
                     "which each pod unpacks there; raise it"
                 )
-        if job.data is None:
-            return job.model_copy(update={"program": program})
-        module = job.data.format.rpartition(":")[0].replace(".", "/")
+        module = job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
         files = program.archive.names if program.archive is not None else program.files
         if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
             raise SettingError(f"data.format names the module {module}: the program's folder has no {module}.py")
-        return job.model_copy(update={"program": program, "data": job.data.mounted_at(job.volume.mount_path)})
+        return job.model_copy(update={"program": program})
 
     @property
     def operator(self) -> PaddleJobSettings:
@@ -237,6 +234,18 @@ class TrainingJob(Settings):
             wanted = [self.image or "", sorted(self.program.requirements), sorted(self.program.packages)]
             return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
         return "" if self.paddle == "2.6" else self.paddle
+
+    @property
+    def source_on_volume(self) -> bool:
+        """Whether the data's source is a path on the volume."""
+        source = self.data.source if self.data is not None else None
+        return source is not None and PurePosixPath(source).is_relative_to(self.volume.mount_path)
+
+    @property
+    def local_file(self) -> Path | None:
+        """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
+        source = self.data.source if self.data is not None else None
+        return None if source is None or "://" in source or self.source_on_volume else Path(source).expanduser()
 
     @property
     def splits(self) -> bool:
