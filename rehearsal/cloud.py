@@ -1,9 +1,7 @@
 """An AWS account on this machine, for as long as a `with` block lasts.
 
-Promises: the emulator listens on a port of its own and is gone when the block ends, whichever way it ends;
-cdk is the real command line of the project's environment; every folder that cdk or the emulator writes lies
-in `state`, so that two clones (or two tests) run at once; nothing of the caller's own AWS settings is read,
-so that no command here can reach a real account. cdk's output goes to `report` line by line.
+The emulator listens on a port of its own, and every folder that it or cdk writes lies in `state`, so that two clones run at once.
+Nothing of the caller's own AWS settings is read, so that no command here can reach a real account.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ from typing import Any
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 
-from k8s_charts.deployed import pushed
+from k8s_charts.deployed import pushed, read
 from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
 from operations import interpreter, loss_plot, trial
@@ -191,8 +191,8 @@ class Rehearsal:
         if host.manifests.jobs:
             self._split(host, addresses)
         (written,) = host.manifests.paddle_jobs
-        here = written, host.manifests, self._image, self.project
-        runs = paddle_job.ready(*here)
+        here = written, host.manifests, self._image
+        runs = paddle_job.ready(*here, self.project)
         with self.screen.phase("train") as phase:
             for difference in paddle_job.differences(*here, gpus=self.job.gpus.count, names=private_mounts_work()):
                 self.screen.remark(difference)
@@ -252,7 +252,7 @@ class Rehearsal:
             files = self._synthesize(state)
             self._image = pushed(state.image_record)[self._variant]
             self._documents = manifests.load(files)
-            read = manifests.read(self._documents)
+            found = manifests.read(self._documents)
             state.manifests.mkdir()
             for file in files:
                 shutil.copy(file, state.manifests)
@@ -260,10 +260,10 @@ class Rehearsal:
                 identity = account.node_role(cloud, DATA_ACCOUNT)
             else:
                 identity = account.pod_identity(cloud, _output(state.outputs, "ClusterName"))
-            host = state.host(self.project, read, self._interpreter, identity)
-            work = [*(f"Job {job.name}" for job in read.jobs), *(f"PaddleJob {job.name}" for job in read.paddle_jobs)]
+            host = state.host(self.project, found, self._interpreter, identity)
+            work = [*(f"Job {job.name}" for job in found.jobs), *(f"PaddleJob {job.name}" for job in found.paddle_jobs)]
             phase.result = f"{len(files)} files in {shown(self.dist)}/ with {' and '.join(work)}"
-        self._say_without_effect(read, state.logs / "without-effect.txt")
+        self._say_without_effect(found, state.logs / "without-effect.txt")
         return host
 
     def _synthesize(self, state: State) -> list[Path]:
@@ -367,7 +367,7 @@ def _succeeded(result: JobResult, what: str, message: str) -> None:
 
 def _output(outputs: Path, key: str) -> str:
     """One output of the deployed stacks, whichever stack has it."""
-    for stack in json.loads(outputs.read_text()).values():
-        if key in stack:
-            return str(stack[key])
-    raise CloudError(f"the deployed stacks have no output {key}")
+    found = [stack[key] for stack in read(outputs).values() if key in stack]
+    if not found:
+        raise CloudError(f"the deployed stacks have no output {key}")
+    return found[0]

@@ -1,8 +1,4 @@
-"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, begun empty each time.
-
-Promises: a second rehearsal in the same clone is told so at once; what a killed one left is gone before the next
-begins; the lock goes with the process that holds it, however that ends.
-"""
+"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, begun empty each time."""
 
 import fcntl
 import shutil

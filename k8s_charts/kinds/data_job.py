@@ -71,7 +71,7 @@ class DataChart(Chart):
         self._program = pod.inline_program(self, job, "data")
         network.data(self, job, outputs)
         self.identity = names.fingerprint(self._document(""))
-        self.job_name = names.data_job(job, self.identity)
+        self.job_name = f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{self.identity}"
         metadata = {"name": self.job_name, "namespace": job.namespace, "labels": names.labels(job, "data")}
         yaml_documents.add(self, {**self._document(self.identity), "metadata": metadata})
 

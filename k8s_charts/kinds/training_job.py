@@ -91,7 +91,7 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Variable, objec
         Variable.PORTS_NUM_SPARSE: job.ports.sparse,
         Variable.TRAINERS: job.trainers,
         Variable.THREADS: job.threads,
-        Variable.SERVICE: names.service(job) if job.discovery == "index" else None,
+        Variable.SERVICE: job.name if job.discovery == "index" else None,
         Variable.DISCOVERY: job.discovery,
         Variable.CONTROL_PORT: job.ports.control,
         Variable.DATA_JOB: data_job,
@@ -112,12 +112,12 @@ class TrainingChart(Chart):
         labels = names.labels(job, "trainer")
         by_index = job.discovery == "index"
         if by_index:
-            (service,) = yaml_documents.template("peers.yaml", name=names.service(job), namespace=job.namespace, job=job.name)
+            (service,) = yaml_documents.template("peers.yaml", namespace=job.namespace, job=job.name)
             ports = {"control": job.ports.control, **_pserver_ports(job)}
             service["spec"]["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()]
             yaml_documents.add(self, service)
         else:
-            account = names.pod_list_account(job)
+            account = f"{job.name}-pod-list"
             for document in yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
                 yaml_documents.add(self, document)
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
@@ -128,7 +128,8 @@ class TrainingChart(Chart):
         config = pod.config_map(self, job, "trainer", "settings", settings(job))
         document = self._document(job, outputs, image, data_job, config)
         metadata = {
-            "name": names.immutable(job, job.name, document),
+            # Kubernetes refuses to change a Job: a changed one is another object, unless the user pins the name.
+            "name": job.name if job.pin_names else names.hashed(job.name, document),
             "namespace": job.namespace,
             "labels": {**labels, **scheduling.queue_labels(job)},
         }
@@ -152,11 +153,12 @@ class TrainingChart(Chart):
             **pod.restart_rules(outputs),
         }
         spec = {
-            "serviceAccountName": names.TRAINER_ACCOUNT if by_index else names.pod_list_account(job),
+            "serviceAccountName": names.TRAINER_ACCOUNT if by_index else f"{job.name}-pod-list",
             "automountServiceAccountToken": not by_index,
             # The container's program is no PID 1 then, which no process of its own container, such as the probe, could kill.
             "shareProcessNamespace": True,
-            "subdomain": names.service(job) if by_index else None,
+            # Peer i is <training job>-<i>.<service>.
+            "subdomain": job.name if by_index else None,
             "schedulerName": scheduling.scheduler(job),
         }
         template = pod.template(

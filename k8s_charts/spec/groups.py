@@ -232,10 +232,8 @@ class TrainerResources(Resources):
 
     def _faults(self) -> Iterator[Fault]:
         if amount(self.memory) <= amount(self.shared_memory):
-            yield (
-                f"resources.memory is {self.memory}: it has to exceed shared_memory, "
-                f"which is {self.shared_memory} and counts against it"
-            )
+            counted = f"shared_memory, which is {self.shared_memory} and counts against it"
+            yield f"resources.memory is {self.memory}: it has to exceed {counted}"
 
 
 class Gpus(Settings):

@@ -294,22 +294,13 @@ class TrainingJob(Settings):
                 "runs one; leave it out, or use `controller: paddlejob`"
             )
         if self.gpus.parameter_servers:
-            yield (
-                "gpus.parameter_servers is given: with controller job a parameter server is in each trainer's pod, "
-                "which has the GPUs; leave it out"
-            )
+            yield "gpus.parameter_servers is given: with controller job servers are in the trainers' pods; leave it out"
         if self.volume.kind == "none":
-            yield (
-                "volume.kind is none: with controller job data, program and output are on a volume; "
-                "efs, nfs, host-path or claim is allowed"
-            )
+            yield "volume.kind is none: with controller job all data is on a volume; efs, nfs, host-path or claim is allowed"
         if self.data is None:
             yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
         elif self.data.shared and self.command is None:
-            yield (
-                "data.shared is true and command is missing: programs on paddle_node.fleet train on shards; "
-                "leave shared out, or give the command that reads the folder"
-            )
+            yield "data.shared is true and command is missing: without a command programs train on shards; leave it out"
         elif self.data.shards not in (None, self.trainers):
             yield f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
         if self.runtime is not None:
@@ -317,10 +308,8 @@ class TrainingJob(Settings):
             if (collective and self.runtime not in ("collective", "launch")) or (not collective and self.runtime == "collective"):
                 yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
         if self.paddle == "3.3" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
-            yield (
-                f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; "
-                'use `mode: collective`, or `paddle: "2.6"`'
-            )
+            remedy = 'use `mode: collective`, or `paddle: "2.6"`'
+            yield f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; {remedy}"
 
     def _paddle_job_faults(self) -> Iterator[str]:
         if self.mode == "parameter-server" and not self.parameter_servers:
@@ -416,10 +405,8 @@ class TrainingJob(Settings):
         if data is None:
             return
         if data.prepared and not (program.archived or program.origin == "volume"):
-            yield (
-                f"program.from is {program.origin}: with `data.prepared: true` no data job brings the program, "
-                "so `from: volume`, `from: folder` or `from: git` is needed"
-            )
+            allowed = "`from: volume`, folder or git is allowed"
+            yield f"program.from is {program.origin}: with `data.prepared: true` no data job brings the program; {allowed}"
         source = PurePosixPath(data.source or "")
         if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
             # The pod mounts what it names, and Kubernetes takes no such path.
@@ -459,10 +446,8 @@ class TrainingJob(Settings):
             ("gpus", gpus, ceiling.gpus),
         ):
             if needed > given:
-                yield (
-                    f"namespace_limits.{setting} is {getattr(ceiling, setting)}: this job's {pods} training pods "
-                    "alone need more, so it would never start"
-                )
+                limit = getattr(ceiling, setting)
+                yield f"namespace_limits.{setting} is {limit}: the job would never start, its {pods} training pods need more"
 
 
 def _below_output(path: str) -> bool:

@@ -153,13 +153,9 @@ def inline_files(folder: Path) -> dict[str, str]:
         if path.name == "__pycache__":
             continue
         if not path.is_file():
-            raise SettingError(
-                f"program.path has the folder {path}: a ConfigMap holds files only, use `from: image` for a larger program"
-            )
+            raise SettingError(f"program.path has the folder {path}: a ConfigMap holds files only; use `from: folder` or image")
         if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", path.name):
-            raise SettingError(
-                f"program.path has the file {path.name!r}: letters, digits, '-', '_' and '.' are allowed in its name"
-            )
+            raise SettingError(f"program.path has the file {path.name!r}: its name may have letters, digits, '-', '_' and '.'")
         try:
             files[path.name] = path.read_bytes().decode()
         except (OSError, UnicodeDecodeError):
@@ -167,9 +163,8 @@ def inline_files(folder: Path) -> dict[str, str]:
     if not files:
         raise SettingError(f"program.path is {folder}: the folder is empty")
     if (found := json_size(files)) > INLINE_LIMIT:
-        raise SettingError(
-            f"program.path is {folder}: its files have {found} bytes as JSON, {INLINE_LIMIT} are allowed; use `from: image`"
-        )
+        allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
+        raise SettingError(f"program.path is {folder}: its files have {found} bytes as JSON, {allowed}")
     return files
 
 
@@ -183,7 +178,7 @@ def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, 
     """The packages of a list, or of a file in the program's folder; pip decides whether they fit. Raises SettingError."""
     if isinstance(given, str):
         if folder is None or not (folder / given).resolve().is_relative_to(folder.resolve()):
-            raise SettingError(f"program.requirements is {given}: a list, or a file in the folder of a local program, is allowed")
+            raise SettingError(f"program.requirements is {given}: a list, or a file in a local program's folder, is allowed")
         try:
             text = (folder / given).read_text(encoding="utf-8-sig").replace("\\\n", " ")
         except (OSError, UnicodeDecodeError):

@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cdk8s import Yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import write
 from k8s_charts.spec import TrainingJob
 from k8s_charts.yaml_documents import dump
-from settings.errors import SettingError
 
 pytestmark = pytest.mark.slow
 
@@ -102,11 +100,6 @@ def test_a_yaml_1_2_reader_agrees(tmp_path: Path) -> None:
 
 
 # What kubectl's Go parser takes for no text although PyYAML's rules (YAML 1.1) call it text, and the other way round.
-@pytest.mark.parametrize(
-    "value", ["0o17", "0b1", "1e3", "1_000", "+1", ".5", "y", "N", "~", "=", "2026-11-21T00:00:00Z", "12:30", "0x_1f"]
-)
-def test_what_readers_disagree_about_stands_in_quotes(value: str) -> None:
-    assert dump([{"a": value}]) == f'---\na: "{value}"\n'
 
 
 def test_every_special_value(outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
@@ -134,32 +127,3 @@ def test_every_special_value_in_a_paddle_job(outputs: ClusterOutputs, image: str
 @given(values=st.lists(TEXT, min_size=1, max_size=200))
 def test_any_value(values: list[str], outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
     check(values, outputs, image, tmp_path)
-
-
-NAME = st.from_regex(r"[a-z]([-a-z0-9]{0,40}[a-z0-9])?", fullmatch=True)
-NAMESPACE = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?", fullmatch=True)
-
-
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=NAME, namespace=NAMESPACE)
-@example(name="no", namespace="null")
-@example(name="on", namespace="0x1f")
-@example(name="y", namespace="1e3")
-def test_a_name_that_yaml_could_misread_stays_text(
-    name: str, namespace: str, made: Callable[..., Any], outputs: ClusterOutputs, image: str, tmp_path: Path
-) -> None:
-    if namespace.startswith("kube-"):
-        return
-    job = TrainingJob.parse({"name": name, "namespace": namespace, "trainers": 1, "data": {"source": "s3://a/b"}})
-    for path in write(job, outputs, image, tmp_path):
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            metadata = document["metadata"]
-            assert all(isinstance(value, str) for value in [metadata["name"], *metadata["labels"].values()])
-            assert metadata.get("namespace", namespace) == namespace
-
-
-@pytest.mark.parametrize("value", ["a\0b"])
-def test_what_no_process_can_be_given_is_refused(value: str) -> None:
-    with pytest.raises(SettingError, match="NUL"):
-        TrainingJob.parse({"name": "x", "trainers": 1, "data": {"source": "s3://a/b"}, "environment": {"A": value}})

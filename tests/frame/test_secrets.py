@@ -87,7 +87,7 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
     for name, settings in (("job.yaml", job), ("cluster.yaml", cluster)):
         (folder / name).write_text(yaml.safe_dump(settings))
     try:
-        Rehearsal.check(folder / "cluster.yaml", folder / "job.yaml")
+        Rehearsal(folder, folder / "cluster.yaml", folder / "job.yaml")
     except (SettingError, Refused) as error:
         return str(error)
     return ""
