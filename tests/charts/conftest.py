@@ -1,7 +1,5 @@
 """What the chart tests share: a job from a few settings, its documents, and the outputs of a cluster that was never deployed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

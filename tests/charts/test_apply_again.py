@@ -1,7 +1,5 @@
 """What a user does after a change of job.yaml: apply again. Kubernetes refuses to change some fields, so names have to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Our charts in a stranger's CDK app: what is not known before deployment travels as a token and comes out as a reference."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

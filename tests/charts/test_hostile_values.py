@@ -1,8 +1,6 @@
 """Whatever a user writes reaches the container unchanged: through our charts, cdk8s, YAML and the kubelet's expansion."""
 
 # ruff: noqa: E501 (tables, one row a line)
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from cdk8s import Yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s_charts.deployed import ClusterOutputs
@@ -119,11 +117,3 @@ def test_every_special_value_in_a_paddle_job(outputs: ClusterOutputs, image: str
         assert {name: made[name] for name in given} == given
         assert [expand(word, made) for word in found["command"]] == SPECIAL[:3]
         assert [expand(word, made) for word in found["args"]] == SPECIAL
-
-
-# Few jobs with many values each: a value costs nothing, a synthesis does.
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(values=st.lists(TEXT, min_size=1, max_size=200))
-def test_any_value(values: list[str], outputs: ClusterOutputs, image: str, tmp_path: Path) -> None:
-    check(values, outputs, image, tmp_path)

@@ -1,7 +1,5 @@
 """Every golden document passes Kubernetes' own schemas, strict, for each version that EKS supports."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A program of the user's own: from a folder or a commit to the variable that names its archive, or to one sentence."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tarfile

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 (tables, one row a line)
 """What cannot work is refused before anything is written, in one sentence that says what is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -87,27 +85,18 @@ def test_yaml_may_share_a_mapping(tmp_path: Path) -> None:
     assert TrainingJob.load(path).data_resources.cpu == "1"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[]", "is no outputs file of cdk deploy: it has to map each stack to its outputs"),
-        ("{", "is no outputs file of cdk deploy: it is not valid JSON"),
-        ('{"s": {"Region": 1}}', "is no outputs file of cdk deploy: it has to map each stack to its outputs"),
-        ("{}", "lacks the output FileSystemId: deploy all stacks with"),
-        (
-            '{"s": {"DataJobCredentials": "keys"}}',
-            "has DataJobCredentials keys: pod-identity or instance-profile is allowed",
-        ),
-        (
-            '{"s": {"HostPorts": "some"}}',
-            "has HostPorts some: open or closed is allowed",
-        ),
-        (
-            '{"a": {"FileSystemId": "fs-1"}, "b": {"FileSystemId": "fs-2"}}',
-            "has FileSystemId of 2 clusters: keep the stacks of one cluster in it",
-        ),
-    ],
-)
+OUTPUTS = {
+    "[]": "is no outputs file of cdk deploy: it has to map each stack to its outputs",
+    "{": "is no outputs file of cdk deploy: it is not valid JSON",
+    '{"s": {"Region": 1}}': "is no outputs file of cdk deploy: it has to map each stack to its outputs",
+    "{}": "lacks the output FileSystemId: deploy all stacks with",
+    '{"s": {"DataJobCredentials": "keys"}}': "has DataJobCredentials keys: pod-identity or instance-profile is allowed",
+    '{"s": {"HostPorts": "some"}}': "has HostPorts some: open or closed is allowed",
+    '{"a": {"Region": "x"}, "b": {"Region": "y"}, "c": {"FileSystemId": "1"}, "d": {"FileSystemId": "2"}}': "of 2 clusters: keep",
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), OUTPUTS.items())
 def test_outputs_that_are_none_are_refused_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "outputs.json"
     path.write_text(text)

@@ -4,8 +4,6 @@ What it finds and we keep is named here with the reason; a finding that is named
 It does not know PaddleJob: its pods come from the same code as those of Jobs.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

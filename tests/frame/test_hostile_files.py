@@ -1,7 +1,5 @@
 """Whatever lies where a file of settings belongs, its reader answers with one sentence that names the file, and no traceback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

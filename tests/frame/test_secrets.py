@@ -1,7 +1,5 @@
 """An address may hold a secret: no sentence repeats its user, its password or its query."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -34,35 +32,11 @@ ADDRESSES = [
     "https://h:x/f#SECRET",
     f"https://me:{'x' * 100}SECRET@host/f",
 ]
-SETTINGS = [
-    "data.source",
-    "data.format",
-    "data",
-    "image",
-    "name",
-    "mode",
-    "runtime",
-    "volume.claim",
-    "volume.file_system_id",
-    "volume.path",
-    "paddlejob.etcd_server",
-    "paddlejob.operator_image",
-    "scheduling.zone",
-    "trainers",
-    "ports.first",
-]
-OF_THE_CLUSTER = [
-    "name",
-    "region",
-    "network.cidr",
-    "key.existing_arn",
-    "cluster.version",
-    "cluster.administrators",
-    "budget.emails",
-    "retain",
-    "nodes.w.instance_types",
-    "cluster",
-]
+SETTINGS = ["data.source", "data.format", "data", "image", "name", "mode", "runtime", "volume.claim", "volume.file_system_id",
+            "volume.path", "paddlejob.etcd_server", "paddlejob.operator_image", "scheduling.zone",
+            "trainers", "ports.first"]  # fmt: skip
+OF_THE_CLUSTER = ["name", "region", "network.cidr", "key.existing_arn", "cluster.version", "cluster.administrators",
+                  "budget.emails", "retain", "nodes.w.instance_types", "cluster"]  # fmt: skip
 
 
 def put(settings: dict[str, Any], path: str, value: object) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The wheel in an environment of its own, with what its metadata asks for and nothing else, far from the clone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

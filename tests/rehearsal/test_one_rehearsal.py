@@ -64,17 +64,9 @@ def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_a
         addresses.check([port])
 
 
-@pytest.fixture
-def handlers():
-    """Signal handlers are again what they were, whatever a test does."""
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for one, handler in before.items():
-        signal.signal(one, handler)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number, handlers):
+def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number):
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     ended = []
 
     async def work():
@@ -93,14 +85,8 @@ def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(numb
             os.kill(os.getpid(), number)
     os.kill(os.getpid(), number)
     assert ended == ["in order"]
-
-
-def test_signals_are_as_before_when_nothing_was_interrupted():
-    before = signal.getsignal(signal.SIGINT)
-    with interruption.caught():
-        interruption.run(asyncio.sleep(0))
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
+    for one, handler in before.items():
+        signal.signal(one, handler)
 
 
 def test_a_signal_outside_the_pods_raises_once():
