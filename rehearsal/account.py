@@ -52,9 +52,9 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
     return reference
 
 
-def way_out() -> dict[str, str]:
-    """This machine's own way to the internet."""
-    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ}
+def _credentials(cloud: Cloud) -> dict[str, str]:
+    """With this machine's own way to the internet."""
+    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ} | cloud.environment
 
 
 def pod_identity(cloud: Cloud, cluster: str) -> Identity:
@@ -64,7 +64,7 @@ def pod_identity(cloud: Cloud, cluster: str) -> Identity:
     @cache
     def variables(namespace: str, account: str) -> Mapping[str, str]:
         found = client.list_pod_identity_associations(clusterName=cluster, namespace=namespace, serviceAccount=account)
-        return {**way_out(), **cloud.environment} if found["associations"] else {}
+        return _credentials(cloud) if found["associations"] else {}
 
     return variables
 
@@ -75,7 +75,7 @@ def node_role(cloud: Cloud, data_account: str) -> Identity:
     @cache
     def variables(namespace: str, account: str) -> Mapping[str, str]:
         reads = account == data_account and any(_may_read(cloud, role) for role in _roles_within_reach(cloud))
-        return {**way_out(), **cloud.environment} if reads else {}
+        return _credentials(cloud) if reads else {}
 
     return variables
 

@@ -22,9 +22,6 @@ ACCOUNT = "000000000000"
 REGION = "us-west-2"
 """The tutorials' region."""
 
-LAST_LINES = 25
-"""How much of cdk's output a CloudError carries."""
-
 
 class CloudError(Exception):
     """The emulator or a cdk command failed: the message ends with the last lines it wrote."""
@@ -244,4 +241,4 @@ def _without_proxy(name: str) -> str:
 
 
 def _last(lines: Sequence[str]) -> str:
-    return "\n".join(list(lines)[-LAST_LINES:])
+    return "\n".join(list(lines)[-25:])

@@ -58,8 +58,6 @@ def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity
 class DataChart(Chart):
     """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job file."""
 
-    job_name: str
-    """The Job object's name."""
     identity: str
     """Hash of the Job's spec: the split says in its manifest whose it is, and trainers wait for that."""
 
@@ -71,8 +69,8 @@ class DataChart(Chart):
         self._program = pod.inline_program(self, job, "data")
         network.data(self, job, outputs)
         self.identity = names.fingerprint(self._document(""))
-        self.job_name = f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{self.identity}"
-        metadata = {"name": self.job_name, "namespace": job.namespace, "labels": names.labels(job, "data")}
+        name = f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{self.identity}"
+        metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, "data")}
         yaml_documents.add(self, {**self._document(self.identity), "metadata": metadata})
 
     def _document(self, identity: str) -> pod.Object:

@@ -122,7 +122,7 @@ class PaddleJobChart(Chart):
             # A PaddleJob has no time limit of its own.
             "activeDeadlineSeconds": int(job.limits.hours * 3600),
             # Only the workers name Volcano: the operator takes the job's scheduler from them.
-            "schedulerName": scheduling.scheduler(job) if role == "worker" else None,
+            "schedulerName": "volcano" if job.gang.kind == "volcano" and role == "worker" else None,
         }
         return pod.template(
             job,

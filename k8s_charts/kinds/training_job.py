@@ -21,9 +21,6 @@ from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.value_types import amount
 
-GRACE_MARGIN = 5
-"""Seconds of the grace period that are left for the container to leave."""
-
 
 def settings(job: TrainingJob) -> dict[str, str]:
     """How to train: the ConfigMap's data, the user's variables among it."""
@@ -35,7 +32,8 @@ def settings(job: TrainingJob) -> dict[str, str]:
         Variable.KEEP_PASSES: job.keep_passes,
         Variable.ATTEMPTS: job.limits.attempts,
         Variable.PEER_DEADLINE: job.limits.peer_deadline_seconds,
-        Variable.GRACE: job.limits.grace_period_seconds - GRACE_MARGIN,
+        # Five seconds of the grace period are left for the container to leave.
+        Variable.GRACE: job.limits.grace_period_seconds - 5,
         Variable.STALL: job.limits.stall_seconds,
         Variable.SEED: job.seed,
         Variable.CHECKPOINT: f"{60 * job.checkpoint_minutes:g}" if job.checkpoint_minutes else None,
@@ -159,7 +157,7 @@ class TrainingChart(Chart):
             "shareProcessNamespace": True,
             # Peer i is <training job>-<i>.<service>.
             "subdomain": job.name if by_index else None,
-            "schedulerName": scheduling.scheduler(job),
+            "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
         }
         template = pod.template(
             job,

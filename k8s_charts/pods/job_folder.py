@@ -13,7 +13,6 @@ from typing import Any
 from k8s_charts.spec import TrainingJob
 
 Object = dict[str, Any]
-
 VOLUME = "job"
 """The volume's name in a pod."""
 MAKER = "job-folder"

@@ -14,7 +14,6 @@ ZONE = "topology.kubernetes.io/zone"
 CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
 """EKS labels the nodes of its managed groups with SPOT or ON_DEMAND."""
 GPU = "nvidia.com/gpu"
-VOLCANO = "volcano"
 
 
 def requirements(resources: Resources, gpus: int = 0) -> Object:
@@ -64,11 +63,6 @@ def _over_hosts(job: TrainingJob, role: names.Role) -> Object:
         "whenUnsatisfiable": "DoNotSchedule" if job.scheduling.spread == "require" else "ScheduleAnyway",
         "labelSelector": {"matchLabels": names.labels(job, role)},
     }
-
-
-def scheduler(job: TrainingJob) -> str | None:
-    """The pods' schedulerName; None for the cluster's own."""
-    return VOLCANO if job.gang.kind == "volcano" else None
 
 
 def queue_labels(job: TrainingJob) -> dict[str, str]:

@@ -144,13 +144,12 @@ class Program(Settings):
             yield f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed"
 
 
-def _in_words(value: object) -> object:
-    return ("always" if value else "never") if isinstance(value, bool) else value
-
-
 Stage = Annotated[
     Literal["auto", "always", "never"],
-    BeforeValidator(_in_words, json_schema_input_type=Literal["auto", "always", "never", True, False]),
+    BeforeValidator(
+        lambda value: {True: "always", False: "never"}[value] if isinstance(value, bool) else value,
+        json_schema_input_type=Literal["auto", "always", "never", True, False],
+    ),
 ]
 
 

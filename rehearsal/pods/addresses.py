@@ -56,6 +56,10 @@ class AddressBlock:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the block back."""
         self._claim.close()
 
 
