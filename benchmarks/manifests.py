@@ -39,7 +39,7 @@ def nothing(folder: Path) -> dict[str, Any]:
 def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     """job.yaml's manifests with so many trainers."""
     from k8s_charts import documents, image
-    from k8s_charts.outputs import ClusterOutputs
+    from k8s_charts.deployed import ClusterOutputs
     from k8s_charts.spec import TrainingJob
     from settings import file as settings_file
 

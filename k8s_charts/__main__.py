@@ -3,16 +3,14 @@
 `cdk8s synth` takes job.yaml; another file: `cdk8s synth --app "python -m k8s_charts other.yaml"`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
 
 from k8s_charts import documents
 from k8s_charts.deployed import Deployed
-from k8s_charts.errors import JobError
 from k8s_charts.spec import TrainingJob
+from settings.errors import SettingError
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +19,7 @@ def main(arguments: list[str]) -> int:
     try:
         job = TrainingJob.load(path)
         deployed = Deployed.load(job, Path("outputs.json"), Path("image.json"))
-    except JobError as error:
+    except SettingError as error:
         print(error, file=sys.stderr)
         return 2
     if deployed.missing:

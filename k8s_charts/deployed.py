@@ -3,14 +3,150 @@
 A job that names its own image, volume and source takes nothing, and runs on any Kubernetes.
 """
 
-from __future__ import annotations
-
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, Self, get_args
 
-from k8s_charts import image as images
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import Volume
+from k8s_charts.spec.value_types import is_image
+from settings import file as settings_file
+from settings.errors import SettingError
+
+Credentials = Literal["pod-identity", "instance-profile"]
+PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
+
+
+def read(path: Path) -> dict[str, dict[str, str]]:
+    """{stack: {output: value}}. Raises SettingError when the file is no such JSON."""
+    if not path.exists():
+        raise SettingError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`")
+    try:
+        stacks = settings_file.document(path)
+    except SettingError as error:
+        raise SettingError(f"{path} is no outputs file of cdk deploy: it {str(error).removeprefix(f'{path} ')}") from None
+    if not isinstance(stacks, dict) or not all(
+        isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()) for outputs in stacks.values()
+    ):
+        raise SettingError(f"{path} is no outputs file of cdk deploy: it has to map each stack to its outputs")
+    return stacks
+
+
+@dataclass(frozen=True)
+class ClusterOutputs:
+    """The outputs that manifests use.
+
+    Every field is a plain string, so inside a CDK app each may be a token (`file_system.file_system_id`):
+    pass it to a chart and hand that chart to a cluster; the token comes out as a reference.
+    """
+
+    file_system_id: str
+    access_point_id: str
+    bucket_name: str
+    file_system_dns_name: str
+    region: str = ""
+    """Empty: unknown."""
+    data_job_credentials: Credentials = "pod-identity"
+    """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the node's instance profile."""
+    host_ports: bool = True
+    """Whether nodes reach each other at any port: not between a self-managed cluster's."""
+    kubernetes_version: str = ""
+    """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would refuse."""
+    placeholders: bool = False
+    """True where nothing was deployed: the manifests can be read and checked, not applied."""
+
+    @property
+    def restarts_in_place(self) -> bool:
+        """Whether containers may say after which exit codes they are started again: Kubernetes has it on from 1.35."""
+        version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
+        return version is not None and int(version[1]) >= 35
+
+    def volume_source(self, volume: Volume) -> dict[str, str]:
+        """What lies behind a job's volume, as job.yaml or the deployed stacks name it; nothing for a claim that exists."""
+        if volume.kind == "efs":
+            return {
+                "file_system": volume.file_system_id or self.file_system_id,
+                "access_point": volume.access_point_id or self.access_point_id,
+            }
+        if volume.kind == "nfs":
+            return {"server": volume.server or self.file_system_dns_name, "path": volume.path or "/"}
+        return {"path": str(volume.path)} if volume.kind == "host-path" else {}
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads {stack: {output: value}}; the output's key alone decides, whatever the stacks are called.
+
+        Raises SettingError when the file is no such JSON, lacks an output, or has one twice with different values.
+        """
+        stacks = read(path)
+
+        def value(key: str, default: str | None = None, allowed: tuple[str, ...] = ()) -> Any:
+            found: set[str | None] = {outputs[key] for outputs in stacks.values() if key in outputs} or {default}
+            if len(found) > 1:
+                raise SettingError(f"{path} has {key} of {len(found)} clusters: keep the stacks of one cluster in it")
+            (one,) = found
+            if one is None:
+                deploy = f"deploy all stacks with `cdk deploy --all --outputs-file {path}`"
+                raise SettingError(f"{path} lacks the output {key}: {deploy}")
+            if allowed and one not in allowed:
+                raise SettingError(f"{path} has {key} {one}: {' or '.join(allowed)} is allowed")
+            return one
+
+        return cls(
+            data_job_credentials=value("DataJobCredentials", "pod-identity", get_args(Credentials)),
+            host_ports=value("HostPorts", "open", ("open", "closed")) == "open",
+            file_system_id=value("FileSystemId"),
+            access_point_id=value("AccessPointId"),
+            bucket_name=value("BucketName"),
+            file_system_dns_name=value("FileSystemDnsName"),
+            region=value("Region", ""),
+            kubernetes_version=value("KubernetesVersion", ""),
+        )
+
+    @classmethod
+    def placeholder(cls) -> Self:
+        """Values of the right shape that belong to nobody: for reading manifests before anything is deployed."""
+        return cls(
+            file_system_id="fs-00000000000000000",
+            access_point_id="fsap-00000000000000000",
+            bucket_name="placeholder-bucket",
+            file_system_dns_name="fs-00000000000000000.efs.placeholder.invalid",
+            kubernetes_version="1.35",
+            placeholders=True,
+        )
+
+
+def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
+    """The pushed image that has the job's requirements, else job.yaml's `image`, else image.json's.
+
+    A placeholder where nothing is deployed. Raises SettingError when a cluster is deployed and no image is known.
+    """
+    variant = job.image_variant
+    if job.image is not None and not job.derived:
+        return job.image
+    if image_file.exists() and (image := pushed(image_file).get(variant)) is not None:
+        return image
+    if outputs.placeholders:
+        return PLACEHOLDER
+    if variant:
+        what = "program.requirements and packages are" if job.derived else f"paddle is {job.paddle}, which is"
+        raise SettingError(f"{what} in no image that was pushed ({image_file}): run `make image push JOB=<this job file>`")
+    raise SettingError(f"image is missing: set it in the job file, or run `make push`, which writes {image_file}")
+
+
+def pushed(image_file: Path) -> dict[str, str]:
+    """The images that `make push` wrote down, by the variant of a job. Raises SettingError for another file."""
+    try:
+        found = settings_file.document(image_file)
+        images = dict(found.get("variants", {})) | ({"": found["image"]} if "image" in found else {})
+        if images and all(isinstance(image, str) and is_image(image) for image in images.values()):
+            return images
+    except (SettingError, AttributeError, TypeError, ValueError):
+        pass
+    raise SettingError(
+        f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
+    )
 
 
 @dataclass(frozen=True)
@@ -23,19 +159,19 @@ class Deployed:
     """What the documents hold placeholders for, in one sentence's first half; empty: they can be applied."""
 
     @classmethod
-    def load(cls, job: TrainingJob, outputs_file: Path, image_file: Path) -> Deployed:
-        """Raises JobError for files that are not what they should be, and for a deployed cluster without an image."""
+    def load(cls, job: TrainingJob, outputs_file: Path, image_file: Path) -> Self:
+        """Raises SettingError for files that are not what they should be, and for a deployed cluster without an image."""
         outputs = ClusterOutputs.load(outputs_file) if outputs_file.exists() else ClusterOutputs.placeholder()
-        image = images.choose(job, outputs, image_file)
+        image = choose(job, outputs, image_file)
         if not outputs.placeholders:
             return cls(outputs, image)
-        volume, source = job.volume, job.data.local_file if job.data is not None else None
+        volume = job.volume
         needed = {
-            "image": image == images.PLACEHOLDER,
+            "image": image == PLACEHOLDER,
             "volume": (volume.kind == "efs" and not volume.file_system_id) or (volume.kind == "nfs" and not volume.server),
-            "data.source (a local file goes to the deployed bucket)": source is not None,
+            "data.source (a local file goes to the deployed bucket)": job.local_file is not None,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(outputs, image, f"{outputs_file} does not exist, and the job takes from it: {', '.join(settings)}")
-        # Which Kubernetes it is, nobody has said: the documents hold nothing that an older one would refuse.
+        # The version of this Kubernetes is unknown: the documents hold nothing that an older one would refuse.
         return cls(replace(outputs, kubernetes_version="", placeholders=False), image)

@@ -1,9 +1,7 @@
 """From a job to its Kubernetes documents, in the order in which they are applied.
 
-Promises: the same job, outputs and image give the same bytes, whether read here, written here or by `cdk8s synth`.
+The same job, outputs and image give the same bytes, whether read here, written here or by `cdk8s synth`.
 """
-
-from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
@@ -11,34 +9,33 @@ from typing import Any
 
 from cdk8s import App, Chart
 
-from k8s_charts import manifest_text
-from k8s_charts.data_job import DataChart
-from k8s_charts.errors import JobError
-from k8s_charts.namespace import NamespaceChart, takes_the_node
-from k8s_charts.operator import OperatorChart
-from k8s_charts.outputs import ClusterOutputs
-from k8s_charts.paddle_job import PaddleJobChart
+from k8s_charts import yaml_documents
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.data_job import DataChart
+from k8s_charts.kinds.namespace import NamespaceChart
+from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
+from k8s_charts.kinds.training_job import TrainingChart
+from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
-from k8s_charts.training_job import TrainingChart
-from k8s_charts.volume import VolumeChart
+from settings.errors import SettingError
 
 
 def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
     """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
-    if takes_the_node(job) and not outputs.host_ports:
-        setting = "paddlejob.intranet is Host" if job.engine == "paddlejob" else "ports.host_ports is given"
-        instead = "leave it out" if job.engine == "paddlejob" else "leave it and discovery out"
-        raise JobError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")
+    if job.takes_the_node and not outputs.host_ports:
+        setting = "paddlejob.intranet is Host" if job.controller == "paddlejob" else "ports.host_ports is given"
+        instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
+        raise SettingError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")
     steps: list[Chart] = []
     steps.append(NamespaceChart(app, job))
-    if job.engine == "paddlejob" and job.operator.install_operator:
+    if job.controller == "paddlejob" and job.operator.install_operator:
         steps.append(OperatorChart(app, job))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     data = DataChart(app, job, outputs, image) if job.splits else None
     if data is not None:
         steps.append(data)
-    training = PaddleJobChart if job.engine == "paddlejob" else TrainingChart
+    training = PaddleJobChart if job.controller == "paddlejob" else TrainingChart
     steps.append(training(app, job, outputs, image, data_job=data.identity if data is not None else None))
     for before, after in pairwise(steps):
         after.add_dependency(before)
@@ -56,7 +53,7 @@ def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, st
     app = App()
     charts(app, job, outputs, image)
     return {
-        f"{number:04d}-{chart.node.id}.k8s.yaml": manifest_text.dump(chart.to_json()) for number, chart in enumerate(app.charts)
+        f"{number:04d}-{chart.node.id}.k8s.yaml": yaml_documents.dump(chart.to_json()) for number, chart in enumerate(app.charts)
     }
 
 

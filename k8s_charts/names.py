@@ -1,10 +1,4 @@
-"""The names and labels of a job's objects, each spelled here and nowhere else.
-
-Promises: names derived from a valid TrainingJob are valid and fit Kubernetes' limits, and two jobs never share one,
-except the service accounts, which a namespace's jobs share.
-"""
-
-from __future__ import annotations
+"""The names and labels of a job's objects. Two jobs never share a name, but for the service accounts of a namespace."""
 
 import hashlib
 import json
@@ -12,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from k8s_charts.outputs import ClusterOutputs
-from k8s_charts.spec import DATA_ENDING, HASH_LENGTH, TrainingJob
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.job import HASH_LENGTH
 
 Role = Literal["trainer", "data", "worker", "ps"]
 """trainer and data are pods of our Jobs; worker and ps are a PaddleJob's."""
@@ -62,21 +57,6 @@ def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
     return "-".join([hashed(job.name, settings | known), *late])
 
 
-def data_job(job: TrainingJob, identity: str) -> str:
-    """The data-split Job of that identity."""
-    return f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{identity}"
-
-
-def service(job: TrainingJob) -> str:
-    """The trainers' headless Service; peer i is `<training job>-<i>.<service>`."""
-    return job.name
-
-
-def pod_list_account(job: TrainingJob) -> str:
-    """The account, Role and RoleBinding of a job that asks the API server for its peers."""
-    return f"{job.name}-pod-list"
-
-
 def fingerprint(content: Mapping[str, Any]) -> str:
     """A short hash of the content, the same for the same content.
 
@@ -89,8 +69,3 @@ def fingerprint(content: Mapping[str, Any]) -> str:
 def hashed(stem: str, content: Mapping[str, Any]) -> str:
     """`<stem>-<hash of the content>`: what is immutable gets a new name when it changes, and an equal one is the same object."""
     return f"{stem}-{fingerprint(content)}"
-
-
-def immutable(job: TrainingJob, stem: str, template: Mapping[str, Any]) -> str:
-    """The name of what Kubernetes refuses to change: a changed one is another object, unless the user pins the name."""
-    return stem if job.pin_names else hashed(stem, template)

@@ -138,12 +138,9 @@ class Cluster:
         except ApiError as error:
             if error.status == 409:
                 # A definition that is deleted takes everybody's jobs with it.
-                defines = document["kind"] == "CustomResourceDefinition"
-                advice = (
-                    "it belongs to another installation; set operator.install_operator: false in job.yaml"
-                    if defines
-                    else "undo that, or delete the object"
-                )
+                advice = "undo that, or delete the object"
+                if document["kind"] == "CustomResourceDefinition":
+                    advice = "it belongs to another installation; set paddlejob.install_operator: false in job.yaml"
                 raise BadInput(f"{what} was changed by somebody else ({error.message}): {advice}, and submit again") from None
             if error.status in (400, 422):
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None

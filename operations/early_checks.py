@@ -10,7 +10,7 @@ from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.failure import Failure
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.value_types import amount
+from k8s_charts.spec.value_types import amount
 from operations.errors import BadInput
 from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec, most_vcpus
@@ -24,9 +24,9 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
 
     Raises BadInput. What is only doubtful about the first lines is said.
     """
-    if job.data is None or job.data.local_file is None:
+    if job.data is None or job.local_file is None:
         return None
-    file = job_file.parent / job.data.local_file
+    file = job_file.parent / job.local_file
     named = f"data.source is {without_secrets(str(job.data.source))}"
     if not file.is_file():
         raise BadInput(f"{named}: there is no file {without_secrets(str(file))}; give a file, s3:// or https://")

@@ -26,7 +26,7 @@ NOT_ACCEPTED = (
     "UnrecognizedClientException",
 )
 """AWS's codes for credentials that are expired, wrong or unknown."""
-EXTRAS = {"cdk8s": "submit", "cdk8s_plus_33": "submit", "constructs": "submit", "matplotlib": "plot"}
+EXTRAS = {"cdk8s": "submit", "constructs": "submit", "matplotlib": "plot"}
 """Which extra of pyproject.toml brings a module that the base installation leaves out."""
 
 

@@ -67,7 +67,7 @@ def evaluate(
 
 def measure(cluster: Cluster, name: str, namespace: str, volume: VolumeAccess) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
-    from k8s_charts import evaluation
+    from k8s_charts.kinds import evaluation
 
     training = newest(cluster.items(jobs(namespace), selector(name)), "trainer")
     if training is None:

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from k8s_charts import image as chosen
-from k8s_charts.outputs import read
-from k8s_charts.requirements import LOCKS
+from k8s_charts import deployed as chosen
+from k8s_charts.deployed import read
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LOCKS
 from operations import reasons
 from operations.container_runtime import ContainerRuntime
 from operations.errors import BadInput, Failed, cli_errors

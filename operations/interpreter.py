@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from k8s_charts.requirements import LOCKS
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LOCKS
 from operations import reasons
 from operations.errors import BadInput, Failed
 from settings.cache import place

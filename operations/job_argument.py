@@ -38,7 +38,7 @@ class Named:
 
 
 def named(argument: str, namespace: str | None) -> Named:
-    """Reads the argument. Raises BadInput or JobError with one sentence."""
+    """Reads the argument. Raises BadInput or SettingError with one sentence."""
     path = Path(argument)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         if argument == DEFAULT and not path.exists():

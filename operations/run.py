@@ -150,7 +150,7 @@ def split(cluster: Cluster, submission: Submission, reporter: PodReporter) -> No
         return
     job = submission.job
     if submission.local_file is not None:
-        from k8s_charts import data_job
+        from k8s_charts.kinds import data_job
 
         # Not sent where the bucket holds this content.
         upload_files(client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs))

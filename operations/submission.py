@@ -32,7 +32,7 @@ class Submission:
 
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Self:
-        """From the job file and what deploy and push wrote; raises JobError with one sentence."""
+        """From the job file and what deploy and push wrote; raises SettingError with one sentence."""
         # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
         from k8s_charts import documents
 
@@ -61,7 +61,7 @@ class Submission:
     @property
     def local_file(self) -> Path | None:
         """The data file that has to be uploaded first."""
-        local = self.job.data.local_file if self.job.data is not None else None
+        local = self.job.local_file
         return self.file.parent / local if local is not None else None
 
     def preparation(self) -> list[Object]:

@@ -53,9 +53,9 @@ def submit(
 
 
 def _print(submission: Submission) -> None:
-    from k8s_charts import manifest_text
+    from k8s_charts import yaml_documents
 
-    typer.echo(manifest_text.dump(submission.documents), nl=False)
+    typer.echo(yaml_documents.dump(submission.documents), nl=False)
     if submission.local_file is not None:
         say(f"before that, {submission.local_file} would be uploaded")
     if (archive := submission.job.program.archive) is not None:

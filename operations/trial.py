@@ -16,8 +16,8 @@ import paddle_node
 import typer
 from paddle_node.contract import ExitCode, Variable
 
-from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import ProgramArchive
 from operations import interpreter
 from operations.errors import BadInput, Unreachable, cli_errors
 from operations.screen import say
@@ -78,8 +78,8 @@ def _missing(job: TrainingJob) -> str:
 def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
     """The program's files on this machine. Raises BadInput."""
     program = job.program
-    if job.engine == "paddlejob":
-        raise BadInput("engine is paddlejob: `try` runs programs of engine job")
+    if job.controller == "paddlejob":
+        raise BadInput("controller is paddlejob: `try` runs programs of controller job")
     if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
         raise BadInput(f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective")
     if program.archive is not None:
@@ -95,11 +95,11 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
     data = job.data
     if job.command is not None:
         return ""
-    if data is None or data.source is None or data.on_volume:
+    if data is None or data.source is None or job.source_on_volume:
         raise BadInput("the data lies on the volume: name a file of such records with --data")
-    if data.local_file is None:
+    if job.local_file is None:
         return data.source
-    file = (job_file.parent / data.local_file).resolve()
+    file = (job_file.parent / job.local_file).resolve()
     if not file.is_file():
         raise BadInput(f"data.source is {data.source}: there is no such file; give a file, s3:// or https://")
     return file

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.deployed import ClusterOutputs
 from operations import bucket_upload, volume_transfer
 from operations.aws import client
 from operations.cluster import Cluster

@@ -4,16 +4,14 @@ Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a mach
 rehearsed, with one sentence; 130 after Ctrl-C.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
+import platform
 import sys
 import time
 from pathlib import Path
 
 from operations.errors import Exit, OperationError
-from rehearsal import machine
 from rehearsal.errors import Failed, Refused
 
 _WIDEST = 100
@@ -30,7 +28,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="name what of the manifests is without effect on one machine")
     arguments = parser.parse_args()
     try:
-        fit = machine.check(_PROJECT)
+        fit = _check_machine(_PROJECT)
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
                 found = "is no file" if setting.exists() else "does not exist"
@@ -44,6 +42,27 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: no process is left, and nothing of this run in .rehearsal/", file=sys.stderr)
         return Exit.INTERRUPTED
+
+
+def _check_machine(project: Path) -> str:
+    """A line about the machine. Raises Refused with one sentence where it cannot rehearse."""
+    system, machine = platform.system(), platform.machine()
+    if system != "Linux" or machine not in ("x86_64", "AMD64"):
+        raise Refused(
+            f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, manifests and deploy work here too"
+        )
+    for environment in (".venv-image", ".venv-emulator"):
+        if not (project / environment / "bin" / "python").exists():
+            raise Refused(f"{environment} is missing: run `make rehearse`, which makes it")
+    # Here: before `make setup` there is no paddle_node.
+    from paddle_node import contract
+
+    if contract.NOT_IN_PATHS.intersection(str(project)):
+        raise Refused(
+            f"this clone lies in {project}: parameter servers save through a shell, so a rehearsal needs a path without spaces, "
+            "quotes and its other special characters; synth, manifests and deploy work here too"
+        )
+    return f"Linux x86-64, Python {platform.python_version()}"
 
 
 def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namespace) -> int:
@@ -68,12 +87,11 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
         # Before the state is begun anew: a mistake in a setting must not cost the last run's model.
-        Rehearsal.check(config, job_file, lambda text: console.print(text, style="yellow", markup=False))
+        rehearsal = Rehearsal(_PROJECT, config, job_file, lambda text: console.print(text, style="yellow", markup=False))
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    how = {"trial": not arguments.no_try, "verbose": arguments.verbose}
-                    results = Rehearsal(_PROJECT, config, job_file, screen, **how).run(state)
+                    results = rehearsal.run(state, screen, trial_first=not arguments.no_try, verbose=arguments.verbose)
             except KeyboardInterrupt:
                 state.empty()
                 raise

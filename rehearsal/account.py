@@ -1,19 +1,28 @@
-"""What a user would bring to the deployed account before a job: the data in the bucket, the image in the repository.
+"""What a user brings to the deployed account before a job, and the AWS credentials that its pods get from the account.
 
-Older versions and a record in the repository are left lying on purpose: the destroy has to cope with both.
+A pod's credentials are read from the emulated account, so that a stack which forgets them fails here as it would on AWS: EKS
+associates a pod's account in its namespace, or the nodes' launch template lets their role reach pods (two hops), and the role may
+read objects. The other pods simply have none. A pod with credentials also gets this machine's way out (proxy, certificates),
+because its data may lie at an https:// address; the others talk to nobody but each other.
 """
 
-from __future__ import annotations
-
 import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from operations.bucket_upload import Address, put
 from rehearsal.cloud import Cloud
 
+_WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+Identity = Callable[[str, str], Mapping[str, str]]
+"""A function of (namespace, service account) that gives the variables a pod of that account gets."""
+
 
 def upload(cloud: Cloud, source: Path, address: str) -> None:
-    """Put `source` at `address` (s3://bucket/key), over an earlier version of it."""
+    """Put `source` at `address` (s3://bucket/key), over an earlier version of it, which the destroy has to cope with."""
     client = cloud.client("s3")
     where = Address.parse(address)
     client.put_object(Bucket=where.bucket, Key=where.key, Body=b"an earlier version\n")
@@ -25,7 +34,6 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
 
     The record's manifest is a real one without layers: the rehearsal's pods run the image's files, not its layers.
     """
-    name = repository_uri.split("/", 1)[1]
     empty = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of {}
     manifest = {
         "schemaVersion": 2,
@@ -34,7 +42,7 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
         "layers": [],
     }
     answer = cloud.client("ecr").put_image(
-        repositoryName=name,
+        repositoryName=repository_uri.split("/", 1)[1],
         imageManifest=json.dumps(manifest),
         imageManifestMediaType=manifest["mediaType"],
         imageTag="rehearsal",
@@ -42,3 +50,57 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
     reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"
     file.write_text(json.dumps({"variants": {variant: reference}} if variant else {"image": reference}) + "\n")
     return reference
+
+
+def _credentials(cloud: Cloud) -> dict[str, str]:
+    """With this machine's own way to the internet."""
+    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ} | cloud.environment
+
+
+def pod_identity(cloud: Cloud, cluster: str) -> Identity:
+    """By EKS Pod Identity."""
+    client = cloud.client("eks")
+
+    @cache
+    def variables(namespace: str, account: str) -> Mapping[str, str]:
+        found = client.list_pod_identity_associations(clusterName=cluster, namespace=namespace, serviceAccount=account)
+        return _credentials(cloud) if found["associations"] else {}
+
+    return variables
+
+
+def node_role(cloud: Cloud, data_account: str) -> Identity:
+    """By the instance metadata of a self-managed cluster's nodes, which the data job's pods alone may reach."""
+
+    @cache
+    def variables(namespace: str, account: str) -> Mapping[str, str]:
+        reads = account == data_account and any(_may_read(cloud, role) for role in _roles_within_reach(cloud))
+        return _credentials(cloud) if reads else {}
+
+    return variables
+
+
+def _roles_within_reach(cloud: Cloud) -> Iterator[str]:
+    """Names of the roles of machines whose metadata pods reach."""
+    ec2, iam = cloud.client("ec2"), cloud.client("iam")
+    for template in ec2.describe_launch_templates()["LaunchTemplates"]:
+        versions = ec2.describe_launch_template_versions(LaunchTemplateId=template["LaunchTemplateId"], Versions=["$Latest"])
+        data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        profile = data.get("IamInstanceProfile", {}).get("Arn")
+        if profile and data.get("MetadataOptions", {}).get("HttpPutResponseHopLimit", 1) >= 2:
+            found = iam.get_instance_profile(InstanceProfileName=profile.rpartition("/")[2])["InstanceProfile"]
+            yield from (role["RoleName"] for role in found["Roles"])
+
+
+def _may_read(cloud: Cloud, role: str) -> bool:
+    iam = cloud.client("iam")
+    for policy in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+        arn = policy["PolicyArn"]
+        if arn.startswith("arn:aws:iam::aws:"):
+            continue
+        version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        document: dict[str, Any] = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+        for statement in document["Statement"]:
+            if "s3:GetObject" in statement["Action"] and "/sources/*" in str(statement["Resource"]):
+                return True
+    return False

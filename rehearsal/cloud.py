@@ -1,12 +1,8 @@
 """An AWS account on this machine, for as long as a `with` block lasts.
 
-Promises: the emulator listens on a port of its own and is gone when the block ends, whichever way it ends;
-cdk is the real command line of the project's environment; every folder that cdk or the emulator writes lies
-in `state`, so that two clones (or two tests) run at once; nothing of the caller's own AWS settings is read,
-so that no command here can reach a real account. cdk's output goes to `report` line by line.
+The emulator listens on a port of its own, and every folder that it or cdk writes lies in `state`, so that two clones run at once.
+Nothing of the caller's own AWS settings is read, so that no command here can reach a real account.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -25,9 +21,6 @@ from rehearsal.inventory import Inventory, Resource
 ACCOUNT = "000000000000"
 REGION = "us-west-2"
 """The tutorials' region."""
-
-LAST_LINES = 25
-"""How much of cdk's output a CloudError carries."""
 
 
 class CloudError(Exception):
@@ -252,4 +245,4 @@ def _without_proxy(name: str) -> str:
 
 
 def _last(lines: Sequence[str]) -> str:
-    return "\n".join(list(lines)[-LAST_LINES:])
+    return "\n".join(list(lines)[-25:])

@@ -1,7 +1,5 @@
 """How a rehearsal ends: the errors of the commands, of which each message is one sentence that a user can act on."""
 
-from __future__ import annotations
-
 from operations import errors
 
 Refused = errors.BadInput

@@ -3,13 +3,11 @@
 `python -m rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model that the last rehearsal left.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
 
-from k8s_charts import evaluation
+from k8s_charts.kinds import evaluation
 from k8s_charts.names import COMPONENT
 from operations import rehearsal_backend
 from operations.errors import OperationError

@@ -1,11 +1,8 @@
 """Ctrl-C, SIGTERM and a closed terminal end a rehearsal once, in order: the second one cannot break the clean-up.
 
-Promises: while `caught()` lasts, the first such signal raises KeyboardInterrupt in the main thread (or cancels what
-`run()` runs) and every later one is ignored, so that all `with` blocks leave as they should. After an interruption
-they stay ignored: the process is on its way out, and must leave with its own code.
+While `caught()` lasts, the first such signal raises KeyboardInterrupt in the main thread (or cancels what `run()` runs) and every
+later one is ignored, also afterwards: the process is on its way out, and must leave with its own code.
 """
-
-from __future__ import annotations
 
 import asyncio
 import signal

@@ -1,9 +1,7 @@
 """What lies in the emulated account, comparable before a deploy and after a destroy; and what a destroy is meant to leave.
 
-Promises: every service that the emulator has is asked, not only those the app is known to use. A key that waits for its
-deletion counts as gone, as it does on a bill: AWS deletes no key at once (7 to 30 days). What is retained is read from
-the templates that were deployed, before the destroy, so that `retain` is judged by what was deployed, not by what was
-meant.
+Every service of the emulator is asked, not only those that the app is known to use. A key that waits for its deletion counts as
+gone: AWS deletes no key at once (7 to 30 days). What is retained is read from the deployed templates.
 """
 
 from __future__ import annotations

@@ -5,17 +5,12 @@ demos do, a program of examples/paddlejob/programs for the same mode stands for 
 resolve where the machine lets a process have an /etc/hosts of its own, else pods are told the addresses. Each is said.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
-
-PROGRAMS = Path("examples", "paddlejob", "programs")
-"""Below the project: what stands for the programs of images that are not here."""
 
 _ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
 """Metrics of which less is better."""
@@ -41,13 +36,13 @@ def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJ
     """The job as it can run here; `image` is this project's own, by the name that the manifests have for it."""
     if _brings_its_program(job, read, image):
         return job
-    program = stand_in(job, project)
-    return replace(job, ps=job.ps and _running(job.ps, program), worker=_running(job.worker, program))
+    program = project / _stand_in(job)
+    return job.changed(ps=job.ps and _running(job.ps, program), worker=_running(job.worker, program))
 
 
-def stand_in(job: PaddleJob, project: Path) -> Path:
-    """The program that stands for an image's own."""
-    return project / PROGRAMS / ("wide_and_deep.py" if "ps" in job.roles else "collective.py")
+def _stand_in(job: PaddleJob) -> Path:
+    """What stands for the program of an image that is not here, below the project."""
+    return Path("examples/paddlejob/programs", "wide_and_deep.py" if "ps" in job.roles else "collective.py")
 
 
 def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
@@ -60,16 +55,15 @@ def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
 
 def _running(replicas: Replicas, program: Path) -> Replicas:
     first, *others = replicas.template.containers
-    told = replace(first, command=("python3", str(program)), args=())
-    return replace(replicas, template=replace(replicas.template, containers=(told, *others)))
+    told = first.changed(command=("python3", str(program)), args=())
+    return replicas.changed(template=replicas.template.changed(containers=(told, *others)))
 
 
-def differences(job: PaddleJob, read: Manifests, image: str, project: Path, *, gpus: int, names: bool) -> Iterator[str]:
+def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int, names: bool) -> Iterator[str]:
     """What is other here than on a cluster, a sentence each."""
     if not _brings_its_program(job, read, image):
         named = sorted({replicas.template.containers[0].image for replicas in job.roles.values()})
-        program = stand_in(job, project).relative_to(project)
-        yield f"{', '.join(named)} is not here: this project's image and {program} stand for it and its program"
+        yield f"{', '.join(named)} is not here: this project's image and {_stand_in(job)} stand for it and its program"
     elif any(replicas.template.containers[0].image != image for replicas in job.roles.values()):
         yield "this project's image stands for the one that the manifests name"
     if gpus:

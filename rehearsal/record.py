@@ -1,7 +1,5 @@
 """What a rehearsal leaves for `paddle-aws status` and its like: Jobs and pods, as a cluster would tell of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath

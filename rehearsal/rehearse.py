@@ -1,17 +1,17 @@
 """One rehearsal: deploy, split, train, measure, destroy, on this machine alone.
 
-Promises: it either returns after every part went well, or raises; no process outlives it either way. The pods'
-work is read from the manifests on disk, never from the job's settings.
+It either returns after every part went well, or raises; no process outlives it either way. The pods' work is read from
+the manifests on disk, never from the job's settings.
 """
-
-from __future__ import annotations
 
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Coroutine, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,17 @@ from typing import Any
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 
-from k8s_charts import image as chosen
+from k8s_charts.deployed import pushed, read
 from k8s_charts.names import DATA_ACCOUNT
-from k8s_charts.program_archive import ProgramArchive
 from k8s_charts.spec import TrainingJob
 from operations import interpreter, loss_plot, trial
 from operations.early_checks import check_data, check_nodes
 from operations.evaluate import Evaluation
 from operations.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
-from rehearsal.cloud import Cloud, CloudError
+from rehearsal.cloud import Cloud, CloudError, end
 from rehearsal.errors import Failed, Refused
 from rehearsal.evaluation import evaluate
-from rehearsal.identity import node_role, pod_identity
 from rehearsal.inventory import Inventory, Resource, Retained
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
@@ -43,186 +41,29 @@ from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
 from rehearsal.pods.paddle_job import pods, run_paddle_job
 from rehearsal.pods.pod import Host
 from rehearsal.record import Recorder
-from rehearsal.screen import Phase, Screen
+from rehearsal.screen import Phase, PodScreen, Screen, TrainingScreen
 from rehearsal.state import State
-from rehearsal.synthesis import synthesize
-from rehearsal.training_screen import PodScreen, TrainingScreen, outcome
+from rehearsal.summary import Results, shown
 from stacks.cluster_spec import ClusterSpec
-
-
-@dataclass(frozen=True)
-class Results:
-    """What a rehearsal leaves to be shown."""
-
-    job: TrainingJob
-    folder: JobFolder
-    passes: tuple[Pass, ...]
-    evaluation: Evaluation
-    plot: Path
-    retained: tuple[Resource, ...] = ()
-
-
-@dataclass(frozen=True)
-class PaddleJobResults:
-    """What the rehearsal of a PaddleJob leaves to be shown: its program and its output are its own affair."""
-
-    job: TrainingJob
-    measured: paddle_job.Measured | None
-    logs: Path
-    retained: tuple[Resource, ...] = ()
 
 
 class Rehearsal:
     """Everything one rehearsal holds; `run()` once."""
 
-    def __init__(
-        self, project: Path, config: Path, job_file: Path, screen: Screen, *, trial: bool = True, verbose: bool = False
-    ) -> None:
-        """`trial`: try the program before the deploy; `verbose`: name each field without effect."""
-        self.project, self.config, self.job_file, self.screen = project, config, job_file, screen
+    def __init__(self, project: Path, config: Path, job_file: Path, say: Callable[[str], None] = lambda text: None) -> None:
+        """Reads and checks both settings; `say` gets remarks on them. Raises SettingError and OperationError."""
+        self.project, self.config, self.job_file = project, config, job_file
         self.dist = project / "dist"
-        self._trial, self._verbose = trial, verbose
         self._phase: Phase | None = None
+        self._spec, self.job = ClusterSpec.load(config), TrainingJob.load(job_file, fetch=True)
+        check_nodes(self.job, self._spec)
+        self._source = self._check(say)
+        self._variant, self._interpreter = self.job.image_variant, project / ".venv-image" / "bin"
 
-    def run(self, state: State) -> Results | PaddleJobResults:
-        """All phases, one after the other. Raises OperationError, CloudError, SettingError, or KeyboardInterrupt."""
-        job = TrainingJob.load(self.job_file, fetch=True)
-        source = self.check(self.config, self.job_file)
-        self._prepare(job)
-        self._region = ClusterSpec.load(self.config).region
-        path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
-        if job.engine == "job" and job.command and "/" not in job.command[0] and shutil.which(job.command[0], path=path) is None:
-            raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
-        self._recorder = Recorder(job, state.folder, self._interpreter)
-        if self._trial and job.engine == "job":
-            with self.screen.phase("try") as phase:
-                phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
-        with ExitStack() as stack:
-            addresses = stack.enter_context(AddressBlock())
-            addresses.check(_ports(job))
-            cloud, before = self._deploy(state, stack)
-            host = self._host(cloud, state)
-            if source is not None:
-                self._upload(cloud, host, source)
-            if job.program.archive is not None:
-                self._bring_program(job.program.archive, host)
-            train = self._paddle_job if host.manifests.paddle_jobs else self._job
-            results = train(job, host, addresses)
-            retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
-        return replace(results, retained=retained)
-
-    def _prepare(self, job: TrainingJob) -> None:
-        """The pods' Python: what cannot be installed is said before anything is deployed."""
-        self._variant, self._interpreter = job.image_variant, self.project / ".venv-image" / "bin"
-        if self._variant:
-            with self.screen.phase("python") as phase:
-                self._interpreter = interpreter.folder(job, self.project)
-                phase.result = f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of the program"
-        if job.program.packages:
-            self.screen.remark(f"not installed here, this machine's own are used: {', '.join(job.program.packages)}")
-
-    def _job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> Results | PaddleJobResults:
-        """Engine job: split, train, measure."""
-        _jobs(host.manifests)
-        folder, shards = self._split(host, addresses)
-        if job.command is not None:
-            return self._command(job, host, addresses, folder)
-        passes = self._train(host, addresses, folder)
-        self._check_records(passes, shards)
-        evaluation = self._measure(host, addresses)
-        loss_plot.png(passes, f"{job.name}: loss by pass, and by time", self.dist / "loss.png")
-        return Results(job, folder, passes, evaluation, self.dist / "loss.png")
-
-    def _command(self, job: TrainingJob, host: Host, addresses: AddressBlock, folder: JobFolder) -> PaddleJobResults:
-        """A command of the user's: it ran to its end on all pods, and may have printed what it measured."""
-        _, training = _jobs(host.manifests)
-        if job.gpus.count:
-            self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
-        with self.screen.phase("train") as phase:
-            result = self._run(training, run_job(training, host, addresses, PodScreen(phase, self.screen)))
-            _succeeded(result, f"Job {training.name}", "training failed")
-            replaced = f", {result.retries} replaced" if result.retries else ""
-            phase.result = f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end{replaced}"
-        several = folder.node(0) / "rank-0.log"
-        found = self._printed(several if several.exists() else folder.train_log(0))
-        return PaddleJobResults(job, found, host.logs)
-
-    def _printed(self, log: Path) -> paddle_job.Measured | None:
-        with self.screen.phase("measure") as phase:
-            found = paddle_job.measured(log)
-            phase.result = (
-                f"{found.metric} {found.value:.3f} (baseline: {found.baseline:.3f}), as worker 0 printed it"
-                if found
-                else "the program printed no line of JSON with a metric"
-            )
-        return found
-
-    def _paddle_job(self, job: TrainingJob, host: Host, addresses: AddressBlock) -> PaddleJobResults:
-        """Engine paddlejob: split where there is data, run the operator's pods, and show what worker 0 measured."""
-        if host.manifests.jobs:
-            self._split(host, addresses)
-        (written,) = host.manifests.paddle_jobs
-        runs = paddle_job.ready(written, host.manifests, self._image, self.project)
-        with self.screen.phase("train") as phase:
-            names = private_mounts_work()
-            for difference in paddle_job.differences(
-                written, host.manifests, self._image, self.project, gpus=job.gpus.count, names=names
-            ):
-                self.screen.remark(difference)
-            result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(phase, self.screen)))
-            _succeeded(result, f"PaddleJob {written.name}", "training failed")
-            counts = " and ".join(f"{replicas.count} {role}" for role, replicas in written.roles.items())
-            phase.result = f"{counts} pods ran to their ends"
-        worker = next(pod.name for pod in pods(written) if pod.role == "worker")
-        log = next(end for end in result.ended if end.name == worker).logs[written.roles["worker"].template.containers[0].name]
-        return PaddleJobResults(job, self._printed(log), log.parent)
-
-    # The account.
-
-    def _deploy(self, state: State, stack: ExitStack) -> tuple[Cloud, Inventory]:
-        log = stack.enter_context((state.logs / "cdk.log").open("w", buffering=1))
-
-        def line(text: str) -> None:
-            log.write(text + "\n")
-            if self._phase:
-                self._phase.now(text)
-
-        with self.screen.phase("emulator") as phase:
-            cloud = stack.enter_context(Cloud(self.project, state.cloud, line, region=self._region))
-            phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
-        with self.screen.phase("bootstrap") as self._phase:
-            cloud.bootstrap(self.config)
-            self._phase.result = "paddle-aws bootstrap"
-        before = cloud.inventory()
-        with self.screen.phase("deploy") as self._phase:
-            cloud.deploy(self.config, state.outputs)
-            stacks = json.loads(state.outputs.read_text())
-            made = sorted(cloud.inventory() - before)
-            self._phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
-        self._phase = None
-        return cloud, before
-
-    def _upload(self, cloud: Cloud, host: Host, source: Path) -> None:
-        """Put a local data file where the manifests' data job will look for it."""
-        with self.screen.phase("upload") as phase:
-            address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
-            account.upload(cloud, source, address)
-            phase.result = f"{source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
-
-    @staticmethod
-    def _bring_program(archive: ProgramArchive, host: Host) -> None:
-        """Put the program's archive where `submit` puts it."""
-        place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        archive.write(place)
-
-    @staticmethod
-    def check(config: Path, job_file: Path, say: Callable[[str], None] = lambda text: None) -> Path | None:
-        """Reads both settings. The file to upload; None where the data job reads a place of its own."""
-        spec = ClusterSpec.load(config)
-        job = TrainingJob.load(job_file, fetch=True)
-        check_nodes(job, spec)
-        count = job.trainers + (job.parameter_servers or 0 if job.engine == "paddlejob" else 0)
+    def _check(self, say: Callable[[str], None]) -> Path | None:
+        """The file to upload; None where the data job reads a place of its own. Raises Refused."""
+        job = self.job
+        count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
         if count > ROOM:
             raise Refused(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
         if job.operator.elastic is not None:
@@ -233,51 +74,59 @@ class Rehearsal:
             return None
         if not job.splits:
             raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
-        return check_data(job, job_file, say)
+        return check_data(job, self.job_file, say)
 
-    def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
-        with self.screen.phase("destroy") as self._phase:
-            retained = Retained.of(cloud, stacks)
-            cloud.destroy(self.config)
-            left = sorted(cloud.inventory() - before)
-            if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
-                raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
-            but = f" but for {len(left)} that retain keeps" if left else ""
-            self._phase.result = f"cdk destroy --all: the inventory is as before{but}"
-        self._phase = None
-        return tuple(left)
+    def run(self, state: State, screen: Screen, *, trial_first: bool = True, verbose: bool = False) -> Results:
+        """All phases, one after the other. `trial_first`: try the program before the deploy; `verbose`: name each field without
+        effect. Raises OperationError, CloudError, SettingError, or KeyboardInterrupt.
+        """
+        self.screen, self._verbose, job = screen, verbose, self.job
+        self._prepare_python()
+        self._recorder = Recorder(job, state.folder, self._interpreter)
+        if trial_first and job.controller == "job":
+            with screen.phase("try") as phase:
+                phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
+        with ExitStack() as stack:
+            addresses = stack.enter_context(AddressBlock())
+            addresses.check(_ports(job))
+            cloud, before = self._deploy(state, stack)
+            host = self._host(cloud, state)
+            self._bring(cloud, host)
+            results = (self._paddle_job if host.manifests.paddle_jobs else self._job)(host, addresses)
+            retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
+        return replace(results, retained=retained)
 
-    # The cluster.
+    def _prepare_python(self) -> None:
+        """The pods' Python: what cannot be installed, and a command that is not there, is said before anything is deployed."""
+        job = self.job
+        if self._variant:
+            with self.screen.phase("python") as phase:
+                self._interpreter = interpreter.folder(job, self.project)
+                phase.result = f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of the program"
+        if job.program.packages:
+            self.screen.remark(f"not installed here, this machine's own are used: {', '.join(job.program.packages)}")
+        path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
+        if job.controller == "job" and job.command and "/" not in job.command[0] and not shutil.which(job.command[0], path=path):
+            raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
 
-    def _host(self, cloud: Cloud, state: State) -> Host:
-        with self.screen.phase("manifests") as phase:
-            account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant)
-            files = synthesize(self.project, self.job_file, state.outputs, state.image_record, self.dist)
-            self._image = chosen.pushed(state.image_record)[self._variant]
-            self._documents = manifests.load(files)
-            read = manifests.read(self._documents)
-            state.manifests.mkdir()
-            for file in files:
-                shutil.copy(file, state.manifests)
-            host = state.host(self.project, read, self._interpreter, self._identity(cloud, state))
-            phase.result = f"{len(files)} files in {shown(self.dist)}/ with {_work(read)}"
-        self._say_without_effect(read, state.logs / "without-effect.txt")
-        return host
+    # The work.
 
-    def _identity(self, cloud: Cloud, state: State) -> Callable[[str, str], Mapping[str, str]]:
-        spec = ClusterSpec.load(self.config)
-        if spec.cluster.self_managed:
-            return node_role(cloud, DATA_ACCOUNT)
-        return pod_identity(cloud, _output(state.outputs, "ClusterName"))
-
-    def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
-        """Once: what of the manifests one machine cannot show; each with its reason in a file."""
-        reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
-        names = sorted({name for _, names in read.without_effect for name in names})
-        if not private_mounts_work():
-            self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
-        which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
-        self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
+    def _job(self, host: Host, addresses: AddressBlock) -> Results:
+        """Controller job: split, train, measure."""
+        if len(host.manifests.jobs) != 2:
+            jobs = len(host.manifests.jobs)
+            raise Refused(f"the manifests hold {jobs} Jobs: a rehearsal runs a data-split Job and a training Job")
+        folder, shards = self._split(host, addresses)
+        if self.job.command is not None:
+            return self._command(host, addresses, folder)
+        passes = self._train(host, addresses)
+        for one in passes:
+            trained = tuple(trainer.records + trainer.skipped for trainer in one.trainers)
+            if trained != shards:
+                raise Failed(f"pass {one.number} read {trained} records by trainer, and the shards hold {shards}")
+        evaluation = self._measure(host, addresses)
+        loss_plot.png(passes, f"{self.job.name}: loss by pass, and by time", self.dist / "loss.png")
+        return Results.of_passes(self.job, folder, passes, evaluation, self.dist / "loss.png")
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]
@@ -294,8 +143,8 @@ class Rehearsal:
             phase.result = whole if data.get("shared") else f"{counts} records in {len(shards)} shards{kept}"
         return folder, shards
 
-    def _train(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> tuple[Pass, ...]:
-        _, job = _jobs(host.manifests)
+    def _train(self, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
+        job = host.manifests.jobs[-1]
 
         async def train(follower: TrainingScreen) -> JobResult:
             following = asyncio.create_task(follower.follow())
@@ -312,20 +161,10 @@ class Rehearsal:
             passes = tuple(follower.table.passes.in_order)
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
-            phase.result = outcome(passes, job.completions, result.retries)
+            counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
+            replaced = f", {_count(result.retries, 'pod')} replaced" if result.retries else ""
+            phase.result = f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{replaced}"
         return passes
-
-    def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult]) -> JobResult:
-        began = datetime.now(UTC)
-        result = interruption.run(work)
-        self._recorder.ended(job, result, began)
-        return result
-
-    def _check_records(self, passes: tuple[Pass, ...], shards: tuple[int, ...]) -> None:
-        for one in passes:
-            trained = tuple(trainer.records + trainer.skipped for trainer in one.trainers)
-            if trained != shards:
-                raise Failed(f"pass {one.number} read {trained} records by trainer, and the shards hold {shards}")
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
         with self.screen.phase("measure") as phase:
@@ -333,27 +172,165 @@ class Rehearsal:
             phase.result = f"{found.metric} {found.value:.3f} ({found.baseline_of}: {found.baseline:.3f})"
         return found
 
+    def _command(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> Results:
+        """A command of the user's: it ran to its end on all pods, and may have printed what it measured."""
+        job, training = self.job, host.manifests.jobs[-1]
+        if job.gpus.count:
+            self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
+        with self.screen.phase("train") as phase:
+            result = self._run(training, run_job(training, host, addresses, PodScreen(phase, self.screen)))
+            _succeeded(result, f"Job {training.name}", "training failed")
+            replaced = f", {result.retries} replaced" if result.retries else ""
+            phase.result = f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end{replaced}"
+        several = folder.node(0) / "rank-0.log"
+        found = self._printed(several if several.exists() else folder.train_log(0))
+        return Results.of_program(job, found, host.logs)
 
-def _jobs(read: Manifests) -> tuple[Job, Job]:
-    """The data-split Job and the training Job: in apply order, the first and the last."""
-    if len(read.jobs) != 2:
-        raise Refused(f"the manifests hold {len(read.jobs)} Jobs: a rehearsal runs a data-split Job and a training Job")
-    return read.jobs[0], read.jobs[-1]
+    def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
+        """Controller paddlejob: split where there is data, run the operator's pods, and show what worker 0 measured."""
+        if host.manifests.jobs:
+            self._split(host, addresses)
+        (written,) = host.manifests.paddle_jobs
+        here = written, host.manifests, self._image
+        runs = paddle_job.ready(*here, self.project)
+        with self.screen.phase("train") as phase:
+            for difference in paddle_job.differences(*here, gpus=self.job.gpus.count, names=private_mounts_work()):
+                self.screen.remark(difference)
+            result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(phase, self.screen)))
+            _succeeded(result, f"PaddleJob {written.name}", "training failed")
+            counts = " and ".join(f"{replicas.count} {role}" for role, replicas in written.roles.items())
+            phase.result = f"{counts} pods ran to their ends"
+        worker = next(pod.name for pod in pods(written) if pod.role == "worker")
+        container = written.worker.template.containers[0].name
+        log = next(end for end in result.ended if end.name == worker).logs[container]
+        return Results.of_program(self.job, self._printed(log), log.parent)
+
+    def _printed(self, log: Path) -> paddle_job.Measured | None:
+        with self.screen.phase("measure") as phase:
+            found = paddle_job.measured(log)
+            phase.result = (
+                f"{found.metric} {found.value:.3f} (baseline: {found.baseline:.3f}), as worker 0 printed it"
+                if found
+                else "the program printed no line of JSON with a metric"
+            )
+        return found
+
+    def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult]) -> JobResult:
+        began = datetime.now(UTC)
+        result = interruption.run(work)
+        self._recorder.ended(job, result, began)
+        return result
+
+    # The account.
+
+    def _deploy(self, state: State, stack: ExitStack) -> tuple[Cloud, Inventory]:
+        log = stack.enter_context((state.logs / "cdk.log").open("w", buffering=1))
+
+        def line(text: str) -> None:
+            log.write(text + "\n")
+            if self._phase:
+                self._phase.now(text)
+
+        with self.screen.phase("emulator") as phase:
+            cloud = stack.enter_context(Cloud(self.project, state.cloud, line, region=self._spec.region))
+            phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
+        with self.screen.phase("bootstrap") as self._phase:
+            cloud.bootstrap(self.config)
+            self._phase.result = "paddle-aws bootstrap"
+        before = cloud.inventory()
+        with self.screen.phase("deploy") as self._phase:
+            cloud.deploy(self.config, state.outputs)
+            stacks = json.loads(state.outputs.read_text())
+            made = sorted(cloud.inventory() - before)
+            self._phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
+        self._phase = None
+        return cloud, before
+
+    def _host(self, cloud: Cloud, state: State) -> Host:
+        with self.screen.phase("manifests") as phase:
+            account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant)
+            files = self._synthesize(state)
+            self._image = pushed(state.image_record)[self._variant]
+            self._documents = manifests.load(files)
+            found = manifests.read(self._documents)
+            state.manifests.mkdir()
+            for file in files:
+                shutil.copy(file, state.manifests)
+            if self._spec.cluster.self_managed:
+                identity = account.node_role(cloud, DATA_ACCOUNT)
+            else:
+                identity = account.pod_identity(cloud, _output(state.outputs, "ClusterName"))
+            host = state.host(self.project, found, self._interpreter, identity)
+            work = [*(f"Job {job.name}" for job in found.jobs), *(f"PaddleJob {job.name}" for job in found.paddle_jobs)]
+            phase.result = f"{len(files)} files in {shown(self.dist)}/ with {' and '.join(work)}"
+        self._say_without_effect(found, state.logs / "without-effect.txt")
+        return host
+
+    def _synthesize(self, state: State) -> list[Path]:
+        """The manifests as a user gets them, by `paddle-aws manifests`; the files in apply order.
+
+        In a session of its own: the charts run on Node, which a Ctrl-C at the terminal would reach as well.
+        """
+        command = [sys.executable, "-m", "operations.main", "manifests", str(self.job_file), "--outputs", str(state.outputs)]
+        command += ["--image-file", str(state.image_record), "--out", str(self.dist)]
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, cwd=self.project, text=True, start_new_session=True, **pipes)
+        try:
+            written, said = process.communicate()
+        except BaseException:
+            end(process)
+            raise
+        if process.returncode == Refused.code:
+            raise Refused(said.strip())
+        if process.returncode != 0:
+            raise Failed(f"the manifests were not written: code {process.returncode}", said)
+        return [Path(line) for line in written.splitlines()]
+
+    def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
+        """Once: what of the manifests one machine cannot show; each with its reason in a file."""
+        reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
+        names = sorted({name for _, names in read.without_effect for name in names})
+        if not private_mounts_work():
+            self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
+        which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
+        self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
+
+    def _bring(self, cloud: Cloud, host: Host) -> None:
+        """The data file and the program's archive, where `submit` puts them."""
+        if self._source is not None:
+            with self.screen.phase("upload") as phase:
+                address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
+                account.upload(cloud, self._source, address)
+                phase.result = f"{self._source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
+        if (archive := self.job.program.archive) is not None:
+            place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            archive.write(place)
+
+    def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
+        with self.screen.phase("destroy") as self._phase:
+            retained = Retained.of(cloud, stacks)
+            cloud.destroy(self.config)
+            left = sorted(cloud.inventory() - before)
+            if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
+                raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
+            but = f" but for {len(left)} that retain keeps" if left else ""
+            self._phase.result = f"cdk destroy --all: the inventory is as before{but}"
+        self._phase = None
+        return tuple(left)
 
 
 def _ports(job: TrainingJob) -> list[int]:
     """Where the job's pods will listen, each on its own address."""
-    if job.engine == "paddlejob":
+    if job.controller == "paddlejob":
         return [OPERATORS_PORT]
     if job.command is not None:
         return [job.ports.control, *(job.ports.first + contract.MASTER_PORTS + number for number in range(2))]
     return [job.ports.control, *job.ports.pserver, contract.TRAINER_PORTS_FROM]
 
 
-def _work(read: Manifests) -> str:
-    """What runs: `Job a and Job b`, `PaddleJob c`."""
-    found = [*(f"Job {job.name}" for job in read.jobs), *(f"PaddleJob {job.name}" for job in read.paddle_jobs)]
-    return " and ".join(found)
+def _count(number: int, what: str, more: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else more}"
 
 
 def _job_folder(job: Job, host: Host) -> JobFolder:
@@ -390,13 +367,7 @@ def _succeeded(result: JobResult, what: str, message: str) -> None:
 
 def _output(outputs: Path, key: str) -> str:
     """One output of the deployed stacks, whichever stack has it."""
-    for stack in json.loads(outputs.read_text()).values():
-        if key in stack:
-            return str(stack[key])
-    raise CloudError(f"the deployed stacks have no output {key}")
-
-
-def shown(path: Path) -> str:
-    """Relative to where the user is."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    found = [stack[key] for stack in read(outputs).values() if key in stack]
+    if not found:
+        raise CloudError(f"the deployed stacks have no output {key}")
+    return found[0]

@@ -1,14 +1,13 @@
 """What a rehearsal shows while it runs: one line a phase, one line a pass, and what runs now at the bottom.
 
-Promises: the lines are the same on a terminal and in a pipe, only the moving bottom is left out there; phases
-may run side by side, and from any thread.
+The lines are the same on a terminal and in a pipe, where only the moving bottom is left out.
 """
 
-from __future__ import annotations
-
+import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal, Self
 
 from rich.console import Console, RenderableType
@@ -16,6 +15,10 @@ from rich.padding import Padding
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
+
+from operations.training_table import TrainingTable
+from rehearsal.pods.job import Watcher
+from rehearsal.pods.pod import Pod, PodEnd
 
 _NAME_WIDTH = 10
 
@@ -90,3 +93,49 @@ def _columns(overflow: Literal["fold", "ellipsis"] = "ellipsis") -> tuple[Column
     """A phase's name, what it does or did, and its seconds."""
     what = Column(ratio=1, overflow=overflow, no_wrap=overflow == "ellipsis")
     return Column(width=_NAME_WIDTH), what, Column(justify="right", no_wrap=True)
+
+
+class PodScreen(Watcher):
+    """A watcher that says what happens to a Job's pods: starts on the moving line, failures in lines that stay."""
+
+    def __init__(self, phase: Phase, screen: Screen) -> None:
+        self.phase, self.screen = phase, screen
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        self.phase.now(f"{pod.facts.name} starts at {pod.facts.address}")
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        if not end.succeeded:
+            codes = ", ".join(str(code) for code in end.codes.values())
+            self.screen.remark(f"pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow")
+
+
+class TrainingScreen(PodScreen):
+    """A watcher of the training Job that shows its passes as well, for as long as `follow()` runs."""
+
+    def __init__(self, phase: Phase, screen: Screen) -> None:
+        super().__init__(phase, screen)
+        self.table = TrainingTable(screen.remark, phase.now)
+        self._logs: dict[Path, int] = {}
+        """Whose they are, by rank."""
+        self._read_to: dict[Path, int] = {}
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        super().pod_started(pod, index)
+        self._logs[pod.log(pod.template.containers[0].name)] = index or 0
+
+    async def follow(self) -> None:
+        """Show what is new, again and again, until cancelled."""
+        while True:
+            self.show()
+            await asyncio.sleep(0.2)
+
+    def show(self) -> None:
+        """Show what the pods wrote since the last look."""
+        for log, rank in list(self._logs.items()):
+            with suppress(FileNotFoundError), log.open("rb") as file:
+                file.seek(self._read_to.get(log, 0))
+                whole, end, _ = file.read().rpartition(b"\n")
+                self._read_to[log] = self._read_to.get(log, 0) + len(whole + end)
+                for line in whole.decode(errors="replace").splitlines():
+                    self.table.hear(rank, line)

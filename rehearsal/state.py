@@ -1,10 +1,4 @@
-"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, begun empty each time.
-
-Promises: a second rehearsal in the same clone is told so at once; what a killed one left is gone before the next
-begins; the lock goes with the process that holds it, however that ends.
-"""
-
-from __future__ import annotations
+"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, begun empty each time."""
 
 import fcntl
 import shutil
@@ -15,8 +9,8 @@ from typing import Self
 from operations.rehearsal_backend import LAST, RECORD
 from rehearsal.errors import Refused
 from rehearsal.pods import image
+from rehearsal.pods.addresses import Names
 from rehearsal.pods.manifests import Manifests
-from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
 
 

@@ -1,23 +1,26 @@
-"""Loopback addresses for pods: each pod gets one of its own, and two rehearsals never share a block.
+"""The pods' addresses and names. Each pod has a loopback address of its own, and two rehearsals never share a block of them.
 
 A block is a /24 of 127.0.0.0/8, claimed by a socket bound in it for as long as the rehearsal lives: the kernel
-gives it back even when the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
+frees it even when the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
 """
 
-from __future__ import annotations
-
 import errno
+import json
 import random
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Self
 
 from rehearsal.errors import Refused
+from rehearsal.pods.manifests import Service
 
 _CLAIM_HOST = 254
 _CLAIM_PORT = 7162
 """Next to the ports of contract.py, so that whoever looks at listening ports sees what belongs together."""
-_FIRST_HOST = 10
-ROOM = _CLAIM_HOST - _FIRST_HOST
+_HOSTS = range(10, _CLAIM_HOST)
+ROOM = len(_HOSTS)
 """Pods that can run at once, each with an address of its own."""
 
 
@@ -26,7 +29,7 @@ class AddressBlock:
 
     def __init__(self) -> None:
         self._claim, self.prefix = _claim_block()
-        self._hosts = self._cycle()
+        self._hosts = cycle(_HOSTS)
 
     def next(self) -> str:
         """The next pod's address: a pod that replaces another has another address, as in a cluster."""
@@ -49,19 +52,15 @@ class AddressBlock:
                         "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
                     ) from None
 
-    def close(self) -> None:
-        self._claim.close()
-
-    def __enter__(self) -> AddressBlock:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @staticmethod
-    def _cycle() -> Iterator[int]:
-        while True:
-            yield from range(_FIRST_HOST, _CLAIM_HOST)
+    def close(self) -> None:
+        """Gives the block back."""
+        self._claim.close()
 
 
 def _claim_block() -> tuple[socket.socket, str]:
@@ -81,3 +80,36 @@ def _claim_block() -> tuple[socket.socket, str]:
             continue
         return claim, prefix
     raise Refused(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
+
+
+class Names:
+    """The pods' names to addresses, as DNS would answer: a JSON file (PADDLE_NODE_HOSTS) that is whole at every moment.
+
+    A pod whose subdomain is a headless Service that selects it has `<hostname>.<service>`, and the longer forms up to the
+    cluster's domain.
+    """
+
+    def __init__(self, file: Path, services: Sequence[Service]) -> None:
+        self.file, self._services = file, services
+        self._addresses: dict[str, str] = {}
+        self._write()
+
+    def add(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], address: str) -> None:
+        """Publish a pod's names."""
+        for service in self._services:
+            selected = bool(service.selector) and service.selector.items() <= labels.items()
+            if service.name == subdomain and service.namespace == namespace and selected:
+                short = f"{hostname}.{service.name}"
+                ends = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+                self._addresses |= {f"{short}{end}": address for end in ends}
+        self._write()
+
+    def remove(self, address: str) -> None:
+        """Forget a pod that ended; a successor's names, which are the same, stay."""
+        self._addresses = {name: known for name, known in self._addresses.items() if known != address}
+        self._write()
+
+    def _write(self) -> None:
+        part = self.file.with_suffix(".part")
+        part.write_text(json.dumps(self._addresses, indent=1, sort_keys=True))
+        part.replace(self.file)

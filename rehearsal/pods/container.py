@@ -1,7 +1,5 @@
 """One container as a process tree that ends as a whole, whatever happens to the rehearsal."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -11,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 _INIT = Path(__file__).with_name("container_init.py")
 
@@ -31,14 +29,16 @@ def _argument(binds: Sequence[Bind]) -> str:
 class RunningContainer:
     """A started container. `wait()` gives its exit code as a container runtime reports it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
-        self._process = process
-        self.log = log
+    def __init__(
+        self, process: asyncio.subprocess.Process, environment: Mapping[str, str], folder: Path, log: Path, binds: Sequence[Bind]
+    ) -> None:
+        self._process, self.environment, self.log = process, environment, log
+        self._folder, self._binds = folder, binds
 
     @classmethod
     async def start(
         cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, binds: Sequence[Bind] = ()
-    ) -> RunningContainer:
+    ) -> Self:
         """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -47,7 +47,7 @@ class RunningContainer:
                 stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
                 env=dict(environment), cwd=folder, start_new_session=True,
             )  # fmt: skip
-        return cls(process, log)
+        return cls(process, environment, folder, log, binds)
 
     async def wait(self) -> int:
         code = await self._process.wait()
@@ -68,6 +68,18 @@ class RunningContainer:
         self._orders.close()
         return await self.wait()
 
+    async def run_beside(self, argv: Sequence[str], timeout: float, log: Path) -> int:
+        """Runs a probe's command, which sees what the container sees; 124 when `timeout` seconds were not enough."""
+        probe = await type(self).start(argv, self.environment, self._folder, log, self._binds)
+        try:
+            # Not `wait_for`: before Python 3.12 it forgets to be cancelled where the command ends in the same moment.
+            async with asyncio.timeout(timeout):
+                return await probe.wait()
+        except TimeoutError:
+            return 124
+        finally:
+            await probe.kill()
+
     @property
     def _orders(self) -> asyncio.StreamWriter:
         assert self._process.stdin is not None
@@ -84,18 +96,3 @@ def private_mounts_work() -> bool:
             [sys.executable, "-I", "-S", str(_INIT), binds, "true"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
         ) as process:
             return process.wait() == 0
-
-
-async def run_briefly(
-    argv: Sequence[str], environment: Mapping[str, str], folder: Path, timeout: float, log: Path, binds: Sequence[Bind] = ()
-) -> int:
-    """Run a probe's command to its end; 124 when `timeout` seconds were not enough."""
-    container = await RunningContainer.start(argv, environment, folder, log, binds)
-    try:
-        # Not `wait_for`: before Python 3.12 it forgets to be cancelled where the command ends in the same moment.
-        async with asyncio.timeout(timeout):
-            return await container.wait()
-    except TimeoutError:
-        return 124
-    finally:
-        await container.kill()

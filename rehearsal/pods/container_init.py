@@ -1,14 +1,10 @@
 """Stands for a container's namespace: when its first process ends, or the rehearsal does, nothing below survives.
 
-Promises: every descendant, however it detached itself, is dead when this program exits; it exits with the first
-process's code (128 + signal when one ended it), as a container runtime reports it. It is told what to do on
-standard input: the byte T asks the first process to terminate, the end of file kills everything at once; so a
-rehearsal that is killed takes its pods along. Run as `python -I -S container_init.py mounts program argument...`: `mounts`
-is JSON, [[source, target, read-only], ...], of what lies over other files and folders for these processes alone. Standard
-library only, because it runs with no environment of its own.
+It exits with the first process's code (128 + signal when one ended it), as a container runtime reports it. On standard input the
+byte T asks the first process to terminate, and the end of file kills everything at once, so that a rehearsal that is killed takes
+its pods along. Run as `python -I -S container_init.py mounts program argument...`: `mounts` is JSON, [[source, target,
+read-only], ...], of what lies over other files and folders for these processes alone.
 """
-
-from __future__ import annotations
 
 import contextlib
 import ctypes

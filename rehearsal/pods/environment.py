@@ -4,11 +4,10 @@ Order and rules are Kubernetes': the image's ENV, then `envFrom`, then `env` in 
 variable defined before, left alone when there is none, and `$$` is one `$`.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rehearsal.errors import Refused
 from rehearsal.pods.manifests import Container
@@ -22,13 +21,13 @@ class PodFacts:
 
     name: str
     namespace: str
-    uid: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     address: str
     service_account: str
+    uid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    def field(self, path: str) -> str:
+    def value(self, path: str) -> str:
         """The value of one `fieldRef.fieldPath`. Raises Refused for a path that does not exist."""
         if keyed := _KEYED.fullmatch(path):
             values = self.labels if keyed[1] == "labels" else self.annotations
@@ -47,20 +46,11 @@ class PodFacts:
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replace `$(NAME)` as the kubelet does."""
-
-    def one(found: re.Match[str]) -> str:
-        if found[0] == "$$":
-            return "$"
-        return variables.get(found[1], found[0])
-
-    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
+    return re.sub(r"\$\$|\$\(([^)]*)\)", lambda found: "$" if found[0] == "$$" else variables.get(found[1], found[0]), text)
 
 
 def environment(
-    container: Container,
-    facts: PodFacts,
-    config_maps: Mapping[str, Mapping[str, str]],
-    base: Iterable[tuple[str, str]] = (),
+    container: Container, facts: PodFacts, config_maps: Mapping[str, Mapping[str, str]], base: Mapping[str, str]
 ) -> dict[str, str]:
     """The variables of `container`; `base` is what the image sets."""
     variables = dict(base)
@@ -68,8 +58,6 @@ def environment(
         if source.config_map is not None:
             variables |= config_maps[source.config_map]
     for entry in container.environment:
-        if entry.field_path is not None:
-            variables[entry.name] = facts.field(entry.field_path)
-        else:
-            variables[entry.name] = expand(entry.value or "", variables)
+        told = facts.value(entry.field_path) if entry.field_path is not None else expand(entry.value or "", variables)
+        variables[entry.name] = told
     return variables

@@ -3,8 +3,6 @@
 A field on no list is refused as well, so that nothing a manifest says is dropped in silence.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,19 +20,7 @@ class WithoutEffect(NamedTuple):
     fields: tuple[str, ...]
 
 
-class _Listed(NamedTuple):
-    """Which list a field is on, and why."""
-
-    listing: str
-    reason: str
-
-
 _WRITTEN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-_OPERATORS = {
-    "CustomResourceDefinition": ("metadata", "name", "paddlejobs.batch.paddlepaddle.org"),
-    "Deployment": ("metadata", "labels", "app.kubernetes.io/name", "paddle-operator"),
-}
-"""Where the PaddleJob operator's own objects say that they are."""
 
 
 def _by_item(reasons: Mapping[str, list[str]]) -> dict[str, str]:
@@ -47,12 +33,12 @@ _KINDS = sorted(name for name in _WRITTEN if name[0].isupper())
 
 
 @functools.cache
-def _fields(group: str) -> dict[str, _Listed]:
-    """A group's own fields, and those of the groups below it."""
+def _fields(group: str) -> dict[str, tuple[str, str]]:
+    """The list and the reason of a group's own fields, and of those of the groups below it."""
     written = _WRITTEN[group]
-    found = {path: _Listed("honoured", "") for path in written.get("honoured", ())}
+    found = {path: ("honoured", "") for path in written.get("honoured", ())}
     for listing in ("without_effect", "refused"):
-        found |= {path: _Listed(listing, reason) for path, reason in _by_item(written.get(listing, {})).items()}
+        found |= {path: (listing, reason) for path, reason in _by_item(written.get(listing, {})).items()}
     for at, groups in written.get("below", {}).items():
         found |= {f"{at}.{path}": listed for below in groups for path, listed in _fields(below).items()}
     return found
@@ -70,7 +56,7 @@ def paths(value: object, at: str = "") -> Iterator[str]:
         yield at
 
 
-def _matches(path: str, fields: Mapping[str, _Listed]) -> str | None:
+def _matches(path: str, fields: Mapping[str, object]) -> str | None:
     """The listed field that covers `path`: itself, or one of its parents with `.*`."""
     for listed in (path, f"{path}[]"):
         if listed in fields:
@@ -86,11 +72,13 @@ def _matches(path: str, fields: Mapping[str, _Listed]) -> str | None:
 
 def _is_the_operators(document: Mapping[str, Any]) -> bool:
     """Whether the document is the PaddleJob operator's own."""
-    *keys, wanted = _OPERATORS.get(str(document.get("kind", "")), ("kind", ""))
-    found: Any = document
-    for key in keys:
-        found = found.get(key, {}) if isinstance(found, Mapping) else {}
-    return bool(found == wanted)
+    metadata = document.get("metadata", {})
+    label = metadata.get("labels", {}).get("app.kubernetes.io/name")
+    known = (document.get("kind"), metadata.get("name")), (document.get("kind"), label)
+    return ("CustomResourceDefinition", "paddlejobs.batch.paddlepaddle.org") in known or (
+        "Deployment",
+        "paddle-operator",
+    ) in known
 
 
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:

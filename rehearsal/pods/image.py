@@ -1,11 +1,8 @@
 """The trainer image without a container engine: the files that trainer_image/Dockerfile copies, where it puts them.
 
-Promises: the COPY, ENV and WORKDIR lines of the Dockerfile's last stage are the only list of what is in the image; a file that no
-line copies, or that `Dockerfile.dockerignore` leaves out, is missing in a rehearsed pod as it would be in a container.
-Python and its packages come from `.venv-image`, which is locked by the same file as the image's.
+A file that no COPY line of the last stage names, or that `Dockerfile.dockerignore` leaves out, is missing in a rehearsed pod as
+it would be in a container. Python and its packages come from `.venv-image`, which is locked by the same file as the image's.
 """
-
-from __future__ import annotations
 
 import fnmatch
 import re

@@ -1,17 +1,15 @@
 """The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure policy.
 
-Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/. Promises: a pod that ended is replaced
-under its index and name with a new address; the Job ends as Complete, or as Failed with Kubernetes' own reason
-after every other pod was ended; no process is left either way.
+Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a pod that ended is replaced under its index and name with
+a new address; the Job ends as Complete, or as Failed with Kubernetes' own reason after every other pod was ended.
 """
-
-from __future__ import annotations
 
 import asyncio
 import secrets
 import string
 import uuid
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_node.contract import Variable
@@ -26,7 +24,7 @@ _SUFFIX = string.ascii_lowercase + string.digits
 
 
 class Watcher:
-    """Whoever looks at the pods is told of each one's start and end; this one only listens."""
+    """Hears of each pod's start and end; this one does nothing with it."""
 
     def pod_started(self, pod: Pod, index: int | None) -> None: ...
 
@@ -46,23 +44,31 @@ class JobResult:
     retries: int = 0
 
 
-@dataclass
-class RunningJob:
+async def run_job(job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
+    """Runs `job` on this machine. Cancelling it kills every pod before it returns."""
+    return await _Run(job, host, addresses, watcher or Watcher()).run()
+
+
+async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancels the tasks, and returns when they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Run:
     """One run of a Job."""
 
-    job: Job
-    host: Host
-    addresses: AddressBlock
-    watcher: Watcher = field(default_factory=Watcher)
-    uid: str = field(default_factory=lambda: str(uuid.uuid4()))
-    pods: dict[str, Pod] = field(default_factory=dict)
-    _failures: int = 0
-    _ends: list[PodEnd] = field(default_factory=list)
-    _culprit: PodEnd | None = None
-    _reason: str = ""
+    def __init__(self, job: Job, host: Host, addresses: AddressBlock, watcher: Watcher) -> None:
+        self.job, self.host, self.addresses, self.watcher = job, host, addresses, watcher
+        self._uid = str(uuid.uuid4())
+        self._pods: set[Pod] = set()
+        self._failures = 0
+        self._ends: list[PodEnd] = []
+        self._culprit: PodEnd | None = None
+        self._reason = ""
 
     async def run(self) -> JobResult:
-        """Run to the end. Cancelling it kills every pod before it returns."""
         tasks = [asyncio.create_task(self._index(index)) for index in range(self.job.completions)]
         try:
             done, late = await asyncio.wait(tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION)
@@ -70,25 +76,22 @@ class RunningJob:
                 await self._fail("DeadlineExceeded")
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        succeeded = not self._reason
-        reason = self._reason or "CompletionsReached"
-        return JobResult(succeeded, reason, tuple(self._ends), None if succeeded else self._culprit, self._failures)
+            await ended(tasks)
+        culprit = self._culprit if self._reason else None
+        return JobResult(not self._reason, self._reason or "CompletionsReached", tuple(self._ends), culprit, self._failures)
 
     async def _index(self, index: int) -> None:
         """Pods of one index, one after the other, until one succeeds or no further try is allowed."""
         failures = 0
         while not self._reason:
             pod = self._pod(index)
-            self.pods[pod.facts.name] = pod
+            self._pods.add(pod)
             shown = index if self.job.indexed else None
             self.watcher.pod_started(pod, shown)
             try:
                 end = await pod.run()
             finally:
-                del self.pods[pod.facts.name]
+                self._pods.remove(pod)
             self._ends.append(end)
             if end.succeeded or self._reason:
                 self.watcher.pod_ended(pod, shown, end, "done" if end.succeeded else "ended with the job")
@@ -100,22 +103,19 @@ class RunningJob:
                 self._failures += 1
                 verdict = self._limits(failures)
             self.watcher.pod_ended(pod, shown, end, verdict)
-            match verdict:
-                case "retry" | "Ignore":
-                    # Those that cost no retry are waited for all the same.
-                    counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
-                    lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
-                    await asyncio.sleep(back_off(len(lost)))
-                case reason:
-                    await self._fail(reason)
+            if verdict not in ("retry", "Ignore"):
+                await self._fail(verdict)
+                return
+            # Those that cost no retry are waited for all the same.
+            counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
+            lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
+            await asyncio.sleep(back_off(len(lost)))
 
     def _verdict(self, end: PodEnd) -> str:
-        if end.deadline_exceeded:
+        rule = next((rule for rule in self.job.failure_rules if rule.matches(end.codes)), None)
+        if rule is None or end.deadline_exceeded:
             return "Count"
-        for rule in self.job.failure_rules:
-            if rule.matches(end.codes):
-                return "PodFailurePolicy" if rule.action == "FailJob" else rule.action
-        return "Count"
+        return "PodFailurePolicy" if rule.action == "FailJob" else rule.action
 
     def _limits(self, failures_of_index: int) -> str:
         per_index = self.job.back_off_limit_per_index
@@ -126,36 +126,19 @@ class RunningJob:
     async def _fail(self, reason: str) -> None:
         if not self._reason:
             self._reason = reason
-            await self._end_pods()
-
-    async def _end_pods(self) -> None:
-        await asyncio.gather(*(pod.terminate() for pod in list(self.pods.values())))
+            await asyncio.gather(*(pod.terminate() for pod in self._pods))
 
     def _pod(self, index: int) -> Pod:
         job, template = self.job, self.job.template
-        suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
         base = f"{job.name}-{index}" if job.indexed else job.name
-        name = f"{base}-{suffix}"
-        labels = {
-            **template.labels,
-            "job-name": job.name,
-            "controller-uid": self.uid,
-            "batch.kubernetes.io/job-name": job.name,
-            "batch.kubernetes.io/controller-uid": self.uid,
-        }
+        name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
+        own = {"job-name": job.name, "controller-uid": self._uid}
+        labels = {**template.labels, **own, **{f"batch.kubernetes.io/{key}": value for key, value in own.items()}}
         annotations = dict(template.annotations)
         if job.indexed:
             labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
             template = _with_index(template)
-        facts = PodFacts(
-            name=name,
-            namespace=job.namespace,
-            uid=str(uuid.uuid4()),
-            labels=labels,
-            annotations=annotations,
-            address=self.addresses.next(),
-            service_account=template.service_account,
-        )
+        facts = PodFacts(name, job.namespace, labels, annotations, self.addresses.next(), template.service_account)
         return Pod(self.host, template, facts, hostname=base if job.indexed else name)
 
 
@@ -165,13 +148,10 @@ def _with_index(template: PodTemplate) -> PodTemplate:
 
     def one(container: Container) -> Container:
         named = {known.name for known in container.environment}
-        return container if entry.name in named else replace(container, environment=(entry, *container.environment))
+        return container if entry.name in named else container.changed(environment=(entry, *container.environment))
 
-    return replace(
-        template,
-        containers=tuple(one(container) for container in template.containers),
-        init_containers=tuple(one(container) for container in template.init_containers),
-    )
+    containers, before = map(one, template.containers), map(one, template.init_containers)
+    return template.changed(containers=tuple(containers), init_containers=tuple(before))
 
 
 def last_lines(log: Path, count: int = 20) -> str:
@@ -180,8 +160,3 @@ def last_lines(log: Path, count: int = 20) -> str:
         return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
     except OSError:
         return ""
-
-
-async def run_job(job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
-    """Run `job` on this machine."""
-    return await RunningJob(job, host, addresses, watcher or Watcher()).run()

@@ -1,28 +1,34 @@
 """The written manifests, read into typed objects: what the rest of the rehearsal knows of Kubernetes.
 
-Promises: `read()` sees only the YAML on disk; a field it returns is one that is honoured (fields.yaml holds the
-lists); a wrong reference (a mount without its volume, a claim without its volume) is one sentence.
+A field here is one that is honoured (fields.yaml holds the lists); a mount without its volume and the like is one sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass as plain
-from dataclasses import field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import AliasPath, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rehearsal.errors import Refused
 from rehearsal.pods import fields
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
 """Label of a Job that Kueue admits: here it is admitted at once."""
-_BY_NAME = ConfigDict(populate_by_name=True)
-T = TypeVar("T")
+
+
+class _Part(BaseModel):
+    """A part of a document; the defaults are Kubernetes'."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    def changed(self, **fields: object) -> Self:
+        """The same with other values."""
+        return self.model_copy(update=fields)
+
+
+T = TypeVar("T", bound=_Part)
 
 
 def _at(*path: str, default: Any = ...) -> Any:
@@ -30,8 +36,7 @@ def _at(*path: str, default: Any = ...) -> Any:
     return Field(default, validation_alias=AliasPath(*path))
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class EnvironmentEntry:
+class EnvironmentEntry(_Part):
     """One `env` item: a value, or a downward-API field."""
 
     name: str
@@ -39,15 +44,13 @@ class EnvironmentEntry:
     field_path: str | None = _at("valueFrom", "fieldRef", "fieldPath", default=None)
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class EnvironmentSource:
+class EnvironmentSource(_Part):
     """One `envFrom` item; a Secret has no effect here."""
 
     config_map: str | None = _at("configMapRef", "name", default=None)
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Mount:
+class Mount(_Part):
     """One `volumeMounts` item."""
 
     volume: str = _at("name")
@@ -56,9 +59,8 @@ class Mount:
     read_only: bool = _at("readOnly", default=False)
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Probe:
-    """Times in seconds; the defaults are Kubernetes'."""
+class Probe(_Part):
+    """Times in seconds."""
 
     command: tuple[str, ...] = _at("exec", "command")
     period: float = _at("periodSeconds", default=10)
@@ -66,16 +68,14 @@ class Probe:
     failures: int = _at("failureThreshold", default=3)
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class RestartRule:
+class RestartRule(_Part):
     """One rule of a container about being started again."""
 
     operator: Literal["In"] = _at("exitCodes", "operator")
     codes: frozenset[int] = _at("exitCodes", "values")
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Container:
+class Container(_Part):
     """One container of a pod, init containers included."""
 
     name: str
@@ -97,8 +97,7 @@ class Container:
         return frozenset(code for rule in self.restart_rules for code in rule.codes)
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Volume:
+class Volume(_Part):
     """A pod's volume: of a claim, of a ConfigMap, or else a folder of the pod's own."""
 
     name: str
@@ -110,8 +109,7 @@ def _by_name(items: Any) -> Any:
     return {item["name"]: item for item in items} if isinstance(items, list) else items
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class PodTemplate:
+class PodTemplate(_Part):
     """What a Job makes its pods from; times in seconds."""
 
     labels: dict[str, str] = _at("metadata", "labels", default={})
@@ -127,8 +125,7 @@ class PodTemplate:
     token: bool = _at("spec", "automountServiceAccountToken", default=False)
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class FailureRule:
+class FailureRule(_Part):
     """One rule of podFailurePolicy."""
 
     action: Literal["FailJob", "Ignore"]
@@ -142,9 +139,8 @@ class FailureRule:
         return any(code != 0 and code in self.codes for name, code in codes.items() if self.container in (None, name))
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Job:
-    """A Job; the defaults are Kubernetes'."""
+class Job(_Part):
+    """A Job."""
 
     name: str = _at("metadata", "name")
     namespace: str = _at("metadata", "namespace", default="default")
@@ -169,16 +165,14 @@ class Job:
         return default if self.back_off_limit is None else self.back_off_limit
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Replicas:
+class Replicas(_Part):
     """One role of a PaddleJob."""
 
     count: int = _at("replicas")
     template: PodTemplate
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class PaddleJob:
+class PaddleJob(_Part):
     """A PaddleJob with its operator's defaults filled in."""
 
     name: str = _at("metadata", "name")
@@ -199,8 +193,7 @@ class PaddleJob:
         return self.intranet == "Service"
 
 
-@dataclass(frozen=True, kw_only=True, config=_BY_NAME)
-class Service:
+class Service(_Part):
     """A headless Service: names of the pods it selects, which do not wait for a pod to be ready."""
 
     name: str = _at("metadata", "name")
@@ -210,7 +203,7 @@ class Service:
     selector: dict[str, str] = _at("spec", "selector", default={})
 
 
-@plain(frozen=True)
+@dataclass(frozen=True)
 class Manifests:
     """Everything the written YAML says that matters here."""
 
@@ -220,7 +213,7 @@ class Manifests:
     """By name; True: what the kubelet makes there belongs to the pod's user, as behind an EFS access point, not to root."""
     config_maps: Mapping[str, Mapping[str, str]]
     service_accounts: frozenset[str]
-    without_effect: tuple[fields.WithoutEffect, ...] = field(default=())
+    without_effect: tuple[fields.WithoutEffect, ...] = ()
     paddle_jobs: tuple[PaddleJob, ...] = ()
 
 
@@ -278,7 +271,7 @@ def _job(document: dict[str, Any]) -> Job:
 
 def _read(kind: type[T], document: dict[str, Any]) -> T:
     try:
-        return TypeAdapter(kind).validate_python(document)
+        return kind.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"

@@ -1,26 +1,20 @@
-"""One pod: its folders, its containers in order, its probes, and its end, as the kubelet would run it.
-
-Promises: whatever happens (an error, a cancelled rehearsal), when `run()` returns no process of the pod is left
-and its names are gone; what stays are its logs.
-"""
-
-from __future__ import annotations
+"""One pod: its folders, its containers in order, its probes, and its end, as the kubelet would run it."""
 
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from paddle_node import contract
 
 from rehearsal.errors import Refused
-from rehearsal.pods.container import Bind, RunningContainer, private_mounts_work, run_briefly
+from rehearsal.pods.addresses import Names
+from rehearsal.pods.container import Bind, RunningContainer, private_mounts_work
 from rehearsal.pods.environment import PodFacts, environment, expand
 from rehearsal.pods.image import Image
 from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
-from rehearsal.pods.names import Names
 
 BACK_OFF_SHARE = 0.1
 """Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal a tenth of that, and never more than three seconds."""
@@ -71,17 +65,9 @@ class PodEnd:
 class Pod:
     """A pod that `run()` starts and ends; `terminate()` is its deletion."""
 
-    def __init__(
-        self,
-        host: Host,
-        template: PodTemplate,
-        facts: PodFacts,
-        hostname: str,
-        etc_hosts: Path | None = None,
-    ) -> None:
+    def __init__(self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str, etc_hosts: Path | None = None) -> None:
         """`etc_hosts` is what the pod sees as /etc/hosts; None: the machine's own."""
-        self.host, self.template, self.facts = host, template, facts
-        self.hostname = hostname
+        self.host, self.template, self.facts, self.hostname = host, template, facts, hostname
         self.started: dict[str, RunningContainer] = {}
         self._etc_hosts = etc_hosts
         self._leaving = False
@@ -93,8 +79,9 @@ class Pod:
         return self.host.logs / f"{self.facts.name}.{container}.log"
 
     async def run(self) -> PodEnd:
-        """Run the pod to its end."""
-        self._publish()
+        """Runs the pod to its end. Whatever happens, no process of it is left and its names are gone; its logs stay."""
+        facts = self.facts
+        self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address)
         containers = asyncio.create_task(self._containers())
         try:
             _, late = await asyncio.wait([containers], timeout=self.template.deadline)
@@ -121,10 +108,6 @@ class Pod:
         self._leaving = True
         await asyncio.gather(*(container.terminate(self.template.grace) for container in self.started.values()))
 
-    def _publish(self) -> None:
-        facts = self.facts
-        self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address)
-
     async def _keep(self, container: Container) -> int:
         """Run a container until it is done: again where a rule of its own says so."""
         failures = 0
@@ -147,15 +130,13 @@ class Pod:
         variables = self._environment(container, root)
         folder = _inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        binds = self._binds(container)
-        running = await RunningContainer.start(
-            self._argv(container, root, variables), variables, folder, self.log(container.name), binds
-        )
+        argv = self._argv(container, root, variables)
+        running = await RunningContainer.start(argv, variables, folder, self.log(container.name), self._binds(container))
         self.started[container.name] = running
         if self._leaving:
             # The pod was deleted while this container was still being started.
             await running.terminate(self.template.grace)
-        probes = asyncio.create_task(self._probe(container, running, root, variables, folder, binds))
+        probes = asyncio.create_task(self._probe(container, running, root))
         try:
             return await running.wait()
         finally:
@@ -179,7 +160,7 @@ class Pod:
             "TMPDIR": str(root / "tmp"),
             **host.identity(self.facts.namespace, self.facts.service_account),
         }
-        variables = environment(container, self.facts, host.manifests.config_maps, base.items())
+        variables = environment(container, self.facts, host.manifests.config_maps, base)
         # What no manifest carries: where the container's paths begin, and who has which address.
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
@@ -243,24 +224,16 @@ class Pod:
                 folder.mkdir(parents=True)
         return folder
 
-    async def _probe(
-        self,
-        container: Container,
-        running: RunningContainer,
-        root: Path,
-        variables: Mapping[str, str],
-        folder: Path,
-        binds: Sequence[Bind],
-    ) -> None:
+    async def _probe(self, container: Container, running: RunningContainer, root: Path) -> None:
         """Kill the container when a probe gives up; what follows is the restart policy's."""
         for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
             if probe is None:
                 continue
-            command = [_mapped(expand(word, variables), root) for word in probe.command]
+            command = [_mapped(expand(word, running.environment), root) for word in probe.command]
             log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
             failures = 0
             while True:
-                if await run_briefly(command, variables, folder, probe.timeout, log, binds) == 0:
+                if await running.run_beside(command, probe.timeout, log) == 0:
                     failures = 0
                     if kind == "startup":
                         break

@@ -12,13 +12,13 @@ import yaml
 
 from constructs_lib.cluster_access import AccessLevel
 from constructs_lib.release import BOOTSTRAP
+from k8s_charts.kinds.namespace import pod_security
 from k8s_charts.names import PART_OF
-from k8s_charts.namespace import pod_security
 from operations.removal import NAMESPACED
 
 Documents = list[dict[str, Any]]
 ADMINISTRATORS = {"CustomResourceDefinition", "Deployment"}
-"""Kinds of the PaddleJob operator, which an administrator installs (operator.install_operator: false in the job)."""
+"""Kinds of the PaddleJob operator, which an administrator installs (paddlejob.install_operator: false in the job)."""
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 FRAME = {"Namespace", "LimitRange", "ResourceQuota"}
 """Applied with every job as they are; an administrator makes and changes them."""

@@ -53,7 +53,7 @@ def test_manifests_name_only_images_of_the_lock() -> None:
 def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     """The policy leaves out exactly the pods that the charts' own policies select, and what those let the data job reach."""
     from k8s_charts.names import PART_OF
-    from k8s_charts.network import RULES
+    from k8s_charts.pods.network import RULES
 
     documents = list(yaml.safe_load_all((SCRIPTS / "manifests/people.yaml").read_text()))
     (policy,) = [each for each in documents if each["kind"] == "NetworkPolicy"]

@@ -1,15 +1,13 @@
 """What a user does after a change of job.yaml: apply again. Kubernetes refuses to change some fields, so names have to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 
 pytestmark = pytest.mark.slow
@@ -70,10 +68,6 @@ def test_a_changed_job_can_be_applied_over_the_old_one(change: str, made: Callab
     assert list(refused(made(), made(**CHANGES[change]))) == []
 
 
-def test_an_unchanged_job_is_the_same_objects(made: Callable[..., Documents]) -> None:
-    assert made() == made()
-
-
 def test_a_change_of_the_data_is_a_new_training_job_too(made: Callable[..., Documents]) -> None:
     def jobs(found: Documents) -> set[str]:
         return {d["metadata"]["name"] for d in found if d["kind"] == "Job"}
@@ -111,12 +105,3 @@ def test_trainers_wait_for_the_data_of_their_own_data_job(made: Callable[..., Do
     assert len({*before}) == len({*after}) == 1
     assert before != after
     assert named(made(data={"prepared": True}, program={"from": "volume"})) == []
-
-
-def test_a_pinned_name_does_not_hide_that_the_data_is_other(made: Callable[..., Documents]) -> None:
-    def jobs(found: Documents) -> list[str]:
-        return [str(d["spec"]["template"]["spec"]["containers"][0]["env"]) for d in found if d["kind"] == "Job"]
-
-    before, after = jobs(made(pin_names=True)), jobs(made(pin_names=True, data={"source": "s3://corpus/other"}))
-    assert before[0] != after[0]
-    assert before[1] != after[1]

@@ -1,7 +1,5 @@
 """Our charts in a stranger's CDK app: what is not known before deployment travels as a token and comes out as a reference."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -12,10 +10,10 @@ import cdk8s
 import pytest
 from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
 
-from k8s_charts.data_job import DataChart
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.data_job import DataChart
+from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
-from k8s_charts.volume import VolumeChart
 
 
 class StrangersStack(cdk.Stack):

@@ -1,7 +1,5 @@
 """`paddle-aws manifests` and `cdk8s synth`, as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Who starts what again, by the cluster's version: older API servers refuse a field that they do not know."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +9,8 @@ from typing import Any
 import pytest
 from paddle_node.contract import FAIL_JOB, RESTART_IN_PLACE, ExitCode
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.outputs import ClusterOutputs
 
 
 @pytest.mark.parametrize(("version", "in_place"), [("1.34", False), ("1.35", True), ("1.100", True), ("", False), ("new", False)])
@@ -30,13 +28,6 @@ def test_containers_start_again_in_place_where_the_version_is_known_to_do_it(
     assert ("restartPolicy" in container) == in_place and training["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     # A data job that runs out of memory does so again: it is the Job that counts.
     assert "restartPolicyRules" not in data["spec"]["template"]["spec"]["containers"][0]
-
-
-def test_failures_count_by_index_where_pods_have_one(made: Callable[..., Any]) -> None:
-    limits = ("backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes", "completionMode")
-    for discovery, expected in (("index", [None, 4, 0, "Indexed"]), ("pod-list", [4, None, None, "NonIndexed"])):
-        _, training = (d for d in made(discovery=discovery, limits={"retries": 4}) if d["kind"] == "Job")
-        assert [training["spec"].get(limit) for limit in limits] == expected
 
 
 def test_no_code_that_the_agent_chooses_starts_its_container_again() -> None:

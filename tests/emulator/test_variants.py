@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rehearsal.account import record_image
+from rehearsal.account import node_role, record_image
 from rehearsal.cloud import Cloud, CloudError
-from rehearsal.identity import node_role
 from rehearsal.inventory import Inventory
 
 pytestmark = pytest.mark.slow

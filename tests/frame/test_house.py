@@ -20,7 +20,6 @@ MAY_IMPORT = {
         "paddle_node.command_line",
         "settings",
         "cdk8s",
-        "cdk8s_plus_33",
         "constructs",
     },
     "trainer_image": {"paddle_node"},
@@ -46,7 +45,7 @@ MAY_IMPORT = {
 WATCHED = {
     "app", "settings", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "paddle_aws",
     "rehearsal",
-    "aws_cdk", "cdk8s", "cdk8s_plus_33", "constructs", "cdk_nag",
+    "aws_cdk", "cdk8s", "constructs", "cdk_nag",
 }  # fmt: skip
 
 

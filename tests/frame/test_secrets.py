@@ -1,16 +1,13 @@
 """An address may hold a secret: no sentence repeats its user, its password or its query."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from operations.bucket_upload import Address
 from operations.download import text
@@ -18,7 +15,7 @@ from operations.errors import BadInput
 from rehearsal.errors import Refused
 from rehearsal.rehearse import Rehearsal
 from settings.addresses import without_secrets
-from settings.file import SettingError
+from settings.errors import SettingError
 
 ADDRESSES = [
     "ftp://me:SECRET@host/f",
@@ -35,35 +32,11 @@ ADDRESSES = [
     "https://h:x/f#SECRET",
     f"https://me:{'x' * 100}SECRET@host/f",
 ]
-SETTINGS = [
-    "data.source",
-    "data.format",
-    "data",
-    "image",
-    "name",
-    "mode",
-    "runtime",
-    "volume.claim",
-    "volume.file_system_id",
-    "volume.path",
-    "paddlejob.etcd_server",
-    "paddlejob.operator_image",
-    "scheduling.zone",
-    "trainers",
-    "ports.first",
-]
-OF_THE_CLUSTER = [
-    "name",
-    "region",
-    "network.cidr",
-    "key.existing_arn",
-    "cluster.version",
-    "cluster.administrators",
-    "budget.emails",
-    "retain",
-    "nodes.w.instance_types",
-    "cluster",
-]
+SETTINGS = ["data.source", "data.format", "data", "image", "name", "mode", "runtime", "volume.claim", "volume.file_system_id",
+            "volume.path", "paddlejob.etcd_server", "paddlejob.operator_image", "scheduling.zone",
+            "trainers", "ports.first"]  # fmt: skip
+OF_THE_CLUSTER = ["name", "region", "network.cidr", "key.existing_arn", "cluster.version", "cluster.administrators",
+                  "budget.emails", "retain", "nodes.w.instance_types", "cluster"]  # fmt: skip
 
 
 def put(settings: dict[str, Any], path: str, value: object) -> dict[str, Any]:
@@ -88,8 +61,8 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
     for name, settings in (("job.yaml", job), ("cluster.yaml", cluster)):
         (folder / name).write_text(yaml.safe_dump(settings))
     try:
-        Rehearsal.check(folder / "cluster.yaml", folder / "job.yaml")
-    except (JobError, SettingError, Refused) as error:
+        Rehearsal(folder, folder / "cluster.yaml", folder / "job.yaml")
+    except (SettingError, Refused) as error:
         return str(error)
     return ""
 

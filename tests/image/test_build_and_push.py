@@ -15,11 +15,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from k8s_charts import image as chosen
-from k8s_charts.errors import JobError
-from k8s_charts.outputs import ClusterOutputs
+from k8s_charts import deployed as chosen
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from operations import image
+from settings.errors import SettingError
 
 PROJECT = Path(__file__).parents[2]
 
@@ -208,10 +208,10 @@ class TestAgainstAnEmulatedRegistry:
     def test_a_jobs_image_stands_beside_the_one_that_it_was_made_of(self, deployed: Machine) -> None:
         file, outputs = deployed.folder / "job.yaml", ClusterOutputs("fs-1", "fsap-1", "bucket", "dns")
         file.write_text(JOB)
-        with pytest.raises(JobError, match=r"in no image that was pushed .*: run `make image push JOB=<this job file>`"):
+        with pytest.raises(SettingError, match=r"in no image that was pushed .*: run `make image push JOB=<this job file>`"):
             chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
         assert deployed.run("push").exit_code == 0
-        with pytest.raises(JobError, match=r"in no image that was pushed"):
+        with pytest.raises(SettingError, match=r"in no image that was pushed"):
             chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
         done = deployed.run("push", "--job", "job.yaml")
         assert done.exit_code == 0, done.stderr
@@ -219,7 +219,7 @@ class TestAgainstAnEmulatedRegistry:
         (pushed,) = written["variants"].values()
         assert chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json") == pushed != written["image"]
         file.write_text(JOB.replace("1.16", "1.17"))
-        with pytest.raises(JobError, match="in no image that was pushed"):
+        with pytest.raises(SettingError, match="in no image that was pushed"):
             chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
 
     def test_a_login_that_is_refused_and_a_repository_that_is_gone(self, deployed: Machine) -> None:

@@ -248,7 +248,7 @@ def test_a_job_that_has_run_is_not_submitted_again_in_silence(
 
 PADDLE_JOB = """\
 name: words
-engine: paddlejob
+controller: paddlejob
 paddlejob: {install_operator: false}
 trainers: 2
 parameter_servers: 1

@@ -14,8 +14,8 @@ from paddle_node.contract import JobFolder
 from paddle_node.training import passes
 from saved_pass import save_model, save_pass
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from operations import volume_access
 from operations.cluster import Cluster

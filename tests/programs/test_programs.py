@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from k8s_charts import training_settings
+from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob as Job
 from operations import interpreter
 
@@ -81,7 +81,7 @@ class ForeignJob(TrainingJob):
 
     def environment(self, index: int, **more: str) -> dict[str, str]:
         own = {"HOME": str(self.home), "PADDLE_NODE_PROGRAM_ARCHIVE": self.job.program.archive.digest}
-        return super().environment(index, **more) | training_settings.values(self.job) | own
+        return super().environment(index, **more) | training_job.settings(self.job) | own
 
 
 @pytest.fixture(params=PROGRAMS)

@@ -1,5 +1,6 @@
-"""Clones of the project to rehearse in, and a way to see what a rehearsal left running."""
+"""Clones of the project to rehearse in, a machine that runs manifests, and a way to see what was left running."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -9,6 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from rehearsal.pods import manifests
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.job import run_job
+from rehearsal.pods.paddle_job import run_paddle_job
+from rehearsal.state import State
 
 ROOT = Path(__file__).parents[2]
 # Under `make test` a make of ours would be a part of that one, and say which folder it enters.
@@ -100,3 +107,41 @@ def fresh_clone(tmp_path: Path) -> Path:
     subprocess.run(["git", "-c", "advice.detachedHead=false", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
     borrow_environments(tmp_path / "clone")
     return tmp_path / "clone"
+
+
+class Machine:
+    """Runs manifests below a folder, on an image of the test's own."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        self.folder, self.state, self.volume, self.logs = folder, state, state.volume, state.logs
+
+    def host(self, documents: list[dict], dockerfile: str = "FROM scratch\n"):
+        (self.folder / "trainer_image").mkdir(exist_ok=True)
+        (self.folder / "trainer_image/Dockerfile").write_text(dockerfile)
+        return self.state.host(self.folder, manifests.read(documents), Path(sys.executable).parent)
+
+    def run(self, documents: list[dict], dockerfile: str = "FROM scratch\n"):
+        host = self.host(documents, dockerfile)
+        return self.run_on(host, (host.manifests.jobs or host.manifests.paddle_jobs)[0])
+
+    def run_on(self, host, job):
+        async def go():
+            with AddressBlock() as block:
+                return await (run_job if isinstance(job, manifests.Job) else run_paddle_job)(job, host, block)
+
+        return asyncio.run(go())
+
+    def log(self, pods: str = "*.main") -> str:
+        return "".join(file.read_text() for file in sorted(self.logs.glob(f"{pods}.log")))
+
+    @property
+    def left_running(self) -> list[int]:
+        return processes_of(self.folder)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Afterwards no process that knows of it may be alive."""
+    with State(tmp_path / ".rehearsal") as state:
+        yield Machine(tmp_path, state)
+    assert processes_of(tmp_path) == []

@@ -9,7 +9,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,11 @@ from paddle_node.contract import JobFolder
 from operations.evaluate import Evaluation
 from rehearsal.errors import Failed
 from rehearsal.evaluation import evaluate
-from rehearsal.pods import image, manifests
+from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.job import JobResult, run_job
-from rehearsal.pods.names import Names
 from rehearsal.pods.pod import Host
+from rehearsal.state import State
 
 pytestmark = pytest.mark.slow
 
@@ -54,18 +54,14 @@ def shipped(passes: int) -> list[dict]:
 
 def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
     """Split and train below `folder`; `kill` is the role whose process of trainer 1 dies once a pass is complete."""
-    volume = folder / "volume"
+    state = State(folder)
+    volume = state.volume
     sample = volume / "quick-start/sample.tsv"
     sample.parent.mkdir(parents=True)
     subprocess.run([sys.executable, ROOT / "examples/quick_start/make_sample.py", sample], check=True)
     documents = shipped(passes)
     read = manifests.read(documents)
-    laid_out = image.read(ROOT / "trainer_image" / "Dockerfile")
-    laid_out.lay_out(ROOT, folder / "image")
-    host = Host(
-        read, laid_out, folder / "image", folder / "pods", volume, folder / "logs",
-        Names(folder / "hosts.json", read.services), ROOT / ".venv-image" / "bin",
-    )  # fmt: skip
+    host = state.host(ROOT, read, ROOT / ".venv-image" / "bin")
     data, training = read.jobs
     job_folder = JobFolder(volume / "quick-start")
 
@@ -154,6 +150,6 @@ def test_the_metric_needs_every_part_of_the_pass(undisturbed):
 def measure(trained: Trained) -> Evaluation:
     async def go() -> Evaluation:
         with AddressBlock() as addresses:
-            return (await evaluate(shipped(4), replace(trained.host), addresses))[0]
+            return (await evaluate(shipped(4), trained.host, addresses))[0]
 
     return asyncio.run(go())

@@ -10,28 +10,32 @@ import textwrap
 
 import pytest
 
-from rehearsal import interruption, machine
+from rehearsal import interruption
+from rehearsal.__main__ import main
 from rehearsal.errors import Refused
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.state import State
 
 
 @pytest.mark.parametrize(("system", "processor"), [("Darwin", "arm64"), ("Linux", "aarch64")])
-def test_a_machine_that_cannot_rehearse(monkeypatch, tmp_path, system, processor):
+def test_a_machine_that_cannot_rehearse(monkeypatch, capsys, system, processor):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
-    with pytest.raises(Refused, match=f"this machine is {system} {processor}") as unfit:
-        machine.check(tmp_path)
-    assert unfit.value.code == 2 and "\n" not in str(unfit.value)
+    monkeypatch.setattr("sys.argv", ["rehearsal"])
+    assert main() == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"this machine is {system} {processor}: a rehearsal needs Linux on x86-64") and said.count("\n") == 1
 
 
-def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path):
+def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path, monkeypatch, capsys):
     clone = tmp_path / "my clone"
     for environment in (".venv-image", ".venv-emulator"):
         (clone / environment / "bin").mkdir(parents=True)
         (clone / environment / "bin/python").touch()
-    with pytest.raises(Refused, match=f"this clone lies in {clone}: parameter servers save through a shell"):
-        machine.check(clone)
+    monkeypatch.setattr("rehearsal.__main__._PROJECT", clone)
+    monkeypatch.setattr("sys.argv", ["rehearsal"])
+    assert main() == 2
+    assert f"this clone lies in {clone}: parameter servers save through a shell" in capsys.readouterr().err
 
 
 def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
@@ -50,18 +54,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
         pass
 
 
-def test_the_folder_is_free_when_its_holder_was_killed(tmp_path):
-    program = "import sys, time; from pathlib import Path; from rehearsal.state import State\n"
-    program += "with State(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
-    holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True)
-    assert holder.stdout.readline() == "held\n"
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
-    with State(tmp_path):
-        pass
-
-
 def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_anything_begins():
     with AddressBlock() as addresses, socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
@@ -72,17 +64,9 @@ def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_a
         addresses.check([port])
 
 
-@pytest.fixture
-def handlers():
-    """Signal handlers are again what they were, whatever a test does."""
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for one, handler in before.items():
-        signal.signal(one, handler)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number, handlers):
+def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number):
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     ended = []
 
     async def work():
@@ -101,43 +85,8 @@ def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(numb
             os.kill(os.getpid(), number)
     os.kill(os.getpid(), number)
     assert ended == ["in order"]
-
-
-def test_a_signal_while_the_event_loop_is_made_is_not_lost_and_breaks_nothing(capsys, handlers):
-    begun = []
-
-    async def work():
-        begun.append(True)
-        await asyncio.sleep(10)
-
-    class Policy(asyncio.DefaultEventLoopPolicy):
-        def new_event_loop(self):
-            os.kill(os.getpid(), signal.SIGINT)
-            return super().new_event_loop()
-
-    asyncio.set_event_loop_policy(Policy())
-    try:
-        with pytest.raises(KeyboardInterrupt), interruption.caught():
-            interruption.run(work())
-    finally:
-        asyncio.set_event_loop_policy(None)
-    assert begun == [True] and capsys.readouterr().err == ""
-
-
-def test_a_signal_as_the_work_ends_is_not_lost(handlers):
-    async def work():
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt), interruption.caught():
-        interruption.run(work())
-
-
-def test_signals_are_as_before_when_nothing_was_interrupted():
-    before = signal.getsignal(signal.SIGINT)
-    with interruption.caught():
-        interruption.run(asyncio.sleep(0))
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
+    for one, handler in before.items():
+        signal.signal(one, handler)
 
 
 def test_a_signal_outside_the_pods_raises_once():

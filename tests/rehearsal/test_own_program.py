@@ -1,7 +1,5 @@
 """A program from a folder of the user's own, with a requirement: one rehearsal, and what a rehearsal refuses before it begins."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from pathlib import Path

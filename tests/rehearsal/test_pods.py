@@ -1,26 +1,19 @@
 """Jobs run from manifests as real processes: environment, names, mounts, retries, policies, probes, and nothing left."""
 
 import asyncio
-import json
 import os
-import signal
-import subprocess
-import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
-from k8s_charts.outputs import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from rehearsal.errors import Refused
-from rehearsal.pods import image, job, manifests
+from rehearsal.pods import job
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
-from rehearsal.pods.names import Names
-from rehearsal.pods.pod import Host
 
 pytestmark = pytest.mark.slow
 
@@ -67,55 +60,9 @@ def documents(
     ]
 
 
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """Runs manifests below tmp_path; afterwards no process that knows of it may be alive."""
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
     monkeypatch.setattr("rehearsal.pods.pod.BACK_OFF_SHARE", 0.001)
-
-    class Machine:
-        volume = tmp_path / "volume"
-        logs = tmp_path / "logs"
-
-        def host(self, docs, dockerfile="FROM scratch\n"):
-            read = manifests.read(docs)
-            (tmp_path / "Dockerfile").write_text(dockerfile)
-            laid_out = image.read(tmp_path / "Dockerfile")
-            laid_out.lay_out(tmp_path, tmp_path / "image")
-            self.volume.mkdir(exist_ok=True)
-            return Host(
-                read, laid_out, tmp_path / "image", tmp_path / "pods", self.volume, self.logs,
-                Names(tmp_path / "hosts.json", read.services), Path(sys.executable).parent,
-            )  # fmt: skip
-
-        def run(self, docs, dockerfile="FROM scratch\n", timeout=90):
-            host = self.host(docs, dockerfile)
-
-            async def go():
-                with AddressBlock() as block:
-                    return await asyncio.wait_for(job.run_job(host.manifests.jobs[0], host, block), timeout)
-
-            return asyncio.run(go())
-
-        def log(self, index=None):
-            found = sorted(self.logs.glob("*.main.log"))
-            return "".join(file.read_text() for file in found)
-
-    yield Machine()
-    assert processes_of(tmp_path) == []
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Every live process whose environment or command line names `folder`."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid():
-            try:
-                known = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if str(folder).encode() in known:
-                found.append(int(process.name))
-    return found
 
 
 def test_command_arguments_and_environment_are_the_kubelets(machine):
@@ -148,25 +95,6 @@ def test_command_arguments_and_environment_are_the_kubelets(machine):
     assert "OF_THIS_MACHINE" not in seen
 
 
-def test_config_maps_come_as_variables_and_as_files(machine):
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"A": "1", "file.txt": "text\n"}}
-    docs = documents(
-        'echo "$A"; cat "$PADDLE_NODE_ROOT/etc/settings/file.txt"; echo free > "$PADDLE_NODE_ROOT/scratch/x"',
-        pod_spec={
-            "volumes": [
-                {"name": "settings", "configMap": {"name": "settings"}},
-                {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
-            ]
-        },
-        container={
-            "envFrom": [{"configMapRef": {"name": "settings"}}],
-            "volumeMounts": [{"name": "settings", "mountPath": "/etc/settings"}, {"name": "scratch", "mountPath": "/scratch"}],
-        },
-    )
-    assert machine.run([*docs, config]).succeeded
-    assert machine.log() == "1\ntext\n"
-
-
 def test_the_image_is_what_the_dockerfile_copies(machine, tmp_path):
     (tmp_path / "context").mkdir()
     (tmp_path / "context" / "hello.sh").write_text('#!/bin/sh\necho "hello $1 from $COLOUR"\npwd\n')
@@ -186,23 +114,6 @@ def test_the_image_is_what_the_dockerfile_copies(machine, tmp_path):
     assert machine.run(docs, dockerfile).succeeded
     first, folder = machine.log().splitlines()
     assert first == "hello $(HOSTNAME_) from blue" and folder.endswith("/home/paddle")
-
-
-def test_peers_find_each_other_by_the_services_names(machine):
-    docs = documents(
-        """
-        cd $PADDLE_NODE_ROOT/home/jobpath
-        until [ "$(grep -c 'train-[012].train"' "$PADDLE_NODE_HOSTS")" = 3 ]; do sleep 0.05; done
-        cat "$PADDLE_NODE_HOSTS"
-        touch seen-$JOB_COMPLETION_INDEX
-        until [ -e seen-0 ] && [ -e seen-1 ] && [ -e seen-2 ]; do sleep 0.05; done
-        """,
-        job_spec={"completionMode": "Indexed", "completions": 3, "parallelism": 3},
-    )
-    assert machine.run(docs).succeeded
-    hosts = json.loads(next(machine.logs.glob("*.log")).read_text())
-    assert len({hosts[f"train-{i}.train"] for i in range(3)}) == 3
-    assert hosts["train-0.train.default.svc.cluster.local"] == hosts["train-0.train"]
 
 
 def test_a_failed_pod_is_replaced_under_its_index_with_another_address(machine):
@@ -276,6 +187,7 @@ def test_what_a_probe_ends_does_not_start_again_in_its_pod(machine):
     probe = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}, "periodSeconds": 0.05, "failureThreshold": 1}
     result = machine.run(documents("trap '' TERM; while :; do sleep 0.1; done", container={**IN_PLACE, "livenessProbe": probe}))
     assert result.culprit.codes == {"main": 137} and len(result.ended) == 1
+    assert "liveness probe failed 1 times" in machine.log()
 
 
 def test_each_index_counts_its_own_failures(machine):
@@ -293,39 +205,6 @@ def test_each_index_counts_its_own_failures(machine):
         for tried in machine.volume.iterdir():
             tried.unlink()
 
-
-def test_a_deadline_ends_everything(machine):
-    result = machine.run(documents("trap '' TERM; while :; do sleep 0.1; done", job_spec={"activeDeadlineSeconds": 0.3}))
-    assert result.reason == "DeadlineExceeded"
-
-
-def test_a_failing_probe_ends_the_container(machine):
-    probe = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}, "periodSeconds": 0.05, "failureThreshold": 2}
-    result = machine.run(documents("sleep 30", container={"livenessProbe": probe}))
-    assert not result.succeeded and "liveness probe failed 2 times" in machine.log()
-
-
-def test_liveness_waits_for_the_startup_probe(machine):
-    docs = documents(
-        'sleep 0.4; touch "$TMPDIR/up"; sleep 0.4',
-        container={
-            "startupProbe": {
-                "exec": {"command": ["/bin/sh", "-c", 'test -e "$TMPDIR/up"']},
-                "periodSeconds": 0.1,
-                "failureThreshold": 30,
-            },
-            "livenessProbe": {
-                "exec": {"command": ["/bin/sh", "-c", 'test -e "$TMPDIR/up"']},
-                "periodSeconds": 0.1,
-                "failureThreshold": 1,
-            },
-        },
-    )
-    assert machine.run(docs).succeeded
-
-
-def test_what_a_container_detaches_dies_with_it(machine):
-    machine.run(documents("setsid sleep 600 & (setsid sh -c 'sleep 61 & sleep 62' &) ; sleep 0.2; exit 0"))
     # The fixture looks for what was left.
 
 
@@ -341,49 +220,15 @@ def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
         with AddressBlock() as block:
             task = asyncio.create_task(job.run_job(host.manifests.jobs[0], host, block))
             deadline = time.monotonic() + 90
-            while len(processes_of(tmp_path)) < 3 and time.monotonic() < deadline:
+            while len(machine.left_running) < 3 and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
-            assert len(processes_of(tmp_path)) >= 3
+            assert len(machine.left_running) >= 3
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
 
     asyncio.run(go())
-    assert processes_of(tmp_path) == [] and not list((tmp_path / "pods").iterdir())
-
-
-def test_a_killed_rehearsal_takes_its_pods_along(tmp_path):
-    program = textwrap.dedent("""
-        import asyncio, sys, time
-        from pathlib import Path
-        from rehearsal.pods.container import RunningContainer
-        async def go():
-            folder = Path(sys.argv[1])
-            argv = ["/bin/sh", "-c", "setsid sleep 600 & sleep 600"]
-            await RunningContainer.start(argv, {"OF": str(folder), "PATH": "/bin"}, folder, folder / "log")
-            print("started", flush=True)
-            time.sleep(600)
-        asyncio.run(go())
-    """)
-    rehearsal = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert rehearsal.stdout.readline() == "started\n"
-    deadline = time.monotonic() + 90
-    while len(processes_of(tmp_path)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert len(processes_of(tmp_path)) >= 3
-    rehearsal.send_signal(signal.SIGKILL)
-    rehearsal.wait()
-    rehearsal.stdout.close()
-    deadline = time.monotonic() + 90
-    while processes_of(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert processes_of(tmp_path) == []
-
-
-def test_two_rehearsals_have_different_blocks():
-    with AddressBlock() as one, AddressBlock() as two:
-        assert one.prefix != two.prefix
-        assert one.next() != one.next()
+    assert machine.left_running == [] and not list(machine.state.pods.iterdir())
 
 
 KINDS = {

@@ -1,7 +1,5 @@
 """A stranger's first hour: a fresh clone, own data, an own regression with two mistakes in it, and a model to take home."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

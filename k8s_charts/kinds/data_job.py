@@ -1,0 +1,95 @@
+"""The data-split Job: stages the source, splits it into shards, and puts the program on the volume."""
+
+from typing import Any
+
+from cdk8s import Chart
+from constructs import Construct
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+from k8s_charts import names, yaml_documents
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.pods import job_folder, network, pod
+from k8s_charts.pods.pod import literal
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import Data
+from k8s_charts.spec.job import DATA_ENDING
+
+
+def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
+    """Where the data job reads: a local file lies in the deployed bucket by then, under the job's name."""
+    if job.data is None or job.data.source is None:
+        return ""
+    if (local := job.local_file) is None:
+        return literal(job.data.source)
+    # The bucket may be a token of a CDK app, which must stay whole: only the user's part is escaped.
+    return f"s3://{outputs.bucket_name}/sources/{job.name}/{literal(local.name)}"
+
+
+def _program(job: TrainingJob) -> str | None:
+    """The container's folder that the data job copies to the volume; None: the volume has it."""
+    place = {"image": contract.PROGRAMS, "configmap": pod.INLINE_PROGRAMS}.get(job.program.origin)
+    return place and literal(f"{place}/{job.program.folder}")
+
+
+def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity: str) -> dict[Any, object]:
+    # The pod identity agent tells the region with the credentials; an instance's profile does not.
+    region = outputs.region if outputs.data_job_credentials == "instance-profile" else ""
+    return {
+        **pod.identity(job),
+        Variable.POD_UID: pod.FieldPath("metadata.uid"),
+        Variable.JOB_PATH: literal(job.volume.mount_path),
+        Variable.OUT_DIR: literal(f"{job.volume.mount_path}/{job.name}"),
+        Variable.SPLIT_COUNT: 1 if data.shared else data.shards or job.trainers,
+        Variable.SPLIT_PODS: data.splitters,
+        Variable.DATA_SOURCE: source(job, outputs),
+        Variable.DATA_FORMAT: "files" if data.shared else literal(data.format),
+        Variable.SHARED: job_folder.shared(job),
+        Variable.HOLD_OUT: repr(data.hold_out).removesuffix(".0"),
+        Variable.SHUFFLE_SEED: None if data.shared else data.shuffle_seed,
+        Variable.PROGRAM_FROM: _program(job),
+        Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
+        **(pod.archive(job) if ":" in data.format else {}),
+        Variable.DATA_JOB: identity or None,
+        "AWS_REGION": region or None,
+    }
+
+
+class DataChart(Chart):
+    """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job file."""
+
+    identity: str
+    """Hash of the Job's spec: the split says in its manifest whose it is, and trainers wait for that."""
+
+    def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+        super().__init__(scope, f"{job.name}{DATA_ENDING}")
+        if job.data is None:
+            raise ValueError("a job without data has no data job")
+        self._job, self._data, self._outputs, self._image = job, job.data, outputs, image
+        self._program = pod.inline_program(self, job, "data")
+        network.data(self, job, outputs)
+        self.identity = names.fingerprint(self._document(""))
+        name = f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{self.identity}"
+        metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, "data")}
+        yaml_documents.add(self, {**self._document(self.identity), "metadata": metadata})
+
+    def _document(self, identity: str) -> pod.Object:
+        job = self._job
+        container = {
+            "name": "data",
+            "command": [contract.DATA_ENTRY_POINT],
+            "env": pod.environment(_environment(job, self._data, self._outputs, identity)),
+            "workingDir": contract.HOME,
+        }
+        template = pod.template(
+            job,
+            "data",
+            image=self._image,
+            claim=names.claim(job, self._outputs),
+            resources=job.data_resources,
+            container=container,
+            spec={"serviceAccountName": names.DATA_ACCOUNT},
+            program=self._program,
+        )
+        # One pod counts its failures; where one of several indexes is lost, so is the split.
+        return pod.job_document(job, template, self._data.splitters, indexed=self._data.splitters > 1)

@@ -1,0 +1,35 @@
+"""The namespace that jobs share: its pod security, one service account a role, and a ceiling where one is set."""
+
+from cdk8s import Chart
+from constructs import Construct
+
+from k8s_charts import names, yaml_documents
+from k8s_charts.spec import TrainingJob
+
+
+def pod_security(level: str) -> dict[str, str]:
+    """Labels by which the API server enforces a Pod Security Standard, and warns of and logs what breaks it."""
+    modes = (f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn"))
+    return {label: value for mode in modes for label, value in ((mode, level), (f"{mode}-version", "latest"))}
+
+
+class NamespaceChart(Chart):
+    """Namespace, ServiceAccounts, ResourceQuota and LimitRange.
+
+    Equal for all jobs of a namespace, so applying it twice changes nothing. The namespace `default` is everybody's:
+    it is used as it is, without our pod-security labels.
+    """
+
+    def __init__(self, scope: Construct, job: TrainingJob) -> None:
+        super().__init__(scope, f"{job.namespace}-namespace")
+        space, *documents = yaml_documents.template(
+            "namespace.yaml", namespace=job.namespace, trainer=names.TRAINER_ACCOUNT, data=names.DATA_ACCOUNT
+        )
+        if job.namespace != "default":
+            space["metadata"]["labels"] |= pod_security("privileged" if job.takes_the_node else "restricted")
+            documents.insert(0, space)
+        if job.namespace_limits is not None:
+            limits = job.namespace_limits.model_dump()
+            documents += yaml_documents.template("namespace_limits.yaml", namespace=job.namespace, **limits)
+        for document in documents:
+            yaml_documents.add(self, document)

@@ -1,0 +1,139 @@
+"""The training as a PaddleJob: parameter servers and workers in pods of their own, run by the PaddleJob operator.
+
+The operator (batch.paddlepaddle.org/v1) names the pods `<job>-ps-<i>` and `<job>-worker-<i>` and tells each its role
+and its peers by environment variables; what runs in them is up to the image, or to `command`.
+"""
+
+from typing import Any
+
+from cdk8s import Chart
+from constructs import Construct
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+from k8s_charts import names, yaml_documents
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.pods import network, pod, scheduling
+from k8s_charts.pods.pod import literal
+from k8s_charts.spec import TrainingJob
+
+SERVICE_PORT = 36000
+"""Where pods that meet by Service listen: the operator's own choice."""
+
+
+class OperatorChart(Chart):
+    """The PaddleJob operator, for a cluster that has none: one a job namespace, with rights in that namespace alone."""
+
+    def __init__(self, scope: Construct, job: TrainingJob) -> None:
+        super().__init__(scope, "paddle-operator")
+        image = job.operator.operator_image
+        (definition,) = yaml_documents.template("paddle_job_definition.yaml")
+        space, account, role, binding, policy, deployment = yaml_documents.template(
+            "operator.yaml", namespace=job.namespace, image=image, pull_policy=pod.pull_policy(image)
+        )
+        policy["spec"]["egress"] = [network.RULES["names"], network.RULES["api-server"]]
+        if job.gang.kind == "volcano":
+            groups = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"]}
+            role["rules"].append({**groups, "verbs": ["get", "list", "watch", "create", "delete"]})
+            deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--scheduling=volcano")
+        for document in (definition, space, account, role, binding, policy, deployment):
+            yaml_documents.add(self, document)
+
+
+def _environment(job: TrainingJob) -> dict[Any, object]:
+    """Where a program of our image finds its data, what the operator (v0.3.5) leaves out, and the user's own variables."""
+    ours: dict[Any, object] = {
+        Variable.JOB_NAME: job.name,
+        Variable.JOB_PATH: literal(job.volume.mount_path),
+        Variable.TRAIN_CONFIG_DIR: literal(job.program.folder),
+        Variable.THREADS: job.threads,
+        Variable.PASSES: job.passes,
+        Variable.SEED: job.seed,
+    }
+    more = {
+        # A foreign image knows no user 1000, whose home would be /, which is read-only.
+        "HOME": contract.HOME if job.image is not None else None,
+        # The endpoints that the operator tells have this port, and its PADDLE_PORT is another: Paddle's servers refuse to start.
+        "PADDLE_PORT": SERVICE_PORT if job.operator.intranet == "Service" else None,
+        "PADDLE_ELASTIC_SERVER": job.operator.etcd_server,
+    }
+    users = {name: literal(value) for name, value in job.environment.items()}
+    more = {name: value for name, value in more.items() if name not in users}
+    return {**(ours if job.data is not None else {}), **more, **users}
+
+
+class PaddleJobChart(Chart):
+    """PaddleJob, PodGroup where a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
+
+    def __init__(
+        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
+    ) -> None:
+        super().__init__(scope, f"{job.name}-training")
+        self._job, self._outputs, self._image, self._data_job = job, outputs, image, data_job
+        # With a data job the program comes to the volume; without one it is mounted in the pods themselves.
+        self._program = None if job.splits else pod.inline_program(self, job, "worker")
+        servers = job.parameter_servers or 0
+        roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
+        members = servers + job.trainers
+        # Pods on their node's network are beyond a NetworkPolicy.
+        if not job.takes_the_node:
+            more = [] if job.data is not None else [network.to_anywhere(443)]
+            if job.operator.etcd_server is not None:
+                more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
+            network.peers(self, job, roles, more=more)
+        # None may be evicted: nothing brings a PaddleJob's training back that has lost a pod, so a drain waits for its end.
+        # Elastic workers may come and go.
+        least = members if job.operator.elastic is None else members - 1
+        labels = names.labels(job)
+        either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
+        selector = {"matchExpressions": [either], "matchLabels": dict(sorted(labels.items()))}
+        pod.disruption_budget(self, job, least, selector, labels)
+        with_gpus = members if job.gpus.parameter_servers else job.trainers
+        scheduling.pod_group(self, job, members=members, with_gpus=with_gpus)
+        metadata = {"name": job.name, "namespace": job.namespace, "labels": labels}
+        kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": metadata}
+        yaml_documents.add(self, {**kind, "spec": self._spec(servers)})
+
+    def _spec(self, servers: int) -> pod.Object:
+        settings = self._job.operator
+        spec: pod.Object = {"cleanPodPolicy": settings.clean_pod_policy, "intranet": settings.intranet}
+        if settings.with_gloo is not None:
+            spec["withGloo"] = settings.with_gloo
+        if settings.elastic is not None:
+            spec["elastic"] = settings.elastic
+        if servers:
+            spec["ps"] = {"replicas": servers, "template": self._template("ps")}
+        spec["worker"] = {"replicas": self._job.trainers, "template": self._template("worker")}
+        return spec
+
+    def _template(self, role: names.Role) -> pod.Object:
+        job = self._job
+        container = {
+            "name": "paddle",
+            "command": [literal(word) for word in job.command or ()],
+            "args": [literal(argument) for argument in job.arguments],
+            "env": pod.environment(_environment(job)),
+            "envFrom": pod.environment_from(job),
+            # A foreign image starts where its own WORKDIR says.
+            "workingDir": contract.HOME if job.image is None else None,
+        }
+        spec = {
+            "serviceAccountName": names.TRAINER_ACCOUNT,
+            # A PaddleJob has no time limit of its own.
+            "activeDeadlineSeconds": int(job.limits.hours * 3600),
+            # Only the workers name Volcano: the operator takes the job's scheduler from them.
+            "schedulerName": "volcano" if job.gang.kind == "volcano" and role == "worker" else None,
+        }
+        return pod.template(
+            job,
+            role,
+            image=self._image,
+            claim=names.claim(job, self._outputs),
+            resources=job.resources,
+            container=container,
+            spec=spec,
+            gpus=job.gpus.count if role == "worker" or job.gpus.parameter_servers else 0,
+            program=self._program,
+            # For people: the programs in the pods know nothing of a data job.
+            annotations={"paddle-aws/data-job": self._data_job} if self._data_job else None,
+        )

@@ -1,0 +1,176 @@
+"""The training Job: one pod a trainer, each with a parameter server and a trainer in it.
+
+Discovery by index: an Indexed Job, whose indexes survive the pods, and a headless Service by which peers find each
+other. Discovery by pod-list is the tutorials' way: the pods ask the API server, which takes an account with that right.
+
+Who a pod is and how it finds its peers and its data stands in its own `env`, where the tutorials have it. How to train is in an
+immutable ConfigMap, whose values the kubelet hands on as they are: nothing in them is expanded, so nothing has to be escaped.
+"""
+
+import json
+
+from cdk8s import Chart
+from constructs import Construct
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+from k8s_charts import names, yaml_documents
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.pods import network, pod, scheduling
+from k8s_charts.pods.pod import literal
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.value_types import amount
+
+
+def settings(job: TrainingJob) -> dict[str, str]:
+    """How to train: the ConfigMap's data, the user's variables among it."""
+    data = job.data
+    stages = data is not None and data.stage != "never" and not data.shared
+    found: dict[Variable, object] = {
+        Variable.RUNTIME: job.chosen_runtime,
+        Variable.PASSES: job.passes,
+        Variable.KEEP_PASSES: job.keep_passes,
+        Variable.ATTEMPTS: job.limits.attempts,
+        Variable.PEER_DEADLINE: job.limits.peer_deadline_seconds,
+        # Five seconds of the grace period are left for the container to leave.
+        Variable.GRACE: job.limits.grace_period_seconds - 5,
+        Variable.STALL: job.limits.stall_seconds,
+        Variable.SEED: job.seed,
+        Variable.CHECKPOINT: f"{60 * job.checkpoint_minutes:g}" if job.checkpoint_minutes else None,
+        Variable.RESUME_FROM: job.resume_from if job.resume_from != "same" else None,
+        Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
+        Variable.STAGE: data.stage if data is not None and stages else None,
+        # A pod sees its node's disk and not its own share of it, and is evicted when it takes more.
+        Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages else None,
+        Variable.GPUS: job.gpus.count or None,
+    }
+    if job.command is not None:
+        found |= {
+            Variable.COMMAND: json.dumps(job.command),
+            Variable.PROCESSES: job.chosen_processes,
+            Variable.RESUME: json.dumps(job.resume) if job.resume else None,
+            Variable.PROGRESS: job.progress,
+            Variable.SUCCESS: job.success,
+            Variable.TEMPLATES: ",".join(name for name, text in job.environment.items() if "{" in text or "}" in text) or None,
+        }
+    return {**{str(name): str(value) for name, value in found.items() if value is not None}, **job.environment}
+
+
+def _pserver_ports(job: TrainingJob) -> dict[str, int]:
+    """The tutorials' names: jobport0 and so on."""
+    return {f"jobport{i}": port for i, port in enumerate(job.ports.pserver)}
+
+
+def _container_ports(job: TrainingJob) -> list[pod.Object]:
+    on_host = job.ports.on_host
+    named = {"control": job.ports.control, **_pserver_ports(job)}
+    others = [port for port in on_host if port not in named.values()]
+    named |= {f"jobport{f'-{port}' if len(others) > 1 else ''}": port for port in others}
+    return [
+        {"name": name, "containerPort": port, "hostPort": port if port in on_host else None, "protocol": "TCP"}
+        for name, port in named.items()
+    ]
+
+
+def _probe(period: int, failures: int) -> pod.Object:
+    command = {"command": [contract.PROBE_ENTRY_POINT]}
+    return {"exec": command, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
+
+
+def _environment(job: TrainingJob, data_job: str | None) -> dict[Variable, object]:
+    return {
+        **pod.identity(job),
+        Variable.JOB_PATH: literal(job.volume.mount_path),
+        Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
+        **pod.archive(job),
+        Variable.NIC: literal(job.network_device),
+        Variable.PORT: job.ports.first,
+        Variable.PORTS_NUM: job.ports.dense,
+        Variable.PORTS_NUM_SPARSE: job.ports.sparse,
+        Variable.TRAINERS: job.trainers,
+        Variable.THREADS: job.threads,
+        Variable.SERVICE: job.name if job.discovery == "index" else None,
+        Variable.DISCOVERY: job.discovery,
+        Variable.CONTROL_PORT: job.ports.control,
+        Variable.DATA_JOB: data_job,
+    }
+
+
+class TrainingChart(Chart):
+    """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery takes.
+
+    `data_job` is the identity of the data job whose shards the trainers wait for: new data or a new program make a new
+    training Job as well.
+    """
+
+    def __init__(
+        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
+    ) -> None:
+        super().__init__(scope, f"{job.name}-training")
+        labels = names.labels(job, "trainer")
+        by_index = job.discovery == "index"
+        if by_index:
+            (service,) = yaml_documents.template("peers.yaml", namespace=job.namespace, job=job.name)
+            ports = {"control": job.ports.control, **_pserver_ports(job)}
+            service["spec"]["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()]
+            yaml_documents.add(self, service)
+        else:
+            account = f"{job.name}-pod-list"
+            for document in yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
+                yaml_documents.add(self, document)
+        network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
+        # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
+        # None at all would hold every drain up until the job ends.
+        pod.disruption_budget(self, job, job.trainers - 1, {"matchLabels": dict(sorted(labels.items()))}, labels)
+        scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
+        config = pod.config_map(self, job, "trainer", "settings", settings(job))
+        document = self._document(job, outputs, image, data_job, config)
+        metadata = {
+            # Kubernetes refuses to change a Job: a changed one is another object, unless the user pins the name.
+            "name": job.name if job.pin_names else names.hashed(job.name, document),
+            "namespace": job.namespace,
+            "labels": {**labels, **scheduling.queue_labels(job)},
+        }
+        yaml_documents.add(self, {**document, "metadata": metadata})
+
+    @staticmethod
+    def _document(job: TrainingJob, outputs: ClusterOutputs, image: str, data_job: str | None, config: str) -> pod.Object:
+        by_index = job.discovery == "index"
+        container = {
+            "name": "trainer",
+            "command": [contract.ENTRY_POINT],
+            "args": [literal(argument) for argument in job.arguments],
+            "env": pod.environment(_environment(job, data_job)),
+            "envFrom": pod.environment_from(job, config),
+            "workingDir": contract.HOME,
+            "ports": _container_ports(job),
+            # Five minutes to come up. A silent agent is killed by the probe itself (paddle_node.agent.health) before the kubelet
+            # would end the pod for it, which takes all of the pod's grace period; a step that hangs is the kubelet's.
+            "startupProbe": _probe(period=5, failures=60),
+            "livenessProbe": _probe(period=15, failures=6),
+            **pod.restart_rules(outputs),
+        }
+        spec = {
+            "serviceAccountName": names.TRAINER_ACCOUNT if by_index else f"{job.name}-pod-list",
+            "automountServiceAccountToken": not by_index,
+            # The container's program is no PID 1 then, which no process of its own container, such as the probe, could kill.
+            "shareProcessNamespace": True,
+            # Peer i is <training job>-<i>.<service>.
+            "subdomain": job.name if by_index else None,
+            "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
+        }
+        template = pod.template(
+            job,
+            "trainer",
+            image=image,
+            claim=names.claim(job, outputs),
+            resources=job.resources,
+            container=container,
+            spec=spec,
+            gpus=job.gpus.count,
+            # By this annotation Volcano knows a pod's PodGroup.
+            annotations={"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None,
+        )
+        # Kueue starts a job by lifting `suspend` from it.
+        suspend = True if job.gang.kind == "kueue" else None
+        return pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)

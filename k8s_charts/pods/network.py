@@ -1,0 +1,60 @@
+"""Who may talk to whom: one NetworkPolicy a role, everything else refused.
+
+The volume needs no rule: the node mounts it, not the pod.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from constructs import Construct
+
+from k8s_charts import names, yaml_documents
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.spec import TrainingJob
+
+Rule = Mapping[str, Any]
+(RULES,) = yaml_documents.template("network.yaml")
+"""Rules by where they let pods out to."""
+
+
+def to_anywhere(*ports: int) -> Rule:
+    """Out to any address, on these TCP ports alone."""
+    return {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
+
+
+def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequence[Rule], ingress: Sequence[Rule] = ()) -> None:
+    labels = names.labels(job, role)
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": f"{job.name}-{role}", "namespace": job.namespace, "labels": labels},
+        "spec": {
+            "egress": egress,
+            # Absent means none, with Ingress among the types; an API server drops an empty list and would see a change each time.
+            **({"ingress": ingress} if ingress else {}),
+            "podSelector": {"matchLabels": dict(sorted(labels.items()))},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+    yaml_documents.add(scope, policy)
+
+
+def peers(scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[Rule] = ()) -> None:
+    """The job's pods reach each other on every port (Paddle picks some itself) and the names service, and `more`."""
+    others = [{"podSelector": {"matchLabels": dict(sorted(names.labels(job, role).items()))}} for role in roles]
+    world = [RULES["world"]] if job.open_network else []
+    for role in roles:
+        _policy(scope, job, role, [{"to": others}, RULES["names"], *more, *world], ingress=[{"from": others}])
+
+
+def _source_ports(job: TrainingJob) -> list[int]:
+    """HTTPS, which S3 and redirects use; HTTP or a port of its own where the source's address names one."""
+    source = urlsplit(job.data.source if job.data is not None and job.data.source is not None else "")
+    return list(dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])]))
+
+
+def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """The data job reaches its source over HTTPS (or as its address says) and its credentials; nothing reaches it."""
+    credentials = RULES[outputs.data_job_credentials]
+    _policy(scope, job, "data", [RULES["names"], to_anywhere(*_source_ports(job)), credentials])

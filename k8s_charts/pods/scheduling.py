@@ -1,0 +1,90 @@
+"""Where and when a job's pods run: resources, node labels, taints, zone, spot nodes, GPUs, spread, and gang schedulers."""
+
+from typing import Any
+
+from constructs import Construct
+
+from k8s_charts import names, yaml_documents
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import Resources
+from k8s_charts.spec.value_types import total
+
+Object = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
+"""EKS labels the nodes of its managed groups with SPOT or ON_DEMAND."""
+GPU = "nvidia.com/gpu"
+
+
+def requirements(resources: Resources, gpus: int = 0) -> Object:
+    """Requests equal limits: the pod is "Guaranteed", the last to be evicted when a node runs short."""
+    amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
+    if gpus:
+        amounts[GPU] = str(gpus)
+    return {"limits": amounts, "requests": amounts}
+
+
+def placement(job: TrainingJob, role: names.Role, *, gpus: bool) -> Object:
+    """Fields of a pod's spec; the data job's pods are not spread."""
+    settings = job.scheduling
+    selector = dict(settings.node_selector)
+    if settings.zone is not None:
+        selector[ZONE] = settings.zone
+    tolerations = [taint.model_dump() for taint in settings.tolerations]
+    if gpus:
+        selector |= job.gpus.node_selector
+        # Nodes with GPUs are commonly tainted, so that nothing else takes their cores.
+        tolerations.append({"key": GPU, "operator": "Exists", "effect": "NoSchedule"})
+    if settings.spot != "avoid":
+        tolerations.append({"key": CAPACITY_TYPE, "operator": "Equal", "value": "SPOT", "effect": "NoSchedule"})
+    return {
+        "nodeSelector": selector or None,
+        "tolerations": tolerations or None,
+        "affinity": _capacity_type(settings.spot),
+        "topologySpreadConstraints": None if role == "data" else [_over_hosts(job, role)],
+        "priorityClassName": settings.priority_class,
+    }
+
+
+def _capacity_type(spot: str) -> Object | None:
+    if spot == "allow":
+        return None
+    term = {"key": CAPACITY_TYPE, "operator": "In" if spot == "require" else "NotIn", "values": ["SPOT"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _over_hosts(job: TrainingJob, role: names.Role) -> Object:
+    """Instead of the tutorials' host ports, which kept two trainers off one node as a side effect."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        # A wish by default: on a cluster of one node the job still runs.
+        "whenUnsatisfiable": "DoNotSchedule" if job.scheduling.spread == "require" else "ScheduleAnyway",
+        "labelSelector": {"matchLabels": names.labels(job, role)},
+    }
+
+
+def queue_labels(job: TrainingJob) -> dict[str, str]:
+    """Labels of the Job object by which Kueue admits it."""
+    if job.gang.kind != "kueue" or job.gang.queue is None:
+        return {}
+    priority = {"kueue.x-k8s.io/priority-class": job.gang.priority} if job.gang.priority else {}
+    return {"kueue.x-k8s.io/queue-name": job.gang.queue, **priority}
+
+
+def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:
+    """Volcano's PodGroup of `members` pods, where the job asks for one; it has the job's name."""
+    if job.gang.kind != "volcano":
+        return
+    amounts = {"cpu": total(job.resources.cpu, members), "memory": total(job.resources.memory, members)}
+    if job.gpus.count:
+        amounts[GPU] = str(job.gpus.count * with_gpus)
+    spec: Object = {"minMember": members, "minResources": amounts}
+    if job.gang.queue is not None:
+        spec["queue"] = job.gang.queue
+    if job.gang.priority is not None:
+        spec["priorityClassName"] = job.gang.priority
+    metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
+    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    yaml_documents.add(scope, group)

@@ -1,0 +1,464 @@
+"""The parts of a job: each class is one group of settings in job.yaml, checked on its own."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from paddle_node import contract
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+
+from k8s_charts.spec.program import ProgramArchive, inline_files, requirements
+from k8s_charts.spec.value_types import (
+    AbsolutePath,
+    Amount,
+    AsTuple,
+    Cpu,
+    FolderBelow,
+    ImageName,
+    Labels,
+    LabelValue,
+    Memory,
+    MountPath,
+    ObjectName,
+    Several,
+    Text,
+    Zone,
+    amount,
+    is_label_key,
+    is_label_value,
+)
+from settings.addresses import without_secrets
+from settings.model import Fault, Settings
+
+_TAKEN = {contract.HOME: "scratch", "/tmp": "scratch", "/opt/paddle": "its programs"}
+_TAKEN |= {
+    f"/{folder}": "the system" for folder in ("bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
+}
+
+
+def _has_a_server(address: str) -> bool:
+    """A host, and a port: its scheme's or its own."""
+    try:
+        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0
+    except ValueError:
+        return False
+
+
+_PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
+"""How a folder of the user's own begins; the name of one of the image's has no slash."""
+_PROGRAM_SETTINGS = {
+    "path": ("folder", "configmap"),
+    "repository": ("git",),
+    "commit": ("git",),
+    "folder": ("image", "volume", "configmap", "git"),
+}
+"""Which `from` a setting of the program belongs to."""
+
+
+class Program(Settings):
+    """The training program: a folder with train.py, or with what `command` runs."""
+
+    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(default="image", alias="from")
+    """Default: image; folder where `folder` is a path. image: the data job copies the folder from the image's programs; folder: a
+    local folder of up to 1 GB; git: a repository's commit; configmap: a small folder beside this file, copied by the data job
+    (without one, a PaddleJob's pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume
+    already."""
+    folder: Text = Field(default="quick_start", examples=["./my_program", "quick_start"])
+    """./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a slash: its name in the
+    image's programs and in the job's folder. `from: git`: the program's folder in the repository; default: all."""
+    path: Text | None = None
+    """The local folder, relative to this file. `from: folder`: subfolders too, without what git ignores; `from: configmap`: files
+    only, 250 kB."""
+    repository: Text | None = Field(
+        default=None,
+        pattern=r"^(https://[^\s@]+|ssh://[^\s-]\S*|file:///\S+)$",
+        examples=["https://host/name.git", "ssh://git@host/name.git", "file:///folder"],
+    )
+    """`from: git`: where your own git fetches the commit, with your credentials."""
+    commit: Text | None = Field(default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40])
+    """The commit's full id (`git rev-parse HEAD`)."""
+    requirements: Text | Several[Text] = ()
+    """Python packages for `make image`: a list, or a file of requirements in the program's folder."""
+    packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
+    """Debian packages for `make image`, such as libgl1."""
+
+    _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _archive: ProgramArchive | None = PrivateAttr(default=None)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The program's files by name, read with the job file: `from: configmap` only."""
+        return self._files
+
+    @property
+    def archive(self) -> ProgramArchive | None:
+        """What the pods unpack, read with the job file: `from: folder` and `from: git` only."""
+        return self._archive
+
+    @property
+    def archived(self) -> bool:
+        """Whether the pods unpack it from an archive."""
+        return self.origin in ("folder", "git")
+
+    @property
+    def name(self) -> str:
+        """TRAIN_CONFIG_DIR: an archive's folder is in the pods, and has one name there."""
+        return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
+
+    def read(self, folder: Path, *, fetch: bool) -> Self:
+        """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
+        found, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
+        if self.origin == "configmap" and root is not None:
+            found._files = inline_files(root)
+        elif self.origin == "folder" and root is not None:
+            found._archive = ProgramArchive.of_folder(root)
+        elif self.repository is not None and self.commit is not None:
+            below = self.folder if "folder" in self.model_fields_set else ""
+            found._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+            root = found._archive.root
+        return found.model_copy(update={"requirements": requirements(self.requirements, root)})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _folder_by_its_path(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "path" in given or given.get("from", "folder") != "folder":
+            return given
+        folder = given.get("folder")
+        if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
+            return given
+        return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
+
+    def _faults(self) -> Iterator[Fault]:
+        for field, origins in _PROGRAM_SETTINGS.items():
+            if self.origin not in origins and field in self.model_fields_set:
+                yield (
+                    f"program.{field} is {getattr(self, field)} and program.from is {self.origin}: "
+                    f"{field} belongs to `from: {' | '.join(origins)}`"
+                )
+            if self.origin in origins and getattr(self, field) is None:
+                yield f"program.{field} is missing: `from: {self.origin}` needs it"
+        parts = self.folder.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
+            yield f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed"
+
+
+Stage = Annotated[
+    Literal["auto", "always", "never"],
+    BeforeValidator(
+        lambda value: {True: "always", False: "never"}[value] if isinstance(value, bool) else value,
+        json_schema_input_type=Literal["auto", "always", "never", True, False],
+    ),
+]
+
+
+class Data(Settings):
+    """What to train on, and how it comes to the volume."""
+
+    source: Text | None = Field(default=None, min_length=1)
+    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, https://...,
+    or a path on the volume, below its mount path. A query (?...) stands in the manifest for all to read."""
+    prepared: bool = False
+    """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job."""
+    shared: bool = False
+    """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
+    format: Text = Field(default="lines", pattern=r"^(lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$")
+    """lines | files | module:function, a record reader in your program's folder."""
+    shards: int | None = Field(default=None, ge=1, le=10_000)
+    """Default: one for each trainer."""
+    splitters: int = Field(default=1, ge=1, le=1000)
+    """Pods that split together; more than 1 pays for sources of many objects."""
+    hold_out: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the records kept from training, on which the model is measured."""
+    shuffle_seed: int | None = Field(default=1, ge=0, lt=2**63)
+    """Shuffle before the split with this seed; null keeps the source's order, which is often sorted."""
+    stage: Stage = "auto"
+    """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows that the
+    job's passes gain by it and the scratch has room; true means always, false never."""
+
+    def _faults(self) -> Iterator[Fault]:
+        for setting in ("prepared", "format", "shards", "splitters", "hold_out", "shuffle_seed", "stage"):
+            if self.shared and setting in self.model_fields_set:
+                yield f"data.{setting} is given: with `shared: true` nothing is split or copied further, leave it out"
+        if self.source is None:
+            if not self.prepared:
+                yield (
+                    "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
+                    "with `prepared: true` the shards are on the volume already"
+                )
+            return
+        shown = without_secrets(self.source)
+        if self.prepared:
+            yield f"data.source is {shown}: with `prepared: true` nothing is split, so leave one of them out"
+        scheme, separator, rest = self.source.partition("://")
+        if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
+            yield "data.source has a user or a password: a manifest is no place for either, use s3:// or a file"
+        elif separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
+            yield (
+                f"data.source is {shown}: a local file, s3://bucket/prefix, an https:// or http:// address "
+                "and a path on the volume are allowed"
+            )
+        elif separator and scheme != "s3" and not _has_a_server(self.source):
+            yield f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address"
+        elif separator and scheme != "s3" and any(sign.isspace() or not sign.isascii() for sign in self.source):
+            yield f"data.source is {shown}: an address holds no blank and no letter beyond ASCII"
+        elif not separator and PurePosixPath(self.source).name in ("", "..", "~"):
+            yield f"data.source is {shown}: name a file, not a folder alone"
+        elif self.source.startswith("~") and not self.source.startswith("~/"):
+            yield f"data.source is {shown}: only ~/ is expanded, write the folder out"
+
+
+class Resources(Settings):
+    """What one container asks for and may use.
+
+    Request and limit are equal, so that no pod is evicted for its neighbour's hunger.
+    """
+
+    cpu: Cpu = "1"
+    """Cores: 500m is half a core."""
+    memory: Memory = "2Gi"
+    """Bytes: 512Mi, 2Gi."""
+    scratch: Memory = "1Gi"
+    """Local disk for temporary files."""
+
+
+class TrainerResources(Resources):
+    """A trainer's container."""
+
+    shared_memory: Memory = "128Mi"
+    """/dev/shm, which counts against memory."""
+
+    def _faults(self) -> Iterator[Fault]:
+        if amount(self.memory) <= amount(self.shared_memory):
+            counted = f"shared_memory, which is {self.shared_memory} and counts against it"
+            yield f"resources.memory is {self.memory}: it has to exceed {counted}"
+
+
+class Gpus(Settings):
+    """NVIDIA GPUs of each trainer. They need an image built for CUDA, and NVIDIA's device plugin in the cluster."""
+
+    count: int = Field(default=0, ge=0, le=16)
+    """GPUs of each trainer pod."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."""
+    parameter_servers: bool = False
+    """controller paddlejob: parameter servers get the same GPUs and nodes."""
+
+    def _faults(self) -> Iterator[Fault]:
+        given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
+        if self.count == 0 and given:
+            field = given[0]
+            yield f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU"
+
+
+class Volume(Settings):
+    """The shared volume with data, program and output."""
+
+    kind: Literal["efs", "nfs", "host-path", "claim", "none"] = "efs"
+    """efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the kernel's client; host-path: a
+    folder of the node, where all nodes mount the same; claim: a claim that exists; none: controller paddlejob only."""
+    size: Amount = "10Gi"
+    """What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder."""
+    mount_path: MountPath = contract.VOLUME_MOUNT
+    """Containers see the job's folder below it: <mount_path>/<job name>."""
+    folder: FolderBelow | None = None
+    """The jobs' folders lie in this folder of the volume, instead of its root."""
+    mount_options: Several[Text] | None = None
+    """efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."""
+    file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
+    """efs: another file system than the deployed one."""
+    access_point_id: str | None = Field(default=None, pattern=r"^fsap-[0-9a-f]{8,40}$")
+    """efs: its access point."""
+    server: Text | None = Field(default=None, min_length=1)
+    """nfs: the server's name. Default: the deployed file system's."""
+    path: AbsolutePath | None = None
+    """nfs: the exported folder, default /; host-path: the folder of the node."""
+    claim: ObjectName | None = None
+    """claim: the name of a PersistentVolumeClaim in the job's namespace."""
+
+    def _faults(self) -> Iterator[Fault]:
+        allowed = {
+            "efs": {"file_system_id", "access_point_id", "mount_options"},
+            "nfs": {"server", "path", "mount_options"},
+            "host-path": {"path"},
+            "claim": {"claim"},
+            "none": set[str](),
+        }
+        for field in ("file_system_id", "access_point_id", "server", "path", "claim", "mount_options"):
+            if getattr(self, field) is not None and field not in allowed[self.kind]:
+                kinds = " and ".join(kind for kind, fields in allowed.items() if field in fields)
+                yield f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}"
+        if (self.file_system_id is None) != (self.access_point_id is None):
+            missing = "access_point_id" if self.access_point_id is None else "file_system_id"
+            yield f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together"
+        if self.kind == "host-path" and self.path in (None, "/"):
+            yield f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /"
+        if self.kind == "claim" and self.claim is None:
+            yield "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
+        for taken, what in _TAKEN.items():
+            mount = PurePosixPath(self.mount_path)
+            if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
+                yield f"volume.mount_path is {self.mount_path}: the pod has {what} there, choose another path"
+        for option in self.mount_options or ():
+            if not option or any(character.isspace() or character == "," for character in option):
+                yield f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas"
+
+
+class Ports(Settings):
+    """Where a trainer pod listens. Each pod has its own address, so these need no change for many jobs on one node."""
+
+    first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535)
+    """The parameter server's first port."""
+    dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100)
+    """Its ports for dense updates."""
+    sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
+    """Its ports for sparse updates."""
+    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
+    """The agents' port."""
+    host_ports: Annotated[bool | tuple[Annotated[int, Field(ge=1, le=65535)], ...], AsTuple] = Field(
+        default=False, union_mode="left_to_right"
+    )
+    """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace."""
+
+    @property
+    def last(self) -> int:
+        """The parameter server's last port."""
+        return self.first + self.dense + self.sparse - 1
+
+    @property
+    def pserver(self) -> range:
+        """All of the parameter server's ports."""
+        return range(self.first, self.last + 1)
+
+    @property
+    def on_host(self) -> tuple[int, ...]:
+        """Ports that the pod takes on its node's address."""
+        return tuple(self.pserver) if self.host_ports is True else self.host_ports or ()
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.last > 65535:
+            yield f"ports.first is {self.first}: the parameter server's last port would be {self.last}, and 65535 is the highest"
+        if self.control in self.pserver:
+            yield f"ports.control is {self.control}: the parameter server listens on {self.first} to {self.last}, choose another"
+        trainers = range(contract.TRAINER_PORTS_FROM, contract.TRAINER_PORTS_FROM + 100)
+        for name, port in (("first", self.first), ("first", self.last), ("control", self.control)):
+            if port in trainers or (name == "first" and self.first < trainers[0] <= self.last):
+                yield (
+                    f"ports.{name} is {getattr(self, name)}: it overlaps {trainers[0]} to {trainers[-1]}, "
+                    "where trainers listen, choose another"
+                )
+        if len(set(self.on_host)) != len(self.on_host):
+            yield "ports.host_ports names a port twice: each may be taken once"
+
+
+class Toleration(Settings):
+    """A taint that the job's pods tolerate, as Kubernetes writes it."""
+
+    key: Text | None = Field(default=None, min_length=1)
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: Text | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.operator == "Exists" and self.value is not None:
+            yield f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value"
+        if self.operator == "Equal" and self.key is None:
+            yield "scheduling.tolerations has Equal without a key: name the taint's key, or use Exists"
+        for text, valid, what in ((self.key, is_label_key, "key"), (self.value, is_label_value, "value")):
+            if text is not None and not valid(text):
+                yield f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63"
+
+
+class Scheduling(Settings):
+    """Which nodes the job's pods may run on."""
+
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that a node must have."""
+    tolerations: Several[Toleration] = ()
+    """Taints that the pods tolerate."""
+    zone: Zone | None = None
+    """Pin the job to one zone: traffic between zones costs money."""
+    spot: Literal["allow", "avoid", "require"] = "allow"
+    """EKS's spot nodes. A reclaimed node costs no retry: the job goes on behind its last pass."""
+    spread: Literal["prefer", "require"] = "prefer"
+    """Over hosts: require leaves a pod waiting rather than on a shared host."""
+    priority_class: ObjectName | None = None
+    """The pods' PriorityClass."""
+
+
+class Gang(Settings):
+    """All pods or none: without it two half-started jobs may wait for each other for ever."""
+
+    kind: Literal["none", "volcano", "kueue"] = "none"
+    """Needs Volcano or Kueue in the cluster: docs/jobs.md."""
+    queue: LabelValue | None = None
+    """Kueue's LocalQueue, or Volcano's Queue."""
+    priority: LabelValue | None = None
+    """Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."""
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.kind == "none" and (self.queue or self.priority):
+            yield f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues"
+        if self.kind == "kueue" and self.queue is None:
+            yield "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"
+
+
+class Limits(Settings):
+    """How often to try, and how long."""
+
+    retries: int = Field(default=6, ge=0, le=1000)
+    """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
+    attempts: int = Field(default=contract.ATTEMPTS, ge=1, le=1000)
+    """Failures of the program without progress in between, until the job fails; a lost pod costs none."""
+    hours: float = Field(default=24.0, gt=0.001, le=8760)
+    """The job ends as failed after this long."""
+    peer_deadline_seconds: int = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
+    """How long to wait for all trainers before the missing ones are named."""
+    stall_seconds: int = Field(default=int(contract.STALL), ge=60, le=86400)
+    """A trainer that takes no step for this long counts as hung, and is replaced."""
+    grace_period_seconds: int = Field(default=120, ge=15, le=3600)
+    """How long a pod may save after SIGTERM."""
+    keep_finished_hours: float = Field(default=24.0, ge=0, le=8760)
+    """How long a finished job stays visible; its output stays on the volume."""
+
+
+class NamespaceLimits(Settings):
+    """A ceiling for all jobs of the namespace together, and defaults for pods that name no resources."""
+
+    cpu: Cpu
+    """Cores in all."""
+    memory: Memory
+    """Memory in all."""
+    pods: int = Field(ge=1)
+    """Pods in all that have not ended."""
+    gpus: int = Field(default=0, ge=0)
+    """NVIDIA GPUs in all."""
+
+
+class PaddleJobSettings(Settings):
+    """What only the PaddleJob operator knows."""
+
+    with_gloo: Literal[0, 1, 2] | None = None
+    """0: off; 1: workers; 2: workers and servers."""
+    intranet: Literal["PodIP", "Service", "Host"] = "PodIP"
+    """How the pods reach each other."""
+    clean_pod_policy: Literal["Always", "Never", "OnFailure", "OnCompletion"] = "Never"
+    """When the operator deletes the pods of a job that ended, and with them their logs."""
+    elastic: int | None = Field(default=None, ge=0)
+    """The operator's elastic level: workers may come and go. Needs etcd_server."""
+    etcd_server: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*:\d{1,5}$")
+    """host:port of the etcd that elastic workers meet in."""
+    install_operator: bool = True
+    """Add the operator itself: CRD, namespace, rights, Deployment."""
+    operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
+    """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. Releases before
+    v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."""
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.elastic is not None and self.etcd_server is None:
+            yield f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server"
+        if self.elastic is None and self.etcd_server is not None:
+            yield f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given"
+        if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:
+            yield f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed"

@@ -1,0 +1,462 @@
+"""job.yaml as a typed value: every check of a job happens at this door, before anything is synthesized.
+
+`TrainingJob.load(path)` either returns a job that can become manifests or raises SettingError with a sentence for each fault.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Self
+
+from paddle_node import command_line, contract
+from pydantic import AliasChoices, ConfigDict, Field
+
+from k8s_charts.spec.groups import (
+    Data,
+    Gang,
+    Gpus,
+    Limits,
+    NamespaceLimits,
+    PaddleJobSettings,
+    Ports,
+    Program,
+    Resources,
+    Scheduling,
+    TrainerResources,
+    Volume,
+)
+from k8s_charts.spec.program import INLINE_LIMIT, json_size
+from k8s_charts.spec.value_types import (
+    LABEL_LENGTH,
+    CommandLine,
+    DnsLabel,
+    ImageName,
+    ObjectName,
+    ServiceName,
+    Several,
+    Text,
+    amount,
+)
+from settings import file as settings_file
+from settings import model
+from settings.errors import SettingError
+from settings.model import Fault, Settings
+
+HASH_LENGTH = 8
+"""Characters of the hash that a Job's name ends with."""
+DATA_ENDING = "-data"
+"""What the data job's name has behind the job's."""
+SHARED_NAMESPACES = ("paddle", "default")
+COMMANDS = ("processes", "resume", "progress", "success")
+"""Settings of a command that trains under controller job."""
+OUR_AGENTS = (
+    "runtime",
+    "keep_passes",
+    "checkpoint_minutes",
+    "resume_from",
+    "network_device",
+    "ports",
+    "data.stage",
+    "data.shared",
+    "limits.attempts",
+    "limits.peer_deadline_seconds",
+    "limits.stall_seconds",
+    *COMMANDS,
+)
+"""Settings of controller job that nothing of a PaddleJob reads."""
+TRAIN_PY = ("fleet-ps", "collective")
+"""Runtimes of which, without a command, the program's train.py is run."""
+LONGEST_STRING = 131_071
+"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
+_SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_VARIABLE = re.compile(r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
+
+
+_PLACEHOLDERS = "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items()) + "{{: a brace."
+
+
+class TrainingJob(Settings):
+    """One training job: all that job.yaml says."""
+
+    model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:job"})
+
+    name: ServiceName
+    """The job's name, and its folder on the volume."""
+    namespace: DnsLabel = "paddle"
+    """Made with the job, with restricted pod security. The data job's AWS rights are bound to it."""
+    image: ImageName | None = None
+    """Default: the image that was pushed last (image.json)."""
+    mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
+    """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one pod."""
+    controller: Literal["job", "paddlejob"] = Field(default="job", validation_alias=AliasChoices("controller", "engine"))
+    """Who runs the pods. job: Kubernetes' own Job; paddlejob: the PaddleJob operator. (Until 0.1 called `engine`.)"""
+    discovery: Literal["index", "pod-list"] = "index"
+    """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
+    paddle: Literal["2.6", "3.3"] = "2.6"
+    """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers."""
+    runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
+    """What trains. Default: launch with a command, else the mode's."""
+    trainers: int = Field(ge=1, le=10_000)
+    """How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer."""
+    parameter_servers: int | None = Field(default=None, ge=0, le=10_000)
+    """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
+    passes: int = Field(default=10, ge=1, le=99_999)
+    """Passes over the data."""
+    keep_passes: int = Field(default=0, ge=0, le=99_999)
+    """How many of the newest passes stay on the volume; 0 keeps all."""
+    checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
+    """Minutes between checkpoints inside a pass; 0: none."""
+    resume_from: Literal["same", "any"] = "same"
+    """same: go on only from passes of this very data and program; any: from the newest pass, whatever made it."""
+    threads: int = Field(default=1, ge=1, le=1024)
+    """Threads in one trainer."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    """Seed of initial parameters and of the order of batches."""
+    network_device: Text = Field(default="eth0", min_length=1, max_length=15)
+    """The pod's network device (0.x: --nics)."""
+    program: Program = Field(default_factory=Program)
+    command: CommandLine | None = Field(
+        default=None,
+        description=(
+            "The line that trains on one machine, run in the program's folder instead of train.py; words, or one string. "
+            f"{_PLACEHOLDERS} Controller paddlejob: the container's command as it is."
+        ),
+    )
+    processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
+    """With command: its processes in each pod. Default: one for each GPU, else 1."""
+    resume: CommandLine = ()
+    """With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same without
+    its suffix), such as --resume {newest:output/*.pdparams}."""
+    progress: Text | None = Field(default=None, min_length=1)
+    """With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume."""
+    success: Text | None = Field(default=None, min_length=1)
+    """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
+    network: Literal["open", "closed"] | None = None
+    """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""
+    environment_from: ObjectName | None = None
+    """A Secret in the job's namespace whose keys are variables of the trainers."""
+    arguments: Several[Text] = ()
+    """Handed on to the training program untouched."""
+    environment: dict[str, Text] = Field(default_factory=dict)
+    """More variables for the training program."""
+    data: Data | None = None
+    """What to train on; only controller paddlejob may leave it to the image."""
+    volume: Volume = Field(default_factory=Volume)
+    ports: Ports = Field(default_factory=Ports)
+    resources: TrainerResources = Field(default_factory=TrainerResources)
+    """Of each trainer pod."""
+    data_resources: Resources = Field(default_factory=Resources)
+    """Of each pod of the data job."""
+    gpus: Gpus = Field(default_factory=Gpus)
+    scheduling: Scheduling = Field(default_factory=Scheduling)
+    gang: Gang = Field(default_factory=Gang)
+    limits: Limits = Field(default_factory=Limits)
+    pin_names: bool = False
+    """Job names without a hash: a changed job then has to be deleted before it can be applied again."""
+    namespace_limits: NamespaceLimits | None = None
+    """A ceiling for all jobs of the namespace together."""
+    paddlejob: PaddleJobSettings | None = None
+    """controller paddlejob: what only its operator knows."""
+
+    @classmethod
+    def load(cls, path: Path, *, fetch: bool = False) -> Self:
+        """Reads and checks a job file. Raises SettingError with a sentence for each fault, one a line.
+
+        The network is asked only where it may be (`fetch`), for a program's commit that is not on this machine yet.
+        """
+        return cls.parse(settings_file.mapping(path), folder=path.parent, fetch=fetch)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> Self:
+        """Checks settings as `load` does, from a mapping; local paths are relative to `folder`."""
+        job = model.parse(cls, settings)
+        program = job.program.read(folder, fetch=fetch)
+        if program.archive is not None:
+            root, script = program.archive.root, command_line.script(job.command or ())
+            if not (root / script).exists():
+                raise SettingError(f"command names {script}: {root} has no such file")
+            if job.command is None and job.chosen_runtime in TRAIN_PY and not (root / "train.py").exists():
+                raise SettingError(f"program is {root}: it has no train.py; add it, or name the line that trains as `command`")
+            if program.archive.size > amount(job.resources.scratch):
+                raise SettingError(
+                    f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
+                    "which each pod unpacks there; raise it"
+                )
+        module = job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+        files = program.archive.names if program.archive is not None else program.files
+        if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
+            raise SettingError(f"data.format names the module {module}: the program's folder has no {module}.py")
+        return job.model_copy(update={"program": program})
+
+    @property
+    def operator(self) -> PaddleJobSettings:
+        """The operator's settings, defaults where none are given."""
+        return self.paddlejob or PaddleJobSettings()
+
+    @property
+    def chosen_runtime(self) -> str:
+        """PADDLE_NODE_RUNTIME: what was asked for, else what the mode means. One pod alone is a collective of one."""
+        default = "fleet-ps" if self.mode == "parameter-server" else "collective"
+        return self.runtime or ("launch" if self.command is not None else default)
+
+    @property
+    def reports_passes(self) -> bool:
+        """Whether its program trains by passes that our API counts."""
+        return self.controller == "job" and self.command is None and self.chosen_runtime in TRAIN_PY
+
+    @property
+    def chosen_processes(self) -> int:
+        """Of the command, in each pod."""
+        return self.processes or max(self.gpus.count, 1)
+
+    @property
+    def open_network(self) -> bool:
+        """Whether trainers reach more than each other."""
+        return self.network == "open" or (self.network is None and self.command is not None and self.controller == "job")
+
+    @property
+    def takes_the_node(self) -> bool:
+        """Whether its pods use their node's address, which every level of pod security but privileged forbids."""
+        return bool(self.ports.host_ports) or (self.controller == "paddlejob" and self.operator.intranet == "Host")
+
+    @property
+    def derived(self) -> bool:
+        """Whether its image is another one with a layer of the program's requirements."""
+        return bool(self.program.requirements or self.program.packages)
+
+    @property
+    def image_variant(self) -> str:
+        """Which of the images that were pushed the job runs; empty: the one of `make image` alone."""
+        if self.derived:
+            wanted = [self.image or "", sorted(self.program.requirements), sorted(self.program.packages)]
+            return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
+        return "" if self.paddle == "2.6" else self.paddle
+
+    @property
+    def source_on_volume(self) -> bool:
+        """Whether the data's source is a path on the volume."""
+        source = self.data.source if self.data is not None else None
+        return source is not None and PurePosixPath(source).is_relative_to(self.volume.mount_path)
+
+    @property
+    def local_file(self) -> Path | None:
+        """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
+        source = self.data.source if self.data is not None else None
+        return None if source is None or "://" in source or self.source_on_volume else Path(source).expanduser()
+
+    @property
+    def splits(self) -> bool:
+        """Whether there is a data job."""
+        return self.data is not None and not self.data.prepared
+
+    def _faults(self) -> Iterator[Fault]:
+        yield from self._name_faults()
+        yield from self._job_faults() if self.controller == "job" else self._paddle_job_faults()
+        yield from self._mode_faults()
+        if self.command is not None and not "".join(self.command[:1]).strip():
+            yield "command is empty: leave it out, or name the program to run"
+        elif self.controller == "job":
+            yield from self._command_faults(self.command)
+        yield from self._data_faults()
+        yield from self._environment_faults()
+        yield from self._node_faults()
+
+    def _name_faults(self) -> Iterator[str]:
+        ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
+        splitters = self.data.splitters if self.data is not None else 1
+        # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four digits.
+        trainers = f"{ending}-{self.trainers - 1}" if self.controller == "job" else "-worker-9999"
+        longest = max(trainers, f"{DATA_ENDING}{ending}-{splitters - 1}", key=len)
+        if len(self.name) + len(longest) > LABEL_LENGTH:
+            yield (
+                f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
+                f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
+            )
+        if self.pin_names and self.name.endswith(DATA_ENDING):
+            yield (
+                f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
+                f"choose a name that does not end in {DATA_ENDING}"
+            )
+        if self.name == "shared":
+            yield "name is shared: that folder of the volume holds the data that jobs share, choose another name"
+        if self.namespace.startswith("kube-"):
+            yield f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs"
+
+    def _job_faults(self) -> Iterator[str]:
+        if self.paddlejob is not None:
+            yield "paddlejob is given and controller is job: its settings belong to `controller: paddlejob`"
+        if self.parameter_servers not in (None, self.trainers) and self.mode == "parameter-server":
+            yield (
+                f"parameter_servers is {self.parameter_servers}: with controller job each of the {self.trainers} trainer pods "
+                "runs one; leave it out, or use `controller: paddlejob`"
+            )
+        if self.gpus.parameter_servers:
+            yield "gpus.parameter_servers is given: with controller job servers are in the trainers' pods; leave it out"
+        if self.volume.kind == "none":
+            yield "volume.kind is none: with controller job all data is on a volume; efs, nfs, host-path or claim is allowed"
+        if self.data is None:
+            yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
+        elif self.data.shared and self.command is None:
+            yield "data.shared is true and command is missing: without a command programs train on shards; leave it out"
+        elif self.data.shards not in (None, self.trainers):
+            yield f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
+        if self.runtime is not None:
+            collective = self.mode != "parameter-server"
+            if (collective and self.runtime not in ("collective", "launch")) or (not collective and self.runtime == "collective"):
+                yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
+        if self.paddle == "3.3" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
+            remedy = 'use `mode: collective`, or `paddle: "2.6"`'
+            yield f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; {remedy}"
+
+    def _paddle_job_faults(self) -> Iterator[str]:
+        if self.mode == "parameter-server" and not self.parameter_servers:
+            yield "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"
+        if self.image is None and self.command is None:
+            yield (
+                "command is missing: with controller paddlejob each pod is a parameter server or a worker: name the program that "
+                "the pushed image runs, or name an image of your own"
+            )
+        if self.program.archived:
+            yield f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
+        if self.discovery == "pod-list":
+            yield "discovery is pod-list: with controller paddlejob the operator tells each pod its peers, leave discovery out"
+        if self.gang.kind == "kueue":
+            yield "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"
+        if self.operator.elastic is not None and self.mode != "collective":
+            yield f"paddlejob.elastic is {self.operator.elastic}: only mode collective is elastic"
+        if self.operator.intranet == "Host" and self.namespace in SHARED_NAMESPACES:
+            yield f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}"
+        if self.operator.intranet == "Host" and self.network is not None:
+            yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
+        if self.volume.kind == "none" and self.data is not None:
+            yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
+        for setting in OUR_AGENTS:
+            if _is_given(self, setting):
+                yield f"{setting} is given: with controller paddlejob nothing in the pods reads it, leave it out"
+
+    def _mode_faults(self) -> Iterator[str]:
+        if self.mode != "parameter-server" and self.parameter_servers:
+            yield f"parameter_servers is {self.parameter_servers}: mode {self.mode} has none"
+        if self.mode == "single" and self.trainers != 1:
+            yield f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more"
+        if self.gpus.count and self.image is None:
+            yield "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"
+        if self.ports.host_ports and self.discovery != "pod-list":
+            yield "ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`"
+        if self.ports.host_ports and self.namespace in SHARED_NAMESPACES:
+            yield f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}"
+        if self.discovery == "pod-list" and self.mode == "single":
+            yield "discovery is pod-list: mode single has no peers to look for, leave discovery out"
+        if self.discovery == "pod-list" and self.mode == "collective":
+            yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
+
+    def _command_faults(self, command: tuple[str, ...] | None) -> Iterator[str]:
+        if command is None:
+            for given in (setting for setting in COMMANDS if _is_given(self, setting)):
+                yield f"{given} is given and command is missing: it belongs to a command"
+            if self.chosen_runtime == "launch":
+                yield "command is missing: runtime launch needs the line that trains"
+            return
+        if self.chosen_runtime not in ("launch", "fleet-ps"):
+            yield f"command is given and runtime is {self.runtime}: launch and fleet-ps take one"
+        if self.processes is not None and self.chosen_runtime == "fleet-ps":
+            yield f"processes is {self.processes}: runtime fleet-ps has one pserver and one trainer a pod, leave it out"
+        if self.gpus.count and self.chosen_processes > self.gpus.count:
+            yield f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed"
+        try:
+            line = command_line.read(command)
+        except ValueError as error:
+            yield f"command is {error}"
+            return
+        if _ASSIGNMENT.match(command[0]):
+            yield f"command begins with {command[0]}: no shell reads it, so variables belong into environment"
+        if shell := next((word for word in command if word in _SHELL), None):
+            yield f"command has the word {shell}: no shell reads it; a script is allowed, or bash -c '...'"
+        if wrong := command_line.contradiction(line.flags, self.trainers):
+            yield f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or make them equal"
+        texts = [*(("command", word) for word in command), *(("resume", word) for word in self.resume)]
+        texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
+        texts += [("progress", self.progress or ""), ("success", self.success or "")]
+        for setting, text in texts:
+            try:
+                command_line.fill(text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None)
+            except ValueError as error:
+                yield f"{setting} has {error}"
+        found = command_line.globs(self.resume)
+        if self.resume and len(found) != 1:
+            yield f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed"
+        for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
+            if path is not None and not _below_output(path):
+                yield f"{setting} is {path}: a path below output/ is allowed, without .."
+        if set(self.success or "") & set("*?["):
+            yield f"success is {self.success}: one file below output/ is allowed, without *, ? and ["
+
+    def _data_faults(self) -> Iterator[str]:
+        program, data = self.program, self.data
+        # Whoever names an image knows what it holds.
+        if program.origin == "image" and self.image is None and program.folder not in contract.IMAGE_PROGRAMS:
+            yield (
+                f"program.folder is {program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
+                f"write ./{program.folder} for a folder beside this file"
+            )
+        if data is None:
+            return
+        if data.prepared and not (program.archived or program.origin == "volume"):
+            allowed = "`from: volume`, folder or git is allowed"
+            yield f"program.from is {program.origin}: with `data.prepared: true` no data job brings the program; {allowed}"
+        source = PurePosixPath(data.source or "")
+        if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
+            # The pod mounts what it names, and Kubernetes takes no such path.
+            yield f"data.source is {source}: a path on the volume without .. is allowed"
+
+    def _environment_faults(self) -> Iterator[str]:
+        own = {str(variable) for variable in contract.Variable}
+        for variable in self.environment:
+            if not _VARIABLE.fullmatch(variable):
+                yield (
+                    f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, "
+                    "no digit and no '..' first, not '.' alone, at most 253"
+                )
+            if variable in own:
+                yield f"environment has {variable}: the job sets it itself, from the setting of that meaning"
+        strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}
+        strings |= {f"arguments.{number}": argument for number, argument in enumerate(self.arguments)}
+        for setting, text in strings.items():
+            if (length := len(text.encode())) > LONGEST_STRING:
+                yield f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}"
+        if (size := json_size(self.environment)) > INLINE_LIMIT:
+            yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"
+
+    def _node_faults(self) -> Iterator[str]:
+        zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
+        if self.scheduling.zone not in (None, zone):
+            yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
+        ceiling = self.namespace_limits
+        if ceiling is None:
+            return
+        pods = self.trainers + (self.parameter_servers or 0 if self.controller == "paddlejob" else 0)
+        gpus = self.gpus.count * (pods if self.gpus.parameter_servers else self.trainers)
+        for setting, needed, given in (
+            ("pods", pods, ceiling.pods),
+            ("cpu", pods * amount(self.resources.cpu), amount(ceiling.cpu)),
+            ("memory", pods * amount(self.resources.memory), amount(ceiling.memory)),
+            ("gpus", gpus, ceiling.gpus),
+        ):
+            if needed > given:
+                limit = getattr(ceiling, setting)
+                yield f"namespace_limits.{setting} is {limit}: the job would never start, its {pods} training pods need more"
+
+
+def _below_output(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return len(parts) > 1 and parts[0] in ("output", "{output}") and ".." not in parts
+
+
+def _is_given(settings: Settings, path: str) -> bool:
+    """Whether the file names a setting itself, even with the value that it has by default."""
+    first, _, rest = path.partition(".")
+    inner = getattr(settings, first)
+    return first in settings.model_fields_set and (not rest or (inner is not None and _is_given(inner, rest)))

@@ -1,0 +1,193 @@
+"""A user's program on its way to the pods: as an archive named by its digest, or small in a ConfigMap; and what it requires.
+
+An archive of the same files has the same bytes on every machine (sorted, without times and owners), leaves out what git ignores,
+and has no link that leads out of the folder. Only `fetch` uses the network, and only for a commit that the cache lacks.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from typing import Any, Self
+
+from paddle_node import contract
+
+from settings.addresses import without_secrets
+from settings.cache import place
+from settings.errors import SettingError
+
+LEFT_BEHIND = {".git", "__pycache__"}
+INLINE_LIMIT = 250_000
+"""Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, and those take 262,144; a ConfigMap alone 1 MiB."""
+LOCKS = {"2.6": "trainer_image/requirements.lock", "3.3": "trainer_image/requirements-collective.lock"}
+"""Which lock file, below the project, has a Paddle."""
+
+
+@dataclass(frozen=True)
+class ProgramArchive:
+    """Which files, and what their archive's bytes are."""
+
+    root: Path
+    names: tuple[str, ...]
+    """Files and links below `root`, sorted."""
+    size: int
+    """Bytes of the files."""
+    digest: str
+    """SHA-256 of the archive."""
+
+    @classmethod
+    def of_folder(cls, root: Path) -> Self:
+        """Reads the folder; of a checkout what git does not ignore. Raises SettingError."""
+        if not root.is_dir():
+            raise SettingError(f"program.path is {root}: there is no such folder")
+        root = root.resolve()
+        try:
+            names = tuple(sorted(_listed(root)))
+            size = sum((root / name).lstat().st_size for name in names)
+            if not 0 < size <= contract.PROGRAM_LIMIT:
+                raise SettingError(
+                    f"program.path is {root}: its files have {size:,} bytes, 1 to {contract.PROGRAM_LIMIT:,} are allowed; "
+                    "let .gitignore leave out what is not the program"
+                )
+            with TemporaryFile() as file:
+                return cls(root, names, size, _write(root, names, file))
+        except OSError as error:
+            raise SettingError(f"program.path has {error.filename or root}, which cannot be read: {error.strerror}") from None
+
+    @classmethod
+    def of_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
+        """The commit's files, or those of a folder of it. Raises SettingError, also where `fetch` is needed and not allowed."""
+        checkout = place("programs", repository, commit)
+        # Also untracked files: nobody works in the cache.
+        if not checkout.is_dir() or _git(checkout, "status", "--porcelain", "--ignored") or _git(checkout, "diff", commit):
+            if not fetch:
+                raise SettingError(
+                    f"program.commit is {commit}: not on this machine yet, `paddle-aws submit --dry-run` fetches it"
+                )
+            _fetch(repository, commit, checkout)
+        if not (checkout / folder).is_dir():
+            raise SettingError(f"program.folder is {folder}: commit {commit} has no such folder")
+        return cls.of_folder(checkout / folder)
+
+    def write(self, file: Path) -> None:
+        """Writes the archive. Raises SettingError where the folder is no longer what was read."""
+        with file.open("w+b") as stream:
+            if _write(self.root, self.names, stream) != self.digest:
+                raise SettingError(f"program.path is {self.root}: the folder changed while it was read; run the command again")
+
+
+def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
+    """Writes the archive; its digest."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        if not (member.isreg() or member.issym()):
+            raise SettingError(f"program.path has {root / member.name}: files, folders and links are allowed")
+        link = os.path.normpath(Path(member.name).parent / member.linkname) if member.issym() else ""
+        if link.startswith(("/", "../")):
+            raise SettingError(f"program.path has the link {root / member.name}, which leads out of the folder")
+        member.mtime = member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mode = 0o755 if member.mode & 0o100 else 0o644
+        return member
+
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in names:
+            tar.inodes = {}  # type: ignore[attr-defined]  # A file of two names is two files.
+            tar.add(root / name, name, recursive=False, filter=plain)
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _listed(root: Path) -> Iterator[str]:
+    """Names of files and links."""
+    said = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False)
+    # Else no checkout, or a folder that the repository around it ignores.
+    for name in set(said.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
+        path = root / name
+        if path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND:  # In a checkout: a submodule.
+            yield from (f"{name.rstrip('/')}/{below}" for below in _listed(path))
+        elif path.exists() and not LEFT_BEHIND.intersection(Path(name).parts):
+            yield name
+
+
+def _fetch(repository: str, commit: str, target: Path) -> None:
+    """The cache holds the whole commit, or what it held."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(mkdtemp(dir=target.parent))
+    try:
+        _git(draft, "init", "--quiet")
+        _git(draft, "fetch", "--quiet", "--depth", "1", "--no-tags", repository, commit)
+        _git(draft, "-c", "core.autocrlf=false", "checkout", "--quiet", "--detach", commit)
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+    except FileNotFoundError:
+        if not check:
+            return ""
+        raise SettingError("program.from is git, and git is not installed: install it, or use `from: folder`") from None
+    if check and done.returncode != 0:
+        said = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
+        raise SettingError(f"program.commit cannot be read: git says {said}")
+    return os.fsdecode(done.stdout)
+
+
+def inline_files(folder: Path) -> dict[str, str]:
+    """The folder's files by name, sorted. Raises SettingError for what a ConfigMap cannot hold."""
+    if not folder.is_dir():
+        raise SettingError(f"program.path is {folder}: there is no such folder")
+    files: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name == "__pycache__":
+            continue
+        if not path.is_file():
+            raise SettingError(f"program.path has the folder {path}: a ConfigMap holds files only; use `from: folder` or image")
+        if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", path.name):
+            raise SettingError(f"program.path has the file {path.name!r}: its name may have letters, digits, '-', '_' and '.'")
+        try:
+            files[path.name] = path.read_bytes().decode()
+        except (OSError, UnicodeDecodeError):
+            raise SettingError(f"program.path has the file {path}: only readable UTF-8 text can be in a ConfigMap") from None
+    if not files:
+        raise SettingError(f"program.path is {folder}: the folder is empty")
+    if (found := json_size(files)) > INLINE_LIMIT:
+        allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
+        raise SettingError(f"program.path is {folder}: its files have {found} bytes as JSON, {allowed}")
+    return files
+
+
+def json_size(data: Mapping[str, str]) -> int:
+    """Bytes of a ConfigMap's data as JSON."""
+    # kubectl's copy is written by Go, which escapes these three as well.
+    return len(json.dumps(dict(data))) + 5 * sum(text.count(sign) for text in data.values() for sign in "<>&")
+
+
+def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, ...]:
+    """The packages of a list, or of a file in the program's folder; pip decides whether they fit. Raises SettingError."""
+    if isinstance(given, str):
+        if folder is None or not (folder / given).resolve().is_relative_to(folder.resolve()):
+            raise SettingError(f"program.requirements is {given}: a list, or a file in a local program's folder, is allowed")
+        try:
+            text = (folder / given).read_text(encoding="utf-8-sig").replace("\\\n", " ")
+        except (OSError, UnicodeDecodeError):
+            raise SettingError(f"program.requirements is {given}: the program's folder has no such text file") from None
+        given = [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
+    lines = tuple(line.strip() for line in given if line.strip())
+    for line in lines:
+        if not re.match(r"[A-Za-z0-9][\w.-]*\s*($|[\[(<>=!~;@])", line) or "\n" in line:
+            raise SettingError(f"program.requirements has {line!r}: a package and its versions are allowed, such as six>=1.16")
+        if re.match("paddlepaddle[-_.]", line, re.IGNORECASE):
+            raise SettingError(f"program.requirements has {line}: the image brings Paddle itself, leave it out")
+    return lines

@@ -1,0 +1,85 @@
+"""Kubernetes objects as documents: read from templates/, added to a chart, written as YAML text.
+
+The text gives any string back as it was to readers of YAML 1.1 and 1.2 and to kubectl, which differ in what is a number, a truth
+value or a line break; equal documents give equal bytes. cdk8s's own writer leaves DEL and NEL bare, which kubectl misreads.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+from cdk8s import ApiObject, ApiObjectMetadata, JsonPatch
+from constructs import Construct
+
+# A word that no reader can take for anything but text; all else stands in quotes. Quoting too much costs nothing.
+_BARE = re.compile(r"(?![-.]*$)[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*", re.ASCII)
+_NO_TEXT = frozenset(("y", "yes", "n", "no", "on", "off", "true", "false", "null", "nan", "inf"))
+# A program in a ConfigMap is read as lines where that is exact.
+_LINES = re.compile(r"[^\S\n]*[^\s][^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]*\n")
+
+
+def template(file: str, **values: object) -> list[dict[str, Any]]:
+    """The documents of a file in templates/, with its `$name` filled in: by values that need no quoting."""
+    text = Path(__file__).with_name("templates").joinpath(file).read_text()
+    return list(yaml.safe_load_all(Template(text).substitute(values)))
+
+
+def plain(document: Any) -> Any:
+    """The document without what is None or empty, each group in the alphabet's order: what names are hashed from."""
+    if isinstance(document, Mapping):
+        found = {str(key): plain(value) for key, value in sorted(document.items())}
+        return {key: value for key, value in found.items() if value is not None and value not in ([], {})}
+    if isinstance(document, list | tuple):
+        return [plain(value) for value in document]
+    return document
+
+
+def add(scope: Construct, document: Mapping[str, Any]) -> None:
+    """Adds a whole document as it is written; its kind and its place are the construct's id."""
+    content = dict(document)
+    made = ApiObject(
+        scope,
+        f"{content['kind']}-{len(scope.node.children)}",
+        api_version=content.pop("apiVersion"),
+        kind=content.pop("kind"),
+        metadata=ApiObjectMetadata(**content.pop("metadata")),
+    )
+    for field, value in content.items():
+        made.add_json_patch(JsonPatch.add(f"/{field}", value))
+
+
+class _Dumper(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    if _BARE.fullmatch(value) and value.lower() not in _NO_TEXT:
+        style = ""
+    elif _LINES.fullmatch(value) and "\n" in value.rstrip("\n"):
+        style = "|"
+    else:
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump(documents: Iterable[Mapping[str, Any]]) -> str:
+    """The documents as one YAML stream, keys in the order given; streams may be joined, each document has its own start."""
+    return yaml.dump_all(
+        documents,
+        Dumper=_Dumper,
+        allow_unicode=True,
+        default_flow_style=False,
+        explicit_start=True,
+        sort_keys=False,
+        width=1_000_000,
+    )

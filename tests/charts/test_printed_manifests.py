@@ -1,0 +1,118 @@
+"""Our output beside the manifests that the tutorials and the PaddleJob guide print, field by field.
+
+Every field of theirs is in ours with the same value, or is named with the reason why not; every field of ours that theirs lacks
+is covered by a named reason too (*_differences.yaml). A reason that is needed no more fails as well.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.documents import documents
+from k8s_charts.spec import TrainingJob
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+TUTORIALS = {"kubernetes-on-aws": "000", "distributed-training": "003", "aws-recommendation": "004"}
+"""Our job file, and the tutorial's manifests."""
+Document = dict[str, Any]
+
+# Lists whose items have a name are compared by it, in any order.
+_NAMED = {"env", "ports", "volumeMounts", "volumes", "containers"}
+# Compared as a whole: their inner structure is ours alone.
+_WHOLE = {"command", "securityContext", "resources", "livenessProbe", "startupProbe", "topologySpreadConstraints", "tolerations",
+         "podFailurePolicy", "claimRef", "accessModes", "mountOptions"}  # fmt: skip
+
+
+def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    key = path.rpartition("/")[2]
+    if key in _NAMED and isinstance(value, list):
+        for item in value:
+            rest = {k: v for k, v in item.items() if k != "name"}
+            if key == "env":
+                yield f"{path}/{item['name']}", rest.get("value", rest.get("valueFrom"))
+            else:
+                yield from fields(rest, f"{path}/{item['name']}")
+    elif isinstance(value, dict) and key not in _WHOLE:
+        for name, below in value.items():
+            yield from fields(below, f"{path}/{name}")
+    else:
+        yield path, value
+
+
+def unexplained(kind: str, printed: Document, made: Document, reasons: Document, used: set[str]) -> Iterator[str]:
+    """The fields that differ without a named reason; those that were needed are added to `used`."""
+    theirs, ours = dict(fields(printed, kind)), dict(fields(made, kind))
+    for path, value in theirs.items():
+        if path in ours and ours[path] == value:
+            continue
+        reason = next((pattern for pattern in reasons["different"] if re.fullmatch(pattern, path)), "")
+        wanted = reasons["different"][reason]["ours"] if reason else None
+        used.add(reason)
+        found = ours.get(path, "ABSENT")
+        if not reason or wanted not in ("ANYTHING", found):
+            yield f"{path} is {value!r} in print, {found!r} in ours, and named as {wanted!r}"
+    for path in ours.keys() - theirs.keys():
+        reason = next((pattern for pattern in reasons["added"] if re.fullmatch(pattern, path)), "")
+        used.add(reason)
+        if not reason:
+            yield f"{path} is {ours[path]!r} in ours, and no reason is named"
+
+
+def by_kind(found: list[Document]) -> dict[str, Document]:
+    kinds: dict[str, Document] = {}
+    for document in found:
+        kind = document["kind"]
+        if kind == "Job":
+            container = document["spec"]["template"]["spec"]["containers"][0]
+            kind = "Job:data" if "data" in container["name"] else "Job:train"
+            # One name for the data job's container, so that its fields meet.
+            container["name"] = "paddle-data" if kind == "Job:data" else "trainer"
+        kinds[kind] = document
+    return kinds
+
+
+@pytest.mark.parametrize(
+    ("examples", "printed"),
+    [
+        ({f"tutorials/{ours}": f"tutorials/{theirs}.yaml" for ours, theirs in TUTORIALS.items()}, "tutorial"),
+        ({f"paddlejob/{file.stem}": f"paddlejob/{file.name}" for file in (HERE / "paddlejob").glob("*.yaml")}, "guide"),
+    ],
+    ids=["tutorials", "guide"],
+)
+def test_every_field_is_as_printed_or_has_a_reason(
+    examples: dict[str, str], printed: str, outputs: ClusterOutputs, image: str
+) -> None:
+    reasons = yaml.safe_load((HERE / f"{printed}_differences.yaml").read_text())
+    used = {""}
+    for example, file in examples.items():
+        job = TrainingJob.load(EXAMPLES / f"{example}.yaml")
+        made = by_kind(documents(job, outputs, job.image or image))
+        for kind, document in by_kind(list(yaml.safe_load_all((HERE / file).read_text()))).items():
+            assert list(unexplained(kind, document, made[kind], reasons, used)) == [], file
+    assert {*reasons["different"], *reasons["added"]} - used == set(), "reasons that nothing in print needs any more"
+
+
+def pods(job: Document) -> dict[str, Document]:
+    return {role: job["spec"][role]["template"]["spec"] for role in ("ps", "worker") if role in job["spec"]}
+
+
+@pytest.mark.parametrize("printed", sorted((HERE / "paddlejob").glob("*.yaml")), ids=lambda path: path.stem)
+def test_gpus_mounts_and_volumes_are_the_guides(printed: Path, outputs: ClusterOutputs, image: str) -> None:
+    job = TrainingJob.load(EXAMPLES / "paddlejob" / printed.name)
+    theirs = pods(by_kind(list(yaml.safe_load_all(printed.read_text())))["PaddleJob"])
+    made = pods(by_kind(documents(job, outputs, job.image or image))["PaddleJob"])
+    for role, pod in theirs.items():
+        gpus = [one[role]["containers"][0].get("resources", {}).get("limits", {}).get("nvidia.com/gpu") for one in (theirs, made)]
+        assert str(gpus[0]) == str(gpus[1])
+        mounted = {mount["mountPath"].removesuffix(f"/{job.name}") for mount in made[role]["containers"][0]["volumeMounts"]}
+        assert {mount["mountPath"] for mount in pod["containers"][0].get("volumeMounts", [])} <= mounted
+        kinds = {kind for volume in made[role]["volumes"] for kind in volume}
+        assert {kind for volume in pod.get("volumes", []) for kind in volume} <= kinds
