@@ -60,10 +60,10 @@ manifests: setup  ## the review copy of the job's manifests, in dist/
 # For a job file only where one is named: the image of all others is the one without a job's requirements.
 FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(JOB))
 image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/data.md)
-	@$(RUN) $(BIN)/python -m operations.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
+	@$(RUN) $(BIN)/python -m operations.images.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
 
 push: setup  ## push it to the deployed repository, and write its digest to image.json
-	@$(RUN) $(BIN)/python -m operations.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
+	@$(RUN) $(BIN)/python -m operations.images.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
 
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done

@@ -11,30 +11,30 @@ from typing import Annotated
 
 import typer
 
-from operations.bootstrap import bootstrap
-from operations.cancel import cancel
-from operations.cost import cost
-from operations.delete import delete
-from operations.diff import diff
-from operations.doctor import doctor
-from operations.evaluate import evaluate
-from operations.kubeconfig import eks_token, kubeconfig
-from operations.leftovers import leftovers
-from operations.listing import list_jobs
-from operations.lock import add_ons
-from operations.lock_distribution import distribution
-from operations.logs import logs
-from operations.manifests import manifests
-from operations.prices import prices
-from operations.protect import protect
-from operations.results import results
-from operations.resume import resume
+from operations.commands.bootstrap import bootstrap
+from operations.commands.cancel import cancel
+from operations.commands.cost import cost
+from operations.commands.delete import delete
+from operations.commands.diff import diff
+from operations.commands.doctor import doctor
+from operations.commands.evaluate import evaluate
+from operations.commands.kubeconfig import eks_token, kubeconfig
+from operations.commands.leftovers import leftovers
+from operations.commands.listing import list_jobs
+from operations.commands.lock import add_ons
+from operations.commands.lock_distribution import distribution
+from operations.commands.logs import logs
+from operations.commands.manifests import manifests
+from operations.commands.prices import prices
+from operations.commands.protect import protect
+from operations.commands.results import results
+from operations.commands.resume import resume
+from operations.commands.status import status
+from operations.commands.submit import submit
+from operations.commands.trial import try_program
+from operations.commands.upload import upload
+from operations.commands.wait import wait
 from operations.screen import colours
-from operations.status import status
-from operations.submit import submit
-from operations.trial import try_program
-from operations.upload import upload
-from operations.wait import wait
 
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS: tuple[Callable[..., None], ...] = (

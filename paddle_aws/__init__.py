@@ -9,14 +9,14 @@
 Everything raises an `Error`; what happens meanwhile is logged to the logger `paddle_aws`.
 """
 
+from operations.cluster.pod_words import PodState
 from operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
 from operations.errors import OperationError as Error
-from operations.job_objects import JobState
-from operations.job_view import JobView
-from operations.pod_words import PodState
-from operations.run import Run, submit
-from operations.training_metrics import Pass, TrainerPass
-from operations.training_progress import TrainingProgress
+from operations.jobs.job_objects import JobState
+from operations.jobs.job_view import JobView
+from operations.jobs.run import Run, submit
+from operations.jobs.training_metrics import Pass, TrainerPass
+from operations.jobs.training_progress import TrainingProgress
 
 find = Run.find
 

@@ -70,8 +70,8 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
-    from operations import rehearsal_backend
-    from operations.results import model_words
+    from operations.commands.results import model_words
+    from operations.jobs import rehearsal_backend
     from operations.screen import colours
     from rehearsal import interruption
     from rehearsal.cloud import CloudError

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from operations.bucket_upload import Address, put
+from operations.account.bucket_upload import Address, put
 from rehearsal.cloud import Cloud
 
 _WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")

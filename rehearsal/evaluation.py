@@ -9,9 +9,9 @@ from typing import Any
 
 from k8s_charts.kinds import evaluation
 from k8s_charts.names import COMPONENT
-from operations import rehearsal_backend
+from operations.commands.evaluate import Evaluation
 from operations.errors import OperationError
-from operations.evaluate import Evaluation
+from operations.jobs import rehearsal_backend
 from rehearsal import interruption
 from rehearsal.errors import Failed, Refused
 from rehearsal.pods import manifests

@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 
 from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
-from operations.job_objects import JobState
-from operations.job_view import JobView
-from operations.pod_words import PodState
-from operations.rehearsal_backend import Record
+from operations.cluster.pod_words import PodState
+from operations.jobs.job_objects import JobState
+from operations.jobs.job_view import JobView
+from operations.jobs.rehearsal_backend import Record
 from rehearsal.pods.job import JobResult, last_lines
 from rehearsal.pods.manifests import Job, PaddleJob
 from rehearsal.pods.pod import PodEnd

@@ -22,10 +22,12 @@ from paddle_node.contract import JobFolder, Variable
 from k8s_charts.deployed import pushed, read
 from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
-from operations import interpreter, loss_plot, trial
-from operations.early_checks import check_data, check_nodes
-from operations.evaluate import Evaluation
-from operations.training_metrics import Pass
+from operations.commands import trial
+from operations.commands.evaluate import Evaluation
+from operations.images import interpreter
+from operations.jobs import loss_plot
+from operations.jobs.early_checks import check_data, check_nodes
+from operations.jobs.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError, end
 from rehearsal.errors import Failed, Refused

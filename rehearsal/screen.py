@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from operations.training_table import TrainingTable
+from operations.jobs.training_table import TrainingTable
 from rehearsal.pods.job import Watcher
 from rehearsal.pods.pod import Pod, PodEnd
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from operations.rehearsal_backend import LAST, RECORD
+from operations.jobs.rehearsal_backend import LAST, RECORD
 from rehearsal.errors import Refused
 from rehearsal.pods import image
 from rehearsal.pods.addresses import Names

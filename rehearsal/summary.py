@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
-from operations.evaluate import Evaluation
-from operations.training_metrics import Pass
+from operations.commands.evaluate import Evaluation
+from operations.jobs.training_metrics import Pass
 from rehearsal.inventory import Resource
 from rehearsal.paddle_job import Measured
 from rehearsal.screen import Phase

@@ -6,7 +6,7 @@ from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.key import EncryptionKey
+from constructs_lib.storage.key import EncryptionKey
 from stacks.cluster_spec import ClusterSpec
 from stacks.part import ClusterPart, removal
 from stacks.people import People

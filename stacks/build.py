@@ -45,8 +45,8 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     storage = StorageStack(scope, spec, key=access.key, vpc=network.vpc)
     if spec.cluster.self_managed:
         # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
-        from stacks.own_cluster import OwnClusterStack, release
-        from stacks.own_nodes import OwnNodesStack
+        from stacks.k3s_cluster import OwnClusterStack, release
+        from stacks.k3s_nodes import OwnNodesStack
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)

@@ -13,10 +13,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.addon import PodIdentity
-from constructs_lib.cluster import TrainingCluster
-from constructs_lib.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
-from constructs_lib.endpoint_tunnel import TAG, EndpointTunnel
+from constructs_lib.eks.addon import PodIdentity
+from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.eks.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
+from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network import NetworkStack

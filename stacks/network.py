@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from constructs_lib.network import SELF_MANAGED_SERVICES, FlowLogs, ServiceEndpoints, TrainingNetwork
+from constructs_lib.network.network import SELF_MANAGED_SERVICES, FlowLogs, ServiceEndpoints, TrainingNetwork
 from stacks.cluster_spec import ClusterSpec
 from stacks.network_settings import ExistingVpc
 from stacks.part import ClusterPart

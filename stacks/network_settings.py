@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from constructs_lib.addresses import everybody
+from constructs_lib.network.addresses import everybody
 from settings.model import Fault, Refused, Settings
 
 

@@ -10,13 +10,13 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.addon import ClusterAddon, ContainerLogs, EfsDriver
-from constructs_lib.file_system import MountableFileSystem
-from constructs_lib.machine import node_role
-from constructs_lib.managed_nodes import AMI_TYPES, ManagedNodes
-from constructs_lib.node_group import NodeGroupProps
-from constructs_lib.node_shape import NodeShape
-from constructs_lib.self_managed_nodes import JoiningRole, SelfManagedNodes
+from constructs_lib.ec2.machine import node_role
+from constructs_lib.ec2.node_group import NodeGroupProps
+from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver
+from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
+from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
+from constructs_lib.storage.file_system import MountableFileSystem
 from stacks.access import AccessStack
 from stacks.cluster import ClusterStack
 from stacks.cluster_spec import ClusterSpec
@@ -51,7 +51,7 @@ class NodesStack(ClusterPart):
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
         kinds = {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
-        self._joining = JoiningRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
+        self._joining = SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
         for addon in self._addons(access.key):
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.

@@ -18,8 +18,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.people.team import Team
 from constructs_lib.statements import statements
-from constructs_lib.team import Team
 from stacks.cluster_spec import ClusterSpec
 
 RIGHTS = Path(__file__).with_suffix(".json")

@@ -10,9 +10,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.bucket import DataBucket
-from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
-from constructs_lib.image_repository import ImageRepository
+from constructs_lib.storage.bucket import DataBucket
+from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
+from constructs_lib.storage.image_repository import ImageRepository
 from stacks.cluster_spec import ClusterSpec
 from stacks.part import ClusterPart, removal
 

@@ -6,8 +6,8 @@ from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.dashboard import ClusterDashboard, MonthlyBudget
-from constructs_lib.file_system import MountableFileSystem
+from constructs_lib.storage.file_system import MountableFileSystem
+from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
 from stacks.cluster_spec import ClusterSpec
 from stacks.part import ClusterPart
 from stacks.people_settings import Budget

@@ -10,9 +10,9 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from constructs import Construct
 
-from constructs_lib.bucket import DataBucket
-from constructs_lib.file_system import SharedFileSystem
-from constructs_lib.key import EncryptionKey
+from constructs_lib.storage.bucket import DataBucket
+from constructs_lib.storage.file_system import SharedFileSystem
+from constructs_lib.storage.key import EncryptionKey
 
 
 class GenomeStore(SharedFileSystem):

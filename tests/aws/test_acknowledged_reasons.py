@@ -17,10 +17,11 @@ import pytest
 from aws_cdk import CfnResource, Stack
 from constructs import IConstruct
 
-import stacks.own_cluster
-import stacks.own_nodes
+import stacks.k3s_cluster
+import stacks.k3s_nodes
 import stacks.watch  # noqa: F401
-from constructs_lib import acknowledged, machine
+from constructs_lib import acknowledged
+from constructs_lib.ec2 import machine
 from stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow

@@ -19,26 +19,26 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 import constructs_lib
-from constructs_lib.addon import ClusterAddon, ContainerLogs, EfsDriver, PodIdentity
-from constructs_lib.bucket import DataBucket
-from constructs_lib.cluster import TrainingCluster
-from constructs_lib.cluster_access import AccessLevel, ClusterAccess, EndpointName
-from constructs_lib.cluster_firewall import ClusterFirewall
-from constructs_lib.cluster_secrets import ClusterSecrets
-from constructs_lib.dashboard import ClusterDashboard, MonthlyBudget
-from constructs_lib.endpoint_tunnel import EndpointTunnel
-from constructs_lib.file_system import MountableFileSystem, SharedFileSystem
-from constructs_lib.image_repository import ImageRepository
-from constructs_lib.joining_nodes import JoiningNodes
-from constructs_lib.key import EncryptionKey, EndingLogGroup
-from constructs_lib.managed_nodes import ManagedNodes
-from constructs_lib.network import FlowLogs, ServiceEndpoints, TrainingNetwork
-from constructs_lib.release import BOOTSTRAP, MachineFile, Release
-from constructs_lib.self_managed_cluster import SelfManagedCluster, SnapshotPlace
-from constructs_lib.self_managed_nodes import SelfManagedNodes
-from constructs_lib.ssh_key import SshKey
-from constructs_lib.state_volume import StateVolume
-from constructs_lib.team import Team
+from constructs_lib.ec2.ssh_key import SshKey
+from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver, PodIdentity
+from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
+from constructs_lib.eks.managed_nodes import ManagedNodes
+from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
+from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
+from constructs_lib.k3s.cluster_firewall import ClusterFirewall
+from constructs_lib.k3s.cluster_secrets import ClusterSecrets
+from constructs_lib.k3s.node_group import K3sNodeGroup
+from constructs_lib.k3s.release import BOOTSTRAP, MachineFile, Release
+from constructs_lib.k3s.state_volume import StateVolume
+from constructs_lib.network.endpoint_tunnel import EndpointTunnel
+from constructs_lib.network.network import FlowLogs, ServiceEndpoints, TrainingNetwork
+from constructs_lib.people.team import Team
+from constructs_lib.storage.bucket import DataBucket
+from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
+from constructs_lib.storage.image_repository import ImageRepository
+from constructs_lib.storage.key import EncryptionKey, EndingLogGroup
+from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
 
 pytestmark = pytest.mark.slow
 
@@ -145,7 +145,7 @@ ALONE: dict[str, Make] = {
     "firewall": lambda t, id: ClusterFirewall(t.stack, id, vpc=t.vpc),
     "flow-logs": lambda t, id: FlowLogs(t.stack, id, vpc=t.imported_vpc, encryption_key=t.key),
     "images": lambda t, id: ImageRepository(t.stack, id),
-    "joining-nodes": lambda t, id: JoiningNodes(
+    "joining-nodes": lambda t, id: K3sNodeGroup(
         t.stack, id, cluster=_self_managed(t, f"{id}Cluster"), vpc=t.vpc, release=RELEASE, encryption_key=t.key
     ),
     "key": lambda t, id: EncryptionKey(t.stack, id),
@@ -169,7 +169,7 @@ ALONE: dict[str, Make] = {
 }
 
 # Made by one of the others, never by a stranger.
-PARTS = {"BucketEmptier", "JoiningRole", "MachineFiles", "MountableFileSystem", "NodeGroup", "TokenNodeRole"}
+PARTS = {"BucketEmptier", "SelfManagedNodeRole", "MachineFiles", "MountableFileSystem", "NodeGroup", "TokenNodeRole"}
 
 
 @pytest.fixture(scope="module")

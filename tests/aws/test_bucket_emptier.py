@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from constructs_lib import bucket_emptier_handler
+from constructs_lib.storage import bucket_emptier_handler
 
 pytestmark = pytest.mark.slow
 

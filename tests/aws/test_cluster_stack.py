@@ -15,9 +15,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Match, Template
 from constructs import Construct
 
-from constructs_lib.addon import PodIdentity
-from constructs_lib.cluster import TrainingCluster
-from constructs_lib.cluster_access import AccessLevel, ClusterAccess
+from constructs_lib.eks.addon import PodIdentity
+from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess
 from k8s_charts.names import DATA_ACCOUNT
 
 

@@ -10,11 +10,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from constructs_lib.cluster_access import AccessLevel
-from constructs_lib.release import BOOTSTRAP
+from constructs_lib.eks.cluster_access import AccessLevel
+from constructs_lib.k3s.release import BOOTSTRAP
 from k8s_charts.kinds.namespace import pod_security
 from k8s_charts.names import PART_OF
-from operations.removal import NAMESPACED
+from operations.jobs.removal import NAMESPACED
 
 Documents = list[dict[str, Any]]
 ADMINISTRATORS = {"CustomResourceDefinition", "Deployment"}

@@ -7,7 +7,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from constructs_lib.node_shape import EFA_LABEL, GPU_LABEL, GPU_TAINT
+from constructs_lib.ec2.node_shape import EFA_LABEL, GPU_LABEL, GPU_TAINT
 
 
 @pytest.mark.parametrize(("name", "label"), [("nvidia", GPU_LABEL), ("efa", EFA_LABEL)])

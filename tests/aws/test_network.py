@@ -6,7 +6,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
 
-from constructs_lib.network import SERVICES, ServiceEndpoints, TrainingNetwork
+from constructs_lib.network.network import SERVICES, ServiceEndpoints, TrainingNetwork
 
 
 def test_subnets_lie_in_the_named_zones_and_give_nobody_a_public_address(shipped: Any) -> None:

@@ -8,11 +8,11 @@ from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Template
 
-from constructs_lib.cluster import TrainingCluster
-from constructs_lib.file_system import SharedFileSystem
-from constructs_lib.managed_nodes import ManagedNodes
-from constructs_lib.node_shape import NodeShape
-from constructs_lib.self_managed_nodes import SelfManagedNodes
+from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.eks.managed_nodes import ManagedNodes
+from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
+from constructs_lib.storage.file_system import SharedFileSystem
 
 
 def _data(cluster: Any, group: str) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
-from constructs_lib.release import LIMIT, boot_user_data
-from constructs_lib.state_volume import StateVolume
+from constructs_lib.k3s.release import LIMIT, boot_user_data
+from constructs_lib.k3s.state_volume import StateVolume
 from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
-from stacks.own_cluster import release
+from stacks.k3s_cluster import release
 
 VERSION = "v1.35.0+k3s0"
 PROJECT = Path(__file__).parents[2]
@@ -185,7 +185,7 @@ def test_the_vpc_of_the_documents(own: Any) -> None:
 @pytest.mark.parametrize("nat_gateways", [0, 1])
 def test_subnets_are_where_the_settings_expect_them(cidr: str, zones: int, nat_gateways: int) -> None:
     """The fixed address is checked against the subnet before there is a CDK: this compares the two."""
-    from constructs_lib.network import TrainingNetwork
+    from constructs_lib.network.network import TrainingNetwork
 
     names = [f"us-west-2{letter}" for letter in "abc"[:zones]]
     network = TrainingNetwork(
@@ -526,8 +526,8 @@ def test_private_only_and_kept(built: Any, own: Any) -> None:
 
 @pytest.mark.slow
 def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], own: Any) -> None:
-    from constructs_lib.joining_nodes import JoiningNodes
-    from constructs_lib.self_managed_cluster import SelfManagedCluster, SnapshotPlace
+    from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
+    from constructs_lib.k3s.node_group import K3sNodeGroup
 
     stack, vpc = stranger
     runs = release(own.spec)
@@ -535,7 +535,7 @@ def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], o
     sealed = kms.Key.from_key_arn(stack, "TheirKey", arn)
     snapshots = SnapshotPlace(bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs", encryption_key=sealed)
     cluster = SelfManagedCluster(stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=snapshots)
-    JoiningNodes(stack, "Nodes", cluster=cluster, vpc=vpc, release=runs)
+    K3sNodeGroup(stack, "Nodes", cluster=cluster, vpc=vpc, release=runs)
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::EC2::EIPAssociation", 0)
     template.resource_count_is("AWS::KMS::Key", 0)

@@ -10,10 +10,10 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk.assertions import Template
 
-from constructs_lib.bucket import HANDLER, DataBucket
-from constructs_lib.file_system import SharedFileSystem
-from constructs_lib.image_repository import ImageRepository
-from constructs_lib.key import EncryptionKey
+from constructs_lib.storage.bucket import HANDLER, DataBucket
+from constructs_lib.storage.file_system import SharedFileSystem
+from constructs_lib.storage.image_repository import ImageRepository
+from constructs_lib.storage.key import EncryptionKey
 
 
 def test_the_key_rotates_and_has_a_name(shipped: Any) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[2]
-SCRIPTS = PROJECT / "constructs_lib/bootstrap"
+SCRIPTS = PROJECT / "constructs_lib/k3s/bootstrap"
 HERE = Path(__file__).parent
 RECORDERS = HERE / "recorders"
 
@@ -215,7 +215,7 @@ class Machine:
 
 
 def environment(account: Account, role: str) -> Mapping[str, str]:
-    """The variables of constructs_lib/bootstrap/README.md."""
+    """The variables of constructs_lib/k3s/bootstrap/README.md."""
     names = {
         "control-plane": ("shared.sh", "control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml"),
         "node": ("shared.sh", "node.sh"),

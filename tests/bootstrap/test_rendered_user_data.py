@@ -112,7 +112,7 @@ def variables(text: str) -> dict[str, str]:
 
 def known_to_the_readme(given: dict[str, str]) -> None:
     """Each variable has a row of its own, for this role."""
-    readme = (PROJECT / "constructs_lib/bootstrap/README.md").read_text()
+    readme = (PROJECT / "constructs_lib/k3s/bootstrap/README.md").read_text()
     for name in given:
         (row,) = [line for line in readme.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]]
         assert row.split("|")[2].strip() in ("both", given["ROLE"]), name

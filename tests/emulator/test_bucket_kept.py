@@ -13,7 +13,7 @@ import pytest
 from aws_cdk import App, DefaultStackSynthesizer, RemovalPolicy, Stack
 from aws_cdk import aws_ssm as ssm
 
-from constructs_lib.bucket import DataBucket
+from constructs_lib.storage.bucket import DataBucket
 from rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 from aws_cdk import App, DefaultStackSynthesizer, Stack
 from aws_cdk import aws_ec2 as ec2
 
-from constructs_lib.endpoint_tunnel import EndpointTunnel
-from operations.tunnel import machines
+from constructs_lib.network.endpoint_tunnel import EndpointTunnel
+from operations.account.tunnel import machines
 from rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from training_job import PADDLE, TrainingJob
 
-from operations.training_table import TrainingTable
+from operations.jobs.training_table import TrainingTable
 
 pytestmark = pytest.mark.slow
 PASSES = 5

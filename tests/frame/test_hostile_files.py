@@ -11,8 +11,8 @@ import pytest
 
 from k8s_charts.deployed import ClusterOutputs, choose
 from k8s_charts.spec import TrainingJob
+from operations.cluster.kubeconfig_file import Entry, merge
 from operations.errors import BadInput
-from operations.kubeconfig_file import Entry, merge
 from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 

@@ -9,8 +9,8 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from operations.bucket_upload import Address
-from operations.download import text
+from operations.account.bucket_upload import Address
+from operations.account.download import text
 from operations.errors import BadInput
 from rehearsal.errors import Refused
 from rehearsal.rehearse import Rehearsal

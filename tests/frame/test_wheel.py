@@ -115,8 +115,8 @@ def test_a_strangers_app_is_typed_and_synthesized(wheel: Path, tmp_path: Path) -
     app.write_bytes((ROOT / "examples/stranger_stack/app.py").read_bytes())
     mine.write_text(
         "from aws_cdk import aws_eks_v2 as eks\n"
-        "from constructs_lib.cluster import TrainingCluster\n"
-        "from constructs_lib.file_system import SharedFileSystem\n"
+        "from constructs_lib.eks.cluster import TrainingCluster\n"
+        "from constructs_lib.storage.file_system import SharedFileSystem\n"
         "def look(data: SharedFileSystem) -> None:\n    reveal_type(data.client_security_group)\n"
         "def nodes(cluster: TrainingCluster) -> None:\n    eks.Nodegroup(cluster, 'Nodes', cluster=cluster)\n"
     )

@@ -31,9 +31,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
 
 
 def build(podman: Podman, *arguments: str) -> None:
-    # podman, also where a docker without its daemon is installed: operations.container_runtime passes that one over.
+    # podman, also where a docker without its daemon is installed: operations.images.container_runtime passes that one over.
     done = subprocess.run(
-        [sys.executable, "-m", "operations.image", "build", "--base", BASE, *arguments],
+        [sys.executable, "-m", "operations.images.image", "build", "--base", BASE, *arguments],
         cwd=PROJECT,
         env=podman.environ,
         capture_output=True,

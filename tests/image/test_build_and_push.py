@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from k8s_charts import deployed as chosen
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from operations import image
+from operations.images import image
 from settings.errors import SettingError
 
 PROJECT = Path(__file__).parents[2]

@@ -69,7 +69,7 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podm
         job = {"name": "words", "trainers": 2, "data": {"source": "s3://corpus/words"}}
         file = tmp_path / "job.yaml"
         file.write_text(yaml.safe_dump(job | {"program": {"requirements": requirements, "packages": packages}}))
-        command = [sys.executable, "-m", "operations.image", "build", "--tag", IMAGE, "--job", str(file)]
+        command = [sys.executable, "-m", "operations.images.image", "build", "--tag", IMAGE, "--job", str(file)]
         return subprocess.run(command, cwd=PROJECT, env=podman.environ, capture_output=True, text=True, check=False)
 
     done = build(["tabulate>=0.9", "numpy>=1.20"], ["tree"])

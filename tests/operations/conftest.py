@@ -97,7 +97,7 @@ def answered_by(api: AwsApi, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests of `submit` have no program: it takes this machine for one without Paddle."""
-    from operations import interpreter
+    from operations.images import interpreter
 
     monkeypatch.setattr(interpreter, "found", lambda job: None)
 
@@ -108,7 +108,7 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
     What it asks AWS and the cluster for is what those who may run it (tests/aws/commands.yaml) are granted.
     """
-    from operations import cluster
+    from operations.cluster import cluster
     from operations.main import app
 
     monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)

@@ -19,8 +19,8 @@ from kubernetes_api import KubernetesApi
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from operations import bucket_upload
-from operations.bucket_upload import CHECKSUM, Address, put
+from operations.account import bucket_upload
+from operations.account.bucket_upload import CHECKSUM, Address, put
 from rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow

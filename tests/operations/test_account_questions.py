@@ -12,9 +12,9 @@ import pytest
 from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 
-from operations import account_checks
-from operations.account_checks import EIP_QUOTA, VCPU_QUOTAS, VPC_QUOTA, AccountChecks, Finding
-from operations.deployed_checks import DeployedChecks
+from operations.account import account_checks
+from operations.account.account_checks import EIP_QUOTA, VCPU_QUOTAS, VPC_QUOTA, AccountChecks, Finding
+from operations.account.deployed_checks import DeployedChecks
 from stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 from aws_api import AwsApi
 from commands import Run
 
-from operations.account_checks import AccountChecks
-from operations.deployed_checks import ACTIVATE, DeployedChecks
+from operations.account.account_checks import AccountChecks
+from operations.account.deployed_checks import ACTIVATE, DeployedChecks
 from operations.errors import Failed
 from stacks.cluster_spec import ClusterSpec
 

@@ -12,8 +12,8 @@ from aws_api import AwsApi
 from commands import Run
 from price_files import PriceFiles, Row, machine, row
 
-from operations.cost import ENDPOINTS, items
-from operations.prices import FIXED, HOUR
+from operations.commands.cost import ENDPOINTS, items
+from operations.commands.prices import FIXED, HOUR
 from stacks.cluster_spec import ClusterSpec
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
@@ -203,7 +203,7 @@ def test_a_self_managed_cluster_has_a_machine_instead_of_the_eks_fee() -> None:
 
 @pytest.mark.slow
 def test_a_private_cluster_pays_for_its_endpoints() -> None:
-    from constructs_lib.network import SELF_MANAGED_SERVICES, SERVICES
+    from constructs_lib.network.network import SELF_MANAGED_SERVICES, SERVICES
 
     assert {"eks": len(SERVICES), "self-managed": len(SELF_MANAGED_SERVICES)} == ENDPOINTS
     spec = ClusterSpec.load(VARIANTS / "private.yaml")

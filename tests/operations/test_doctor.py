@@ -11,7 +11,7 @@ from aws_api import AwsApi
 from commands import Done, Run
 from kubernetes_api import KubernetesApi
 
-from operations.account_checks import family
+from operations.account.account_checks import family
 from operations.errors import BadInput
 from rehearsal.cloud import Cloud
 

@@ -11,7 +11,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import KubernetesApi
 
-from operations import removal
+from operations.jobs import removal
 
 pytestmark = pytest.mark.slow
 

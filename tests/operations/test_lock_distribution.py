@@ -76,7 +76,7 @@ class Publisher:
 
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Publisher, list[str]]]:
-    monkeypatch.setattr("operations.download.PAUSE", 0.001)
+    monkeypatch.setattr("operations.account.download.PAUSE", 0.001)
     published = Publisher()
 
     class Handler(BaseHTTPRequestHandler):

@@ -12,7 +12,7 @@ from commands import Done, Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, KubernetesApi, now
 
-from operations.job_objects import paddle_job_state
+from operations.jobs.job_objects import paddle_job_state
 
 pytestmark = pytest.mark.slow
 
@@ -176,7 +176,7 @@ def test_a_server_that_is_away_for_a_while_ends_no_follow(
     run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than the tries of one request take."""
-    monkeypatch.setattr("operations.cluster.NOTICED", 0.0)
+    monkeypatch.setattr("operations.cluster.cluster.NOTICED", 0.0)
     thread, results = in_background(run, "logs", "--follow")
     soon(lambda: sum("follow" in path for _, path in api.requests) >= 3)
     away = Fault("", status=503, times=200)

@@ -21,9 +21,9 @@ import yaml
 from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 
-from operations import account_checks, account_search
-from operations.account_checks import AccountChecks
-from operations.deployed_checks import DeployedChecks
+from operations.account import account_checks, account_search
+from operations.account.account_checks import AccountChecks
+from operations.account.deployed_checks import DeployedChecks
 from stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,17 @@ from typing import Any
 
 import pytest
 
-from operations.pod_words import PodState, culprit, image_trouble, mount_trouble, pod_state, pod_states, refusal, unschedulable
-from operations.waiting import lines, spans
+from operations.cluster.pod_words import (
+    PodState,
+    culprit,
+    image_trouble,
+    mount_trouble,
+    pod_state,
+    pod_states,
+    refusal,
+    unschedulable,
+)
+from operations.cluster.waiting import lines, spans
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ import pytest
 import yaml
 from commands import Run
 
-from operations import submit
-from operations.cluster import ApiError, Cluster, NotInstalled, Object
+from operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
+from operations.commands import submit
 from operations.errors import BadInput, Unreachable
 
 pytestmark = pytest.mark.cluster
@@ -73,7 +73,7 @@ def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
     if cluster.find(path) is not None:
         yield
         return
-    from operations.submission import wait_for_kind
+    from operations.jobs.submission import wait_for_kind
 
     cluster.apply(definition)
     wait_for_kind(cluster, definition["spec"])
@@ -305,7 +305,7 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="need
 def test_a_deployer_may_do_all_that_a_job_needs(
     run: Run, words: Path, deployer: Path, kubelet: Callable[[str, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations import volume_access
+    from operations.cluster import volume_access
 
     monkeypatch.setattr(volume_access, "READY", 1.0)
     monkeypatch.setenv("KUBECONFIG", str(deployer))

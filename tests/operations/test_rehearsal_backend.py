@@ -11,9 +11,9 @@ from kubernetes_api import KubernetesApi
 from paddle_node.contract import JobFolder
 from saved_pass import save_model, save_pass
 
-from operations.job_view import JobView
-from operations.pod_words import PodState
-from operations.rehearsal_backend import Record
+from operations.cluster.pod_words import PodState
+from operations.jobs.job_view import JobView
+from operations.jobs.rehearsal_backend import Record
 
 
 @pytest.fixture

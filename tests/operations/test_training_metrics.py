@@ -2,7 +2,7 @@
 
 import json
 
-from operations.training_metrics import passes
+from operations.jobs.training_metrics import passes
 
 
 def line(number: int, attempt: int, **more: int) -> str:

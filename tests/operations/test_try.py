@@ -10,7 +10,7 @@ import pytest
 from commands import Run
 from kubernetes_api import KubernetesApi
 
-from operations import interpreter
+from operations.images import interpreter
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]

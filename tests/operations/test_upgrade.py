@@ -15,7 +15,7 @@ from aws_api import AwsApi
 from commands import Done, Run
 from conftest import answered_by
 
-from operations.version_checks import refused_step
+from operations.account.version_checks import refused_step
 from rehearsal.cloud import Cloud, CloudError
 from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
 

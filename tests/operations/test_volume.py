@@ -17,11 +17,11 @@ from saved_pass import save_model, save_pass
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from operations import volume_access
-from operations.cluster import Cluster
+from operations.cluster import volume_access
+from operations.cluster.cluster import Cluster
+from operations.cluster.volume_access import Missing
+from operations.cluster.volume_transfer import download
 from operations.errors import Failed
-from operations.volume_access import Missing
-from operations.volume_transfer import download
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder, rec
 def test_a_download_is_verified_and_taken_up_where_it_broke(
     run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations import volume_transfer
+    from operations.cluster import volume_transfer
 
     monkeypatch.setattr(volume_transfer, "BLOCK", 30_000)
     target = tmp_path / "home" / "pass-00002"
@@ -323,7 +323,7 @@ def written(api: KubernetesApi) -> list[str]:
 def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations import volume_transfer
+    from operations.cluster import volume_transfer
 
     monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
     program = tmp_path / "my_program"
@@ -356,7 +356,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
 
 def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
     """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
-    from operations.volume_transfer import upload
+    from operations.cluster.volume_transfer import upload
 
     for name, size in (("bad", 1), ("large", 1000 << 20)):
         with (tmp_path / name).open("wb") as stream:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from paddle_node.contract import JobFolder
 
-from operations.evaluate import Evaluation
+from operations.commands.evaluate import Evaluation
 from rehearsal.errors import Failed
 from rehearsal.evaluation import evaluate
 from rehearsal.pods import manifests

@@ -1,0 +1,1 @@
+"""What EC2 machines of either kind of cluster have in common."""

@@ -1,0 +1,183 @@
+"""A group of equal worker nodes: what its three kinds (managed, self-managed, joining) have in common.
+
+Promises: nodes in private subnets, started only when what they mount can be mounted; an encrypted disk that goes with its node;
+IMDSv2 only, one hop unless told otherwise, so that no pod takes the node's role; the cluster's security group and those that the
+group is given, and no more; tags on the machine and its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+from aws_cdk import Tags
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct, IDependable
+
+from constructs_lib.acknowledged import acknowledge
+from constructs_lib.ec2.machine import SCALING_ACTIVITIES, launch_template, launch_template_of, one_at_a_time, override
+from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.eks.cluster_access import NodesCluster
+from constructs_lib.network.addresses import everybody
+from constructs_lib.network.subnets import chosen
+from constructs_lib.storage.key import open_to_node_volumes
+
+
+class NodeGroupProps(TypedDict, total=False):
+    """What every kind takes beside its cluster and VPC."""
+
+    shape: NodeShape
+    """What a node is."""
+    min_size: int
+    """Fewest nodes; 1 unless given."""
+    desired_size: int
+    """Nodes at the start; 3 unless given."""
+    max_size: int
+    """Most nodes; 6 unless given."""
+    vpc_subnets: ec2.SubnetSelection | None
+    """Where the nodes lie; None: the private subnets."""
+    security_groups: Sequence[ec2.ISecurityGroup]
+    """Groups to carry beside the cluster's own, such as a file system's `client_security_group`."""
+    encryption_key: kms.IKey | None
+    """KMS key of the disks (the policy of one that is imported must let Auto Scaling use it, as EncryptionKey's does); None: the
+    account's default key for EBS."""
+    depends_on: Sequence[IDependable]
+    """What must be there before the first node, such as a file system's `mount_targets`."""
+
+
+class NodeGroup(Construct):
+    """What a kind of node group is made from.
+
+    Attributes:
+        shape: what a node is.
+        sizes: fewest nodes, nodes at the start, most nodes.
+    """
+
+    group_name: str
+    role: iam.IRole
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: NodesCluster, vpc: ec2.IVpc, **props: Unpack[NodeGroupProps]
+    ) -> None:
+        super().__init__(scope, id)
+        self._cluster, self._vpc, self._props = cluster, vpc, props
+        self.shape = props.get("shape") or NodeShape()
+        self.sizes = (props.get("min_size", 1), props.get("desired_size", 3), props.get("max_size", 6))
+        self._depends_on = props.get("depends_on", ())
+
+    @property
+    def _subnet_ids(self) -> list[str]:
+        return [subnet.subnet_id for subnet in chosen(self._vpc, self._props.get("vpc_subnets")).subnets or ()]
+
+    def _template(
+        self,
+        *,
+        role: iam.IRole | None = None,
+        image_id: str | None = None,
+        user_data: ec2.UserData | None = None,
+        metadata_hops: int = 1,
+    ) -> ec2.LaunchTemplate:
+        """The launch template; EKS itself gives a managed group its role, image and user data."""
+        shape, home, encryption_key = self.shape, Construct(self, "Template"), self._props.get("encryption_key")
+        if encryption_key:
+            open_to_node_volumes(encryption_key)
+        groups = [
+            ec2.SecurityGroup.from_security_group_id(home, "ClusterGroup", self._cluster.cluster_security_group_id),
+            *self._props.get("security_groups", ()),
+        ]
+        if shape.key_pair:
+            groups.append(self._ssh_group(home))
+        if shape.efa:
+            groups.append(self._efa_group(home))
+        template = launch_template(
+            home,
+            disk_gib=shape.volume_gib,
+            encryption_key=encryption_key,
+            key_pair=shape.key_pair,
+            image_id=image_id,
+            security_group=groups[0],
+            role=role,
+            user_data=user_data,
+            metadata_hops=metadata_hops,
+        )
+        for group in groups[1:]:
+            template.add_security_group(group)
+        if shape.placement_group:
+            placement = ec2.CfnPlacementGroup(home, "Placement", strategy="cluster")
+            override(template, "Placement", {"GroupName": placement.ref})
+        if shape.efa:
+            # Groups belong to the interface where a template names one.
+            override(template, "SecurityGroupIds", None)
+            fabric = {"DeviceIndex": 0, "InterfaceType": "efa", "DeleteOnTermination": True}
+            override(template, "NetworkInterfaces", [{**fabric, "Groups": [group.security_group_id for group in groups]}])
+        Tags.of(template).add("Name", f"{self._cluster.cluster_name}/{self.node.id}")
+        return template
+
+    def _ssh_group(self, home: Construct) -> ec2.SecurityGroup:
+        shape = self.shape
+        if not shape.ssh_from:
+            raise ValueError(f"{self.node.path}: key_pair is {shape.key_pair} but ssh_from is empty: name who may connect")
+        group = ec2.SecurityGroup(home, "Ssh", vpc=self._vpc, description="SSH to the nodes", allow_all_outbound=False)
+        if everybody(shape.ssh_from):
+            raise ValueError(f"{self.node.path}: ssh_from is {', '.join(shape.ssh_from)}: SSH is never opened to everybody")
+        for cidr in shape.ssh_from:
+            group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
+        return group
+
+    def _efa_group(self, home: Construct) -> ec2.SecurityGroup:
+        # EFA's documents: all traffic within the group, in both directions; nothing else passes an adapter's own protocol.
+        group = ec2.SecurityGroup(home, "Efa", vpc=self._vpc, description="Fabric between the nodes", allow_all_outbound=False)
+        group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
+        group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
+        acknowledge(group, "the source is the group itself", "NIST.800.53.R5-EC2RestrictedCommonPorts")
+        return group
+
+    def _scaling_group(
+        self, template: ec2.LaunchTemplate, *, signals: bool = False, name: str | None = None
+    ) -> autoscaling.CfnAutoScalingGroup:
+        """An Auto Scaling group of one's own: a changed template replaces its machines one at a time.
+
+        Args:
+            signals: each machine tells CloudFormation when it is ready; the deploy fails if one does not.
+            name: name of the group; None: CloudFormation makes one.
+        """
+        (least, wanted, most), spot = self.sizes, self.shape.spot
+        kind = autoscaling.CfnAutoScalingGroup
+        group = kind(
+            self,
+            "Resource",
+            auto_scaling_group_name=name,
+            min_size=str(least),
+            desired_capacity=str(wanted),
+            max_size=str(most),
+            vpc_zone_identifier=self._subnet_ids,
+            capacity_rebalance=spot,
+            health_check_type="EC2",
+            health_check_grace_period=300,
+            mixed_instances_policy=kind.MixedInstancesPolicyProperty(
+                instances_distribution=kind.InstancesDistributionProperty(
+                    on_demand_base_capacity=0,
+                    on_demand_percentage_above_base_capacity=0 if spot else 100,
+                    on_demand_allocation_strategy="prioritized",
+                    spot_allocation_strategy="price-capacity-optimized",
+                ),
+                launch_template=kind.LaunchTemplateProperty(
+                    launch_template_specification=launch_template_of(template),
+                    overrides=[kind.LaunchTemplateOverridesProperty(instance_type=each) for each in self.shape.instance_types],
+                ),
+            ),
+        )
+        Tags.of(group).add("Name", f"{self._cluster.cluster_name}/{self.node.id}", apply_to_launched_instances=True)
+        one_at_a_time(group, min_in_service=max(0, min(least, most - 1)), signals=signals, at_first=wanted)
+        acknowledge(
+            group,
+            "disks and IMDSv2 are settled in the launch template, which the rules do not follow into a mixed-instances policy",
+            "AwsSolutions-EC26",
+            "NIST.800.53.R5-EC2IMDSv2Enabled",
+        )
+        acknowledge(group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
+        self.group_name = group.ref
+        return group

@@ -1,0 +1,208 @@
+"""EKS add-ons, and rights in AWS for their pods and those of jobs, by EKS Pod Identity.
+
+Promises: EKS picks an add-on's version unless one is given (no number is shipped that was not read at its source); a role can
+be taken by EKS's pod-identity service alone, for one service account of one cluster. The EFS driver makes and deletes nothing,
+because our volumes are static; log groups of containers are made here, encrypted and with an end, before the agent would make
+them without either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsii
+from aws_cdk import Aws, Stack
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.eks.cluster_access import AnyCluster
+from constructs_lib.storage.key import EndingLogGroup
+
+
+def pod_identity_principal() -> iam.IPrincipal:
+    """Whom a role must trust so that EKS Pod Identity of this account can hand it to a pod."""
+    service = iam.ServicePrincipal("pods.eks.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}})
+    return iam.SessionTagsPrincipal(service)
+
+
+@jsii.implements(iam.IGrantable)
+class PodIdentity(Construct):
+    """A role for the pods of one service account.
+
+    Args:
+        namespace: the service account's namespace; it need not exist yet.
+        service_account: its name; it need not exist yet.
+
+    Attributes:
+        role: the role; grant to the construct itself: `bucket.grant_read(identity)`.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, namespace: str, service_account: str) -> None:
+        super().__init__(scope, id)
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=pod_identity_principal(),
+            description=f"Pods of {namespace}/{service_account} in {Stack.of(self).stack_name}",
+        )
+        self.role = role
+        self._purpose = f"What {namespace}/{service_account} may do"
+        self._policy: iam.ManagedPolicy | None = None
+        self.association = eks.CfnPodIdentityAssociation(
+            self,
+            "Resource",
+            cluster_name=cluster.cluster_name,
+            namespace=namespace,
+            service_account=service_account,
+            role_arn=role.role_arn,
+        )
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """Grants become statements of a managed policy: inline ones cannot be reviewed on their own."""
+        if self._policy is None:
+            self._policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description=self._purpose)
+        return self._policy.grant_principal
+
+
+class ClusterAddon(Construct):
+    """An add-on of an EKS cluster.
+
+    Args:
+        addon_name: EKS's name of it, such as coredns.
+        version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
+        configuration: the add-on's own settings.
+        role: IAM role of its pods; it must trust EKS Pod Identity (`pod_identity_principal`).
+        service_account: name of its service account; needed where a role is given.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: AnyCluster,
+        addon_name: str,
+        version: str | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        role: iam.IRole | None = None,
+        service_account: str | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        identities = None
+        if role is not None:
+            if service_account is None:
+                raise ValueError(f"add-on {addon_name} has a role but no service_account: name the account that gets the role")
+            identities = [eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.role_arn, service_account=service_account)]
+        self.resource = eks.CfnAddon(
+            self,
+            "Resource",
+            addon_name=addon_name,
+            cluster_name=cluster.cluster_name,
+            addon_version=version,
+            configuration_values=json.dumps(configuration, sort_keys=True) if configuration else None,
+            pod_identity_associations=identities,
+            resolve_conflicts="OVERWRITE",
+        )
+
+
+class EfsDriver(Construct):
+    """The aws-efs-csi-driver add-on and its role.
+
+    Args:
+        version: add-on version; None: EKS's default.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, version: str | None = None) -> None:
+        super().__init__(scope, id)
+        self.role = iam.Role(self, "Role", assumed_by=pod_identity_principal())
+        policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Finds file systems and their mount targets")
+        policy.add_statements(finds_mount_targets("Find"))
+        acknowledge(policy, "file systems are found by Describe, which reads names and no data", *wildcards(policy, "*"))
+        self.resource = ClusterAddon(
+            self,
+            "Addon",
+            cluster=cluster,
+            addon_name="aws-efs-csi-driver",
+            version=version,
+            role=self.role,
+            service_account="efs-csi-controller-sa",
+        ).resource
+        self.resource.node.add_dependency(policy)
+
+
+def finds_mount_targets(sid: str) -> iam.PolicyStatement:
+    """What the EFS driver asks to find file systems and their mount targets; it reads names and no data."""
+    return iam.PolicyStatement(
+        sid=sid,
+        actions=[
+            "elasticfilesystem:DescribeAccessPoints",
+            "elasticfilesystem:DescribeFileSystems",
+            "elasticfilesystem:DescribeMountTargets",
+            "ec2:DescribeAvailabilityZones",
+        ],
+        resources=["*"],
+    )
+
+
+POLICY = "CloudWatchAgentServerPolicy"
+METRICS = "performance"
+GROUPS = ("application", "dataplane", "host", METRICS)
+"""What the agent writes: /aws/containerinsights/<cluster>/<group>. Metrics travel as events of a group of their own."""
+
+
+class ContainerLogs(Construct):
+    """The amazon-cloudwatch-observability add-on, its log groups and its role.
+
+    Args:
+        cluster_name: its name as a plain string, for the names of the log groups.
+        days: how long each event is kept.
+        logs: also send what containers and nodes write; False: metrics alone.
+        encryption_key: KMS key of the log groups; None: AWS's own.
+        version: add-on version; None: EKS's default.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: AnyCluster,
+        cluster_name: str,
+        days: int,
+        logs: bool = True,
+        encryption_key: kms.IKey | None = None,
+        version: str | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=pod_identity_principal(),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(POLICY)],
+        )
+        acknowledge(role, "what the add-on's documents ask for; AWS keeps it in step with the agent", *managed_policies(POLICY))
+        self.resource = ClusterAddon(
+            self,
+            "Addon",
+            cluster=cluster,
+            addon_name="amazon-cloudwatch-observability",
+            version=version,
+            configuration=None if logs else {"containerLogs": {"enabled": False}},
+            role=role,
+            service_account="cloudwatch-agent",
+        ).resource
+        for name in GROUPS if logs else (METRICS,):
+            group = EndingLogGroup(
+                self,
+                name.capitalize(),
+                log_group_name=f"/aws/containerinsights/{cluster_name}/{name}",
+                days=days,
+                encryption_key=encryption_key,
+            )
+            self.resource.node.add_dependency(group)

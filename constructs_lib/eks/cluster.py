@@ -1,0 +1,151 @@
+"""The Kubernetes control plane: EKS by CloudFormation alone.
+
+Promises: no Lambda and no custom resource unless asked for, so that a destroy has nothing to get stuck on; an endpoint that is
+private or opened to named ranges; access by access entries only (`cluster_access.ClusterAccess`); secrets encrypted;
+control-plane logs that end with the cluster instead of outliving it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Annotations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge, managed_policies
+from constructs_lib.eks.addon import ClusterAddon
+from constructs_lib.network.addresses import everybody
+from constructs_lib.network.subnets import chosen
+from constructs_lib.storage.key import EndingLogGroup
+
+NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+"""Daemons: they are healthy without a node, so they come with the cluster. Those with a Deployment come with the nodes."""
+
+
+class TrainingCluster(eks.Cluster):
+    """An EKS cluster without nodes; everything of `aws_eks_v2.Cluster` is here too.
+
+    Manifests reach it in two ways. As YAML for kubectl, so that a destroy has nothing to get stuck on::
+
+        manifests = cdk8s.App(outdir="dist")
+        Jobs(manifests, "jobs")
+        manifests.synth()  # then: kubectl apply -f dist
+
+    Or with the deploy, by a Lambda function, where a chart refers to resources of the app; `layer` has a kubectl of the cluster's
+    version, such as KubectlV35Layer of PyPI's aws-cdk.lambda-layer-kubectl-v35::
+
+        options = eks.KubectlProviderOptions(kubectl_layer=layer)
+        cluster = TrainingCluster(self, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
+        cluster.add_manifest("Namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobs"}})
+        cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
+
+    Args:
+        vpc: its VPC; EKS wants subnets in two zones at least.
+        cluster_name: name; it is part of the control plane's log group, so it is given, not made up.
+        version: Kubernetes version, such as "1.35".
+        vpc_subnets: where the control plane's interfaces lie; None: the private subnets.
+        encryption_key: KMS key of secrets and logs; None: AWS's own.
+        public_access_from: CIDRs that may reach the endpoint from the internet; empty: it is private.
+        service_ipv4_cidr: addresses of Kubernetes services, apart from the VPC's; self-managed nodes need it too.
+        log_days: how long control-plane logs are kept; 0: none are written.
+        addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
+        oidc_provider: also make an IAM OIDC provider (by CloudFormation alone), for tools that use roles for service accounts.
+        role: the cluster's role; None: one is made.
+        kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        cluster_name: str,
+        version: str = "1.35",
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        encryption_key: kms.IKey | None = None,
+        public_access_from: Sequence[str] = (),
+        service_ipv4_cidr: str = "172.20.0.0/16",
+        log_days: int = 90,
+        addon_versions: Mapping[str, str] | None = None,
+        oidc_provider: bool = False,
+        role: iam.IRole | None = None,
+        kubectl_provider_options: eks.KubectlProviderOptions | None = None,
+    ) -> None:
+        path = f"{scope.node.path}/{id}"
+        subnets = chosen(vpc, vpc_subnets)
+        zones = {subnet.availability_zone for subnet in subnets.subnets or ()}
+        if len(zones) < 2:
+            raise ValueError(
+                f"{path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in two at least "
+                "(to keep nodes in one zone, pin the nodes)"
+            )
+        endpoint = eks.EndpointAccess.PRIVATE
+        if everybody(public_access_from):
+            ranges = ", ".join(public_access_from)
+            raise ValueError(f"{path}: public_access_from is {ranges}: the endpoint is never opened to everybody")
+        if public_access_from:
+            endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
+        super().__init__(
+            scope,
+            id,
+            vpc=vpc,
+            vpc_subnets=[subnets],
+            cluster_name=cluster_name,
+            version=eks.KubernetesVersion.of(version),
+            role=role,
+            endpoint_access=endpoint,
+            secrets_encryption_key=encryption_key,
+            service_ipv4_cidr=service_ipv4_cidr,
+            cluster_logging=list(eks.ClusterLoggingTypes) if log_days else None,
+            default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
+            default_capacity=0,
+            # Whoever deploys is CloudFormation's role: administrators are named instead.
+            bootstrap_cluster_creator_admin_permissions=False,
+            bootstrap_self_managed_addons=False,
+            output_config_command=False,
+            kubectl_provider_options=kubectl_provider_options,
+        )
+        self.service_ipv4_cidr = service_ipv4_cidr
+        # aws_eks_v2.ICluster has it, its own Cluster has not: a type checker would not take one for the other.
+        self.kubectl_provider_options = kubectl_provider_options
+        Annotations.of(self).acknowledge_warning(
+            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet", "only load balancers need the tag, and training makes none"
+        )
+        if kubectl_provider_options is None:
+            Annotations.of(self).acknowledge_warning(
+                "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets",
+                "no kubectl runs here; TrainingNetwork has the endpoints",
+            )
+        if role is None:
+            acknowledge(
+                self.role,
+                "what EKS's documents ask for; AWS keeps it in step with the control plane",
+                *managed_policies("AmazonEKSClusterPolicy"),
+            )
+        if log_days:
+            # EKS would make this group itself, without an end, and leave it behind.
+            logs = EndingLogGroup(
+                self, "Logs", log_group_name=f"/aws/eks/{cluster_name}/cluster", days=log_days, encryption_key=encryption_key
+            )
+            resource = self.node.default_child
+            assert isinstance(resource, eks.CfnCluster)
+            resource.node.add_dependency(logs)
+        for name in NODELESS_ADDONS:
+            ClusterAddon(
+                self,
+                name,
+                cluster=self,
+                addon_name=name,
+                version=(addon_versions or {}).get(name),
+                configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
+            )
+        if oidc_provider:
+            # The native resource, whatever the app's feature flags say; IAM fetches the thumbprint itself.
+            self.oidc_provider = iam.OidcProviderNative(
+                self, "OidcProvider", url=self.cluster_open_id_connect_issuer_url, client_ids=["sts.amazonaws.com"]
+            )

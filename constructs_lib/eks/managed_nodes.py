@@ -1,0 +1,74 @@
+"""A managed group of worker nodes: EKS launches, drains, updates and repairs them."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from constructs_lib.ec2.machine import node_role
+from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
+from constructs_lib.eks.cluster_access import AnyCluster
+
+AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
+"""EKS's names of the image, without and with GPUs."""
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+
+
+class ManagedNodes(NodeGroup):
+    """An EKS managed node group on Amazon Linux 2023.
+
+    Args:
+        auto_repair: EKS replaces nodes that fail.
+        kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
+        release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. A change of either
+            drains and replaces the nodes one at a time; CloudFormation refuses it together with any other change of the group.
+        role: the nodes' role; None: one is made.
+        props: as `NodeGroupProps` says.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: AnyCluster,
+        vpc: ec2.IVpc,
+        auto_repair: bool = True,
+        kubernetes_version: str | None = None,
+        release_version: str | None = None,
+        role: iam.IRole | None = None,
+        **props: Unpack[NodeGroupProps],
+    ) -> None:
+        super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
+        shape, (least, wanted, most) = self.shape, self.sizes
+        self.role = role or node_role(self, "Role")
+        template = self._template()
+        self.resource = eks.CfnNodegroup(
+            self,
+            "Resource",
+            cluster_name=cluster.cluster_name,
+            node_role=self.role.role_arn,
+            subnets=self._subnet_ids,
+            ami_type=AMI_TYPES[shape.gpu],
+            version=kubernetes_version,
+            release_version=release_version,
+            capacity_type="SPOT" if shape.spot else "ON_DEMAND",
+            instance_types=list(shape.instance_types),
+            labels=shape.all_labels or None,
+            taints=[
+                eks.CfnNodegroup.TaintProperty(key=taint.key, value=taint.value or None, effect=_EFFECTS[taint.effect])
+                for taint in shape.all_taints
+            ]
+            or None,
+            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=least, desired_size=wanted, max_size=most),
+            launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
+                id=template.launch_template_id, version=template.latest_version_number
+            ),
+            node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=auto_repair),
+        )
+        self.resource.node.add_dependency(*self._depends_on)
+        self.group_name = self.resource.attr_nodegroup_name

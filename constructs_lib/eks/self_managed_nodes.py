@@ -1,0 +1,106 @@
+"""A self-managed group of worker nodes: an Auto Scaling group of your own, for what managed groups do not do.
+
+Promises: the same nodes as ManagedNodes makes (same launch template, labels, taints, image family), joined by Amazon
+Linux 2023's nodeadm and an access entry, replaced one at a time when their template changes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Unpack
+
+from aws_cdk import Tags
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from constructs import Construct
+
+from constructs_lib.ec2.machine import node_role
+from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
+from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.eks.cluster_access import AnyCluster
+
+
+class SelfManagedNodeRole(Construct):
+    """A node role that the cluster knows: what EKS does by itself for managed groups. One serves many groups."""
+
+    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster) -> None:
+        super().__init__(scope, id)
+        self.role = node_role(self, "Role")
+        eks.CfnAccessEntry(
+            self, "AccessEntry", cluster_name=cluster.cluster_name, principal_arn=self.role.role_arn, type="EC2_LINUX"
+        )
+
+
+class SelfManagedNodes(NodeGroup):
+    """An Auto Scaling group of nodes on Amazon Linux 2023.
+
+    Args:
+        kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
+        service_ipv4_cidr: the cluster's addresses of services.
+        role: the nodes' role, from a `SelfManagedNodeRole`; None: one is made.
+        props: as `NodeGroupProps` says.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: AnyCluster,
+        vpc: ec2.IVpc,
+        kubernetes_version: str,
+        service_ipv4_cidr: str = "172.20.0.0/16",
+        role: SelfManagedNodeRole | None = None,
+        **props: Unpack[NodeGroupProps],
+    ) -> None:
+        super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
+        joining = role or SelfManagedNodeRole(self, "Joining", cluster=cluster)
+        self.role = joining.role
+        family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
+        template = self._template(
+            role=self.role,
+            # EC2 itself looks the image up when it launches a node: no look-up at synth, and always the newest patch.
+            image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/recommended/image_id",
+            user_data=_user_data(cluster, service_ipv4_cidr, self.shape),
+        )
+        self.resource = self._scaling_group(template)
+        # By this tag the cluster's controllers know their machines; its key holds the name, so Tags.of would not do for a token.
+        Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
+        self.resource.node.add_dependency(joining, *self._depends_on)
+
+
+def _user_data(cluster: AnyCluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
+    """nodeadm's configuration: https://awslabs.github.io/amazon-eks-ami/nodeadm/."""
+    flags = []
+    if shape.all_labels:
+        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in sorted(shape.all_labels.items())))
+    if shape.all_taints:
+        flags.append("--register-with-taints=" + ",".join(f"{t.key}={t.value}:{t.effect}" for t in shape.all_taints))
+    # JSON is YAML; as one Fn::Sub-free string with tokens in it.
+    config = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {
+                "name": cluster.cluster_name,
+                "apiServerEndpoint": cluster.cluster_endpoint,
+                "certificateAuthority": cluster.cluster_certificate_authority_data,
+                "cidr": service_ipv4_cidr,
+            },
+            **({"kubelet": {"flags": flags}} if flags else {}),
+        },
+    }
+    boundary = "//"
+    lines = (
+        "MIME-Version: 1.0",
+        f'Content-Type: multipart/mixed; boundary="{boundary}"',
+        "",
+        f"--{boundary}",
+        "Content-Type: application/node.eks.aws",
+        "",
+        json.dumps(config, indent=2),
+        "",
+        f"--{boundary}--",
+        "",
+    )
+    return ec2.UserData.custom("\n".join(lines))

@@ -1,0 +1,279 @@
+"""A Kubernetes cluster of one's own on plain EC2, without nodes: what kube-aws and kube-up built, as code.
+
+Promises: one control plane at a fixed address, with its state on a volume that outlives it; certificates for every name that
+it is called by; join tokens that AWS makes; nothing that only the cluster itself could delete, so that a destroy has nothing
+to get stuck on. The control plane is an Auto Scaling group of exactly one machine, never two at once: one that dies is replaced
+by one with the same address and the same state, and so is one whose template changes (an upgrade); CloudFormation waits until it
+says that it serves. Its role may attach its own volume, read its own secrets and files, write what others need of it, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jsii
+from aws_cdk import Aws, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.ec2.machine import (
+    SCALING_ACTIVITIES,
+    SESSIONS,
+    counts_machines,
+    launch_template,
+    launch_template_of,
+    machine_role,
+    one_at_a_time,
+    override,
+    takes_sessions,
+)
+from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
+from constructs_lib.k3s.cluster_secrets import ClusterSecrets
+from constructs_lib.k3s.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
+from constructs_lib.k3s.state_volume import StateVolume
+from constructs_lib.statements import OF_MACHINES, statements
+
+API_PORT = 6443
+CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
+
+
+@dataclass(frozen=True)
+class SnapshotPlace:
+    """Where snapshots of a cluster's state go.
+
+    Attributes:
+        encryption_key: its key; None: one that AWS manages.
+        prefix: where in it, without slashes at the ends; nobody else should read there.
+        schedule: five cron fields, UTC.
+        keep: how many of the newest are kept.
+    """
+
+    bucket_name: str
+    bucket_arn: str
+    encryption_key: kms.IKey | None = None
+    prefix: str = "cluster/snapshots"
+    schedule: str = "0 */6 * * *"
+    keep: int = 28
+
+
+@jsii.implements(ec2.IConnectable)
+class SelfManagedCluster(Construct):
+    """A self-managed cluster without nodes; `K3sNodeGroup` are its nodes.
+
+    Args:
+        cluster_name: name; the secrets and tags carry it.
+        release: what the control plane runs.
+        snapshots: where etcd's snapshots go.
+        subnet: the control plane's; None: the first private one (public with `elastic_ip`).
+        private_address: the control plane's address in that subnet; None: AWS picks one, which then stays.
+        elastic_ip: also a public address; the subnet must be a public one.
+        names: further names for the certificate, such as a zone's and `api.<zone>`.
+        api_from: CIDRs that may reach the API, beside the nodes; with none, the endpoint is the private address.
+        ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
+        key_name: key pair of SSH; None: none.
+        jobs_namespace: namespace of the jobs, made with the cluster.
+        pod_cidr: addresses of pods.
+        service_cidr: addresses of services.
+        instance_type: EC2 type of the control plane, a Nitro one.
+        volume_gib: size of the state's volume, GiB.
+        volume_snapshot: an EBS snapshot that the volume begins with.
+        encryption_key: KMS key of secrets and state (its policy must let the account use it); None: AWS's own.
+        disk_key: KMS key of the root disk (its policy must let Auto Scaling use it, as EncryptionKey's does); None: the
+            account's default key for EBS.
+        group_name: name of the control plane's Auto Scaling group; None: CloudFormation makes one.
+        removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
+
+    Attributes:
+        cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
+        server_url: https address of the API for nodes.
+        secrets: tokens and kubeconfigs.
+        private_address: the control plane's address, which stays while machines come and go.
+        volume: the state's volume.
+        group: the control plane's Auto Scaling group, to depend on.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        cluster_name: str,
+        release: Release,
+        snapshots: SnapshotPlace,
+        subnet: ec2.ISubnet | None = None,
+        private_address: str | None = None,
+        elastic_ip: bool = False,
+        names: Sequence[str] = (),
+        api_from: Sequence[str] = (),
+        ssh_from: Sequence[str] = (),
+        key_name: str | None = None,
+        jobs_namespace: str = "paddle",
+        pod_cidr: str = "10.42.0.0/16",
+        service_cidr: str = "10.43.0.0/16",
+        instance_type: str = "t3.medium",
+        volume_gib: int = 20,
+        volume_snapshot: str | None = None,
+        encryption_key: kms.IKey | None = None,
+        disk_key: kms.IKey | None = None,
+        group_name: str | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.SNAPSHOT,
+    ) -> None:
+        super().__init__(scope, id)
+        if subnet is None:
+            subnet = (vpc.public_subnets if elastic_ip else vpc.select_subnets().subnets)[0]
+        name = f"{cluster_name}/control-plane"
+        self.cluster_name = cluster_name
+        self.firewall = ClusterFirewall(self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from)
+        self.secrets = ClusterSecrets(self, "Secrets", cluster_name=cluster_name, encryption_key=encryption_key)
+        self.volume = StateVolume(
+            self,
+            "State",
+            availability_zone=subnet.availability_zone,
+            size_gib=volume_gib,
+            snapshot_id=volume_snapshot,
+            encryption_key=encryption_key,
+            name=name,
+            removal_policy=removal_policy,
+        )
+        # CloudFormation makes a new interface before it deletes the old: what would replace one at the same address (another
+        # subnet) fails and rolls back; another address in the same subnet works.
+        address = Construct(self, "Address")
+        interface = ec2.CfnNetworkInterface(
+            address,
+            "Resource",
+            description="Fixed address of the control plane",
+            subnet_id=subnet.subnet_id,
+            group_set=[self.firewall.control_plane.security_group_id],
+            private_ip_address=private_address,
+        )
+        self.private_address = private_address or interface.attr_primary_private_ip_address
+        public: list[str] = []
+        if elastic_ip:
+            eip = ec2.CfnEIP(address, "ElasticIp", domain="vpc")
+            ec2.CfnEIPAssociation(
+                address, "Association", allocation_id=eip.attr_allocation_id, network_interface_id=interface.ref
+            )
+            public.append(eip.attr_public_ip)
+        Tags.of(address).add("Name", name)
+        self.server_url = f"https://{self.private_address}:{API_PORT}"
+        # An address that the firewall opens to nobody is no endpoint: every kubeconfig would lead nowhere.
+        self.cluster_endpoint = f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
+        # By this tag the role knows its own machine, and the next one.
+        own = ("paddle-aws/control-plane", cluster_name)
+        home, stack = Construct(self, "ControlPlane"), Stack.of(self)
+        files = MachineFiles(home, "Files", files=release.of(*SHARED_FILES, *CONTROL_PLANE_FILES))
+        self.role = machine_role(home, "Role")
+        policy = self._policy(home, files, snapshots, own)
+        self.group = autoscaling.CfnAutoScalingGroup(
+            home,
+            "Resource",
+            auto_scaling_group_name=group_name,
+            min_size="1",
+            max_size="1",
+            # Not subnets: the template names an interface, which is in a subnet already.
+            availability_zones=[subnet.availability_zone],
+            health_check_type="EC2",
+            health_check_grace_period=300,
+        )
+        counts_machines(self.group)
+        variables = {
+            "ROLE": "control-plane",
+            "CLUSTER_NAME": cluster_name,
+            "AWS_REGION": stack.region,
+            "FILES": files.lines,
+            "IMAGES": "\n".join(f"{name} {reference}" for name, reference in sorted(release.images.items())),
+            "DISTRIBUTION_VERSION": release.version,
+            "STATE_VOLUME": self.volume.volume_id,
+            "PRIVATE_ADDRESS": self.private_address,
+            "SERVER_TOKEN_SECRET": self.secrets.server_token,
+            "NODE_TOKEN_SECRET": self.secrets.node_token,
+            "CA_HASH_SECRET": self.secrets.ca_hash,
+            "KUBECONFIG_SECRET": self.secrets.kubeconfigs["operator"],
+            "TRAINER_KUBECONFIG_SECRET": self.secrets.kubeconfigs["trainer"],
+            "READER_KUBECONFIG_SECRET": self.secrets.kubeconfigs["reader"],
+            "SNAPSHOT_BUCKET": snapshots.bucket_name,
+            "SNAPSHOT_PREFIX": snapshots.prefix,
+            "SNAPSHOT_SCHEDULE": snapshots.schedule,
+            "SNAPSHOT_RETENTION": str(snapshots.keep),
+            "ENDPOINT": self.cluster_endpoint,
+            "ALTERNATE_NAMES": " ".join([self.private_address, *names, *public]),
+            "JOBS_NAMESPACE": jobs_namespace,
+            "POD_CIDR": pod_cidr,
+            "SERVICE_CIDR": service_cidr,
+            "SIGNAL_STACK": stack.stack_name,
+            "SIGNAL_RESOURCE": stack.get_logical_id(self.group),
+        }
+        template = launch_template(
+            home,
+            disk_gib=30,
+            encryption_key=disk_key,
+            key_pair=key_name,
+            image_id=IMAGE,
+            instance_type=ec2.InstanceType(instance_type),
+            role=self.role,
+            user_data=boot_user_data(variables),
+        )
+        # The machine's first interface: with a second one it would have to reach AWS without it, to attach it.
+        override(template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}])
+        for tagged in (template, self.group):
+            Tags.of(tagged).add(*own)
+            Tags.of(tagged).add("Name", name)
+        self.group.launch_template = launch_template_of(template)
+        # The old machine ends before the new one begins: there is one address and one volume. Auto Scaling tries its launch
+        # again while the old one still holds the interface: that is the longer half hour.
+        one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
+        self.group.node.add_dependency(address, policy)
+        acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010", "cfn-lint:W3010")
+        acknowledge(self.group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
+        acknowledge(
+            self.volume,
+            "the control plane saves its state to the bucket on a schedule, and a restore begins with that",
+            "NIST.800.53.R5-EC2EBSInBackupPlan",
+        )
+
+    def _policy(self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, own: tuple[str, str]) -> iam.ManagedPolicy:
+        secrets = self.secrets
+        stack = Stack.of(self)
+        written = [secrets.ca_hash, *secrets.kubeconfigs.values()]
+        place = f"{snapshots.bucket_arn}/{snapshots.prefix}/*"
+        policy = iam.ManagedPolicy(home, "Policy", roles=[self.role], description="Control plane of the cluster")
+        policy.add_statements(
+            takes_sessions(),
+            files.may_read(),
+            *self.volume.may_attach(own),
+            *statements(OF_MACHINES, "look"),
+            secrets.may_read("Secrets", secrets.server_token, secrets.node_token, *written),
+            *statements(OF_MACHINES, "publish", secrets=written),
+            *secrets.may_open(),
+            *statements(OF_MACHINES, "snapshots", bucket=snapshots.bucket_arn, snapshots=place),
+            *statements(OF_MACHINES, "ready", stack=stack.stack_id),
+        )
+        keys = {key.key_arn: None for key in (secrets.encryption_key, snapshots.encryption_key) if key}
+        if keys:
+            policy.add_statements(*statements(OF_MACHINES, "seal", keys=list(keys)))
+        if snapshots.encryption_key and snapshots.encryption_key != secrets.encryption_key:
+            # S3 opens what it has sealed to read a snapshot, and to join the parts of a large one.
+            key, s3 = snapshots.encryption_key.key_arn, f"s3.{stack.region}.{stack.url_suffix}"
+            policy.add_statements(*statements(OF_MACHINES, "snapshots with a key", key=key, s3=s3))
+        instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
+        acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
+        acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))
+        acknowledge(policy, f"EC2's Describe takes no resource; {SESSIONS}", *wildcards(self, "*"), "CKV_AWS_111")
+        return policy
+
+    @property
+    def cluster_security_group_id(self) -> str:
+        """The group that every node carries."""
+        return self.firewall.nodes.security_group_id
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The API endpoint's network connections, port 6443."""
+        return ec2.Connections(security_groups=[self.firewall.control_plane], default_port=API)

@@ -1,0 +1,61 @@
+"""Who may connect to whom in a self-managed cluster: one security group for the control plane, one for the nodes.
+
+Promises: the exact ports, in both directions: the API (6443) from nodes and named ranges, the kubelet (10250) and the pod
+network (8472/udp, VXLAN) among the machines, HTTPS and HTTP out; NodePorts, etcd and SSH closed unless a range is named.
+Pods talk over the pod network, so no job needs a rule of its own (but one on its nodes' addresses, which stays closed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from constructs_lib.network.addresses import everybody
+
+API = ec2.Port.tcp(6443)
+KUBELET = ec2.Port.tcp(10250)
+POD_NETWORK = ec2.Port.udp(8472)
+HTTPS = ec2.Port.tcp(443)
+
+
+class ClusterFirewall(Construct):
+    """The two groups.
+
+    Args:
+        api_from: CIDRs that may reach the API, beside the nodes.
+        ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
+
+    Attributes:
+        control_plane: carried by the control plane.
+        nodes: carried by every node.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, vpc: ec2.IVpc, api_from: Sequence[str] = (), ssh_from: Sequence[str] = ()
+    ) -> None:
+        super().__init__(scope, id)
+        self.control_plane = ec2.SecurityGroup(
+            self, "ControlPlane", vpc=vpc, description="Control plane of the cluster", allow_all_outbound=False
+        )
+        self.nodes = ec2.SecurityGroup(self, "Nodes", vpc=vpc, description="Nodes of the cluster", allow_all_outbound=False)
+        for ranges in (api_from, ssh_from):
+            if everybody(ranges):
+                raise ValueError(f"{self.node.path}: {', '.join(ranges)}: the API and SSH are never opened to everybody")
+        for cidr in api_from:
+            self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), API, "Kubernetes API")
+        for cidr in ssh_from:
+            self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
+        both = (self.control_plane, self.nodes)
+        rules = [(self.nodes, self.control_plane, API, "Kubernetes API")]
+        # The control plane is one machine, so it has no rule with itself.
+        pairs = [(source, target) for source in both for target in both if (source, target) != (both[0], both[0])]
+        rules += [(source, target, KUBELET, "kubelet: logs, metrics") for source, target in pairs]
+        rules += [(source, target, POD_NETWORK, "pod network, VXLAN") for source, target in pairs]
+        for source, target, port, meaning in rules:
+            target.add_ingress_rule(source, port, meaning)
+            source.add_egress_rule(target, port, meaning)
+        for group in both:
+            group.add_egress_rule(ec2.Peer.any_ipv4(), HTTPS, "AWS, image registries, data")
+        self.nodes.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(80), "training data from http addresses")

@@ -1,0 +1,129 @@
+"""A group of nodes of a self-managed cluster: an Auto Scaling group whose machines join by a token.
+
+Promises: a node checks whom it joins by the hash of the cluster's CA; a terminated one is replaced; CloudFormation waits for
+each that it makes. Its role may read its own token and files, what jobs may read of the data, and pull images; pods reach
+the role (two hops), and the jobs' NetworkPolicy keeps all but the data job from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from aws_cdk import Names, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.ec2.machine import SESSIONS, counts_machines, machine_role, takes_sessions
+from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
+from constructs_lib.eks.addon import finds_mount_targets
+from constructs_lib.k3s.cluster import SelfManagedCluster
+from constructs_lib.k3s.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
+from constructs_lib.statements import OF_MACHINES, statements
+
+CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
+"""EKS's own label of spare capacity, by which jobs choose: the same here, so that their manifests stay as they are."""
+
+
+class TokenNodeRole(Construct):
+    """The role of nodes that join by a token. One serves many groups.
+
+    Args:
+        data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
+        data_bucket_arn: the bucket of those; None: no data.
+
+    Attributes:
+        files: what the nodes fetch.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: SelfManagedCluster,
+        release: Release,
+        data_arns: Sequence[str] = (),
+        data_bucket_arn: str | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.files = MachineFiles(self, "Files", files=release.of(*SHARED_FILES, "node.sh"))
+        self.role = machine_role(self, "Role")
+        policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Nodes of the cluster")
+        secrets = cluster.secrets
+        policy.add_statements(
+            takes_sessions(),
+            self.files.may_read(),
+            secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
+            *secrets.may_open(),
+            *statements(OF_MACHINES, "ready", stack=Stack.of(self).stack_id),
+            finds_mount_targets("FindMountTargets"),
+        )
+        if data_bucket_arn:
+            policy.add_statements(*statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns)))
+            acknowledge(policy, "training data, which the data job splits", *wildcards(self, *data_arns))
+        acknowledge(
+            policy,
+            f"the Describe of EFS reads names and no data; {SESSIONS}",
+            *wildcards(self, "*"),
+            "CKV_AWS_111",
+        )
+        self.policy = policy
+
+
+class K3sNodeGroup(NodeGroup):
+    """An Auto Scaling group of nodes on Amazon Linux 2023.
+
+    Args:
+        release: what the nodes run; never newer than the control plane's.
+        role: the nodes' role; None: one is made, without data.
+        group_name: name of the group; None: CloudFormation makes one.
+        props: as `NodeGroupProps` says; a shape with gpu or efa is refused.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: SelfManagedCluster,
+        vpc: ec2.IVpc,
+        release: Release,
+        role: TokenNodeRole | None = None,
+        group_name: str | None = None,
+        **props: Unpack[NodeGroupProps],
+    ) -> None:
+        super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
+        shape, stack = self.shape, Stack.of(self)
+        for field in ("gpu", "efa"):
+            if getattr(shape, field):
+                raise ValueError(f"{self.node.path}: {field} is true: a self-managed cluster has no {field} nodes, EKS has")
+        known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
+        self.role = known.role
+        labels = {**shape.all_labels, CAPACITY_LABEL: "SPOT" if shape.spot else "ON_DEMAND"}
+        # The template tells the group's own logical id, and the group has the template: named before either is made.
+        logical_id = Names.unique_id(self)
+        user_data = boot_user_data(
+            {
+                "ROLE": "node",
+                "CLUSTER_NAME": cluster.cluster_name,
+                "AWS_REGION": stack.region,
+                "FILES": known.files.lines,
+                "DISTRIBUTION_VERSION": release.version,
+                "SERVER_URL": cluster.server_url,
+                "NODE_TOKEN_SECRET": cluster.secrets.node_token,
+                "CA_HASH_SECRET": cluster.secrets.ca_hash,
+                "NODE_LABELS": " ".join(f"{key}={value}" for key, value in sorted(labels.items())),
+                "NODE_TAINTS": " ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints),
+                "SIGNAL_STACK": stack.stack_name,
+                "SIGNAL_RESOURCE": logical_id,
+            }
+        )
+        # Two hops: the data job's pod reads the bucket with the machine's role.
+        template = self._template(role=self.role, image_id=IMAGE, user_data=user_data, metadata_hops=2)
+        self.resource = self._scaling_group(template, signals=True, name=group_name)
+        self.resource.override_logical_id(logical_id)
+        counts_machines(self.resource)
+        self.resource.node.add_dependency(known.policy, *self._depends_on)

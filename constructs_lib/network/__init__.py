@@ -1,0 +1,1 @@
+"""Where a cluster is: VPC, subnets, and the tunnel to a private endpoint."""

@@ -1,0 +1,116 @@
+"""The way to a private endpoint: one small machine, and a Session Manager document that leads through it there and nowhere else.
+
+Promises: a session's host and port stand in the document, and its user chooses a port of their own machine alone; the machine
+takes no connection, has no public address, no SSH and no right but to take sessions; one that fails is replaced, and so is one
+that is a month old, by the newest Amazon Linux. It reaches Session Manager by NAT or by the VPC's interface endpoints
+(`ssm` and `ssmmessages`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsii
+from aws_cdk import Tags
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge
+from constructs_lib.ec2.machine import launch_template, launch_template_of, one_at_a_time, session_role
+from constructs_lib.network.subnets import chosen
+from constructs_lib.statements import filled
+from constructs_lib.storage.key import open_to_node_volumes
+
+TAG = "paddle-aws/tunnel"
+"""The machine's tag; its value is the document's name."""
+IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64"
+DOCUMENT = Path(__file__).with_suffix(".json")
+"""AWS-StartPortForwardingSessionToRemoteHost, with host and port fixed."""
+DISK_GIB = 8
+"""Amazon Linux's own size."""
+MONTH = 30 * 24 * 3600
+
+
+@jsii.implements(ec2.IConnectable)
+class EndpointTunnel(Construct):
+    """A machine and a session document for one host and port.
+
+    The host's security group must let the machine in: `tunnel.connections.allow_to(endpoint, ec2.Port.tcp(443))`. Who uses it
+    needs `ssm:StartSession` on the document, and on instances whose tag TAG has its name.
+
+    Args:
+        host: name or address of the endpoint, as the machine sees it.
+        port: its port.
+        document_name: name of the session document, taken once in an account and region.
+        vpc_subnets: where the machine lies; None: the private subnets.
+        encryption_key: KMS key of its disk (the policy of one that is imported must let Auto Scaling use it); None: the
+            account's default key for EBS.
+
+    Attributes:
+        document_name: name of the session document.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        host: str,
+        port: int = 443,
+        document_name: str,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        document = ssm.CfnDocument(
+            self,
+            "Document",
+            name=document_name,
+            document_type="Session",
+            # The name stays, so a changed host is a new version, which becomes the default.
+            update_method="NewVersion",
+            content=filled(json.loads(DOCUMENT.read_text(encoding="utf-8")), {"host": host, "port": str(port)}),
+        )
+        self.document_name = document.ref
+        group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="Tunnel", allow_all_outbound=False)
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "Session Manager")
+        self._connections = ec2.Connections(security_groups=[group])
+        if encryption_key:
+            open_to_node_volumes(encryption_key)
+        role = session_role(self, "Role")
+        template = launch_template(
+            self,
+            disk_gib=DISK_GIB,
+            encryption_key=encryption_key,
+            key_pair=None,
+            image_id=IMAGE,
+            instance_type=ec2.InstanceType("t4g.nano"),
+            security_group=group,
+            associate_public_ip_address=False,
+            role=role,
+        )
+        machine = autoscaling.CfnAutoScalingGroup(
+            self,
+            "Resource",
+            min_size="1",
+            max_size="1",
+            vpc_zone_identifier=[subnet.subnet_id for subnet in chosen(vpc, vpc_subnets).subnets or ()],
+            launch_template=launch_template_of(template),
+            max_instance_lifetime=MONTH,
+        )
+        one_at_a_time(machine, min_in_service=0, signals=False, at_first=0)
+        for tagged in (template, machine):
+            Tags.of(tagged).add(TAG, document_name)
+            Tags.of(tagged).add("Name", document_name)
+        machine.node.add_dependency(role)
+        acknowledge(machine, "one machine, replaced when it fails: who opens a tunnel sees whether it runs", "AwsSolutions-AS3")
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The machine's network connections."""
+        return self._connections

@@ -1,0 +1,233 @@
+"""The VPC of a training cluster, over named availability zones, with no look-up at synth.
+
+Promises: DNS on (EKS and EFS need it), nodes in private subnets, S3 traffic free of NAT charges by the gateway endpoint,
+no public address unless a NAT gateway needs one, and no NAT gateway on an address that somebody chose. Interface endpoints are
+open to the VPC's own addresses on port 443 alone (container images must then come from ECR, docs/aws.md says which to mirror);
+flow logs are encrypted, end, and are written by a role that can write nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
+
+import jsii
+from aws_cdk import Aws, Tags
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge
+from constructs_lib.network.subnets import chosen
+from constructs_lib.storage.key import EndingLogGroup
+
+SERVICES = {
+    "Ec2": "ec2",
+    "Eks": "eks",
+    "EksAuth": "eks-auth",
+    "EcrApi": "ecr.api",
+    "EcrDkr": "ecr.dkr",
+    "Efs": "elasticfilesystem",
+    "Sts": "sts",
+    "Logs": "logs",
+    "Monitoring": "monitoring",
+    "Ssm": "ssm",
+    "SsmMessages": "ssmmessages",
+}
+"""What EKS's documents on private clusters ask for, and what the EFS driver, Session Manager and CloudWatch's agent call."""
+
+SELF_MANAGED_SERVICES = {
+    **{name: service for name, service in SERVICES.items() if name not in ("Eks", "EksAuth", "Monitoring")},
+    "CloudFormation": "cloudformation",
+    "Secrets": "secretsmanager",
+}
+"""What the machines of a self-managed cluster call: secrets, and the signal that they are ready."""
+
+
+@jsii.implements(ec2.IConnectable)
+class ServiceEndpoints(Construct):
+    """Interface endpoints of one VPC.
+
+    Args:
+        vpc_subnets: one interface is made in each zone of these; None: the private subnets.
+        client_cidr: who may connect; None: the VPC's own addresses.
+        services: id: AWS's name of the service in the names of endpoints; None: those of an EKS cluster (`SERVICES`).
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        client_cidr: str | None = None,
+        services: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, description="Endpoints of AWS services", allow_all_outbound=False
+        )
+        group.add_ingress_rule(ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from within the VPC")
+        self._connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(443))
+        for name, service in (services or SERVICES).items():
+            ec2.InterfaceVpcEndpoint(
+                self,
+                name,
+                vpc=vpc,
+                service=ec2.InterfaceVpcEndpointAwsService(service),
+                subnets=chosen(vpc, vpc_subnets, one_per_az=True),
+                security_groups=[group],
+                open=False,
+                private_dns_enabled=True,
+            )
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The endpoints' network connections, port 443."""
+        return self._connections
+
+
+class FlowLogs(Construct):
+    """Flow logs of one VPC.
+
+    Args:
+        vpc: whose traffic.
+        days: how long the records are kept.
+        encryption_key: KMS key of the log group; None: AWS's own.
+
+    Attributes:
+        log_group: where the records are.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, vpc: ec2.IVpc, days: int = 30, encryption_key: kms.IKey | None = None
+    ) -> None:
+        super().__init__(scope, id)
+        self.log_group = EndingLogGroup(self, "Logs", days=days, encryption_key=encryption_key)
+        writer = iam.ServicePrincipal(
+            "vpc-flow-logs.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+        )
+        role = iam.Role(self, "Role", assumed_by=writer)
+        actions = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+        writes = iam.PolicyStatement(actions=actions, resources=[self.log_group.log_group_arn])
+        policy = iam.ManagedPolicy(self, "Policy", roles=[role], description="Writes flow logs", statements=[writes])
+        flow_log = ec2.CfnFlowLog(
+            self,
+            "Resource",
+            resource_type="VPC",
+            resource_id=vpc.vpc_id,
+            traffic_type="ALL",
+            log_destination_type="cloud-watch-logs",
+            log_group_name=self.log_group.log_group_name,
+            deliver_logs_permission_arn=role.role_arn,
+        )
+        flow_log.node.add_dependency(policy)
+
+
+class TrainingNetwork(Construct):
+    """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
+
+    Args:
+        availability_zones: names of zones, such as us-west-2a.
+        cidr: address range, /16 to /24.
+        nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
+        nat_at_the_end: a NAT gateway has the last address of its subnet, not any free one.
+        interface_endpoints: AWS's services by private addresses; needed where nat_gateways is 0.
+        endpoint_services: which of them; None: those of an EKS cluster.
+        domain_name: DHCP options of the VPC's own, with this domain name; None: the account's default ones.
+        flow_log_days: how long records of the traffic are kept; 0: none are written.
+        encryption_key: KMS key of those records; None: AWS's own.
+
+    Attributes:
+        private_subnets: where nodes, mount targets and endpoints belong.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        availability_zones: Sequence[str],
+        cidr: str = "10.0.0.0/16",
+        nat_gateways: int = 1,
+        nat_at_the_end: bool = False,
+        interface_endpoints: bool = False,
+        endpoint_services: Mapping[str, str] | None = None,
+        domain_name: str | None = None,
+        flow_log_days: int = 30,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        private = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
+        subnets = [ec2.SubnetConfiguration(name="private", subnet_type=private)]
+        if nat_gateways:
+            # They hold NAT gateways and load balancers only: 1/256 of the VPC each, /28 at least (the smallest AWS makes).
+            public = min(28, int(cidr.rpartition("/")[2]) + 8)
+            subnets.insert(
+                0,
+                ec2.SubnetConfiguration(
+                    name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=public, map_public_ip_on_launch=False
+                ),
+            )
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            availability_zones=list(availability_zones),
+            ip_addresses=ec2.IpAddresses.cidr(cidr),
+            nat_gateways=nat_gateways,
+            subnet_configuration=subnets,
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            # Closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours ever carries it.
+            restrict_default_security_group=False,
+            gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
+        )
+        acknowledge(
+            self.vpc,
+            "closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours carries it",
+            "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
+        )
+        for subnet in self.vpc.public_subnets:
+            acknowledge(
+                subnet,
+                "this is what makes a subnet public; nodes lie in the private ones",
+                "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW",
+            )
+        for subnet in (*self.vpc.public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
+            acknowledge(subnet, "the caller names the zones on purpose: no look-up at synth", "cfn-lint:W3010")
+        if nat_at_the_end:
+            for subnet in self.vpc.public_subnets:
+                for gateway in subnet.node.find_all():
+                    if isinstance(gateway, ec2.CfnNatGateway):
+                        # The very last one is the broadcast address, which AWS keeps.
+                        gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
+        self.private_subnets = ec2.SubnetSelection(subnet_type=private)
+        # Load balancer controllers find their subnets by these two tags.
+        for subnet in self.vpc.public_subnets:
+            Tags.of(subnet).add("kubernetes.io/role/elb", "1")
+        for subnet in (*self.vpc.private_subnets, *self.vpc.isolated_subnets):
+            Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
+        if interface_endpoints:
+            ServiceEndpoints(
+                self,
+                "Endpoints",
+                vpc=self.vpc,
+                vpc_subnets=self.private_subnets,
+                client_cidr=cidr,
+                services=endpoint_services,
+            )
+        if domain_name:
+            home = Construct(self, "DhcpOptions")
+            # Amazon's own name server and time; going with its stack, the VPC is back at the account's defaults.
+            options = ec2.CfnDHCPOptions(
+                home,
+                "Resource",
+                domain_name=domain_name,
+                domain_name_servers=["AmazonProvidedDNS"],
+                ntp_servers=["169.254.169.123"],
+            )
+            ec2.CfnVPCDHCPOptionsAssociation(home, "Association", dhcp_options_id=options.ref, vpc_id=self.vpc.vpc_id)
+        if flow_log_days:
+            FlowLogs(self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key)

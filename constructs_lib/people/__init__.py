@@ -1,0 +1,1 @@
+"""Teams: an IAM group and a role each."""

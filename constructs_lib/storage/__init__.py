@@ -1,0 +1,1 @@
+"""What must not get lost: KMS key, EFS, S3, ECR."""

@@ -1,0 +1,198 @@
+"""The bucket of a training cluster: training data and what jobs upload.
+
+Promises: encrypted with a key, reached over TLS only, never public, versioned with an end to old versions, every access
+logged to a second bucket that is as closed; and, with RemovalPolicy.DESTROY, gone with all it holds: the one Lambda function
+of the whole library, one for each stack, empties these buckets and may touch no other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.storage.retained import retain_if_replaced
+
+HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
+
+
+class BucketEmptier(Construct):
+    """The provider of one stack: get it by `of`, then `empty_on_delete(bucket)`."""
+
+    def __init__(self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None) -> None:
+        super().__init__(scope, id)
+        log_group = EndingLogGroup(self, "Logs", days=30, encryption_key=encryption_key)
+        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        # A managed policy: inline ones cannot be reviewed or reused on their own.
+        task = "Empties this stack's buckets when it is deleted"
+        self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
+        actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        self._policy.add_statements(
+            iam.PolicyStatement(sid="OwnLogs", actions=actions, resources=[log_group.log_group_arn]),
+            iam.PolicyStatement(sid="OwnStack", actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]),
+        )
+        # The bare resource: the construct above it brings five more services' modules, a tenth of a whole synth.
+        self._function = lambda_.CfnFunction(
+            self,
+            "Function",
+            description=task,
+            runtime="python3.14",
+            handler="index.handler",
+            # Inline: nothing to upload, so that the whole app has no asset.
+            code=lambda_.CfnFunction.CodeProperty(zip_file=HANDLER.read_text(encoding="utf-8")),
+            timeout=15 * 60,
+            memory_size=256,
+            role=role.role_arn,
+            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.log_group_name),
+        )
+        self._function.node.add_dependency(self._policy)
+
+        acknowledge(
+            self._function,
+            "CloudFormation alone calls it, waits for its answer and says why it failed: it needs no reserved concurrency, no "
+            "dead-letter queue and no VPC",
+            *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
+            *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
+            *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
+        )
+
+    @classmethod
+    def of(cls, scope: Construct, *, encryption_key: kms.IKey | None = None) -> BucketEmptier:
+        """The emptier of `scope`'s stack, made when it is first asked for; `encryption_key` is for its logs."""
+        stack = Stack.of(scope)
+        found = stack.node.try_find_child("BucketEmptier")
+        if found is None:
+            return cls(stack, "BucketEmptier", encryption_key=encryption_key)
+        assert isinstance(found, cls)
+        return found
+
+    def empty_on_delete(self, bucket: s3.Bucket) -> None:
+        """Deletes all of `bucket`'s objects and versions just before the whole stack, and so `bucket`, is deleted.
+
+        An update that takes the bucket, or this, out of the stack deletes no object.
+        """
+        self._policy.add_statements(
+            iam.PolicyStatement(actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"], resources=[bucket.bucket_arn]),
+            iam.PolicyStatement(actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[bucket.arn_for_objects("*")]),
+        )
+        acknowledge(
+            self._policy, "it is there to delete every object of this bucket", *wildcards(self, bucket.arn_for_objects("*"))
+        )
+        request = CustomResource(
+            bucket,
+            "EmptyOnDelete",
+            resource_type="Custom::EmptyBucket",
+            service_token=self._function.attr_arn,
+            properties={"BucketName": bucket.bucket_name},
+        )
+        request.node.add_dependency(self._policy)
+        if bucket.policy is not None:
+            # Emptied first, then the policy goes, then the bucket.
+            request.node.add_dependency(bucket.policy)
+
+
+LOG_PREFIX = "bucket/"
+
+
+class DataBucket(s3.Bucket):
+    """A private bucket and its log bucket; everything of `s3.Bucket` (`grant_read`, `from_bucket_name`, ...) is here too.
+
+    Args:
+        encryption_key: KMS key of the objects; None: a key that AWS manages (aws/s3).
+        keep_old_versions_days: how long an overwritten or deleted object can be brought back.
+        keep_logs_days: how long access logs are kept.
+        removal_policy: RETAIN keeps both buckets; DESTROY empties and deletes both.
+
+    Attributes:
+        log_bucket: where the accesses are logged.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        encryption_key: kms.IKey | None = None,
+        keep_old_versions_days: int = 30,
+        keep_logs_days: int = 90,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        closed: dict[str, Any] = {
+            "enforce_ssl": True,
+            "minimum_tls_version": 1.2,
+            "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
+            "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            "versioned": True,
+            "removal_policy": removal_policy,
+        }
+        super().__init__(
+            scope,
+            id,
+            encryption=s3.BucketEncryption.KMS if encryption_key else s3.BucketEncryption.KMS_MANAGED,
+            encryption_key=encryption_key,
+            bucket_key_enabled=True if encryption_key else None,
+            **closed,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    noncurrent_version_expiration=Duration.days(keep_old_versions_days),
+                    abort_incomplete_multipart_upload_after=Duration.days(7),
+                    expired_object_delete_marker=True,
+                )
+            ],
+        )
+        logs = s3.Bucket(
+            self,
+            "Logs",
+            # Log delivery cannot use a customer's key without opening it to a service; AWS's own (SSE-S3) it can.
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            **closed,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    expiration=Duration.days(keep_logs_days), noncurrent_version_expiration=Duration.days(keep_old_versions_days)
+                )
+            ],
+        )
+        self.log_bucket = logs
+        # By hand, not by server_access_logs_bucket: that means an ACL in an app without the newer feature flags.
+        resource = self.node.default_child
+        assert isinstance(resource, s3.CfnBucket)
+        resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
+            destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
+        )
+        logs.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="LogDelivery",
+                principals=[iam.ServicePrincipal("logging.s3.amazonaws.com")],
+                actions=["s3:PutObject"],
+                resources=[logs.arn_for_objects(f"{LOG_PREFIX}*")],
+                conditions={
+                    "ArnLike": {"aws:SourceArn": self.bucket_arn},
+                    "StringEquals": {"aws:SourceAccount": Stack.of(self).account},
+                },
+            )
+        )
+        for bucket in (self, logs):
+            retain_if_replaced(bucket)
+            acknowledge(
+                bucket,
+                "versions bring back what was deleted; a copy in another region would double the cost",
+                "NIST.800.53.R5-S3BucketReplicationEnabled",
+            )
+        acknowledge(
+            logs,
+            "log delivery would need a key opened to a service: SSE-S3 seals access logs",
+            "NIST.800.53.R5-S3DefaultEncryptionKMS",
+        )
+        acknowledge(logs, "it is where accesses are logged: a log of its own accesses would feed itself", "CKV_AWS_18")
+        if removal_policy == RemovalPolicy.DESTROY:
+            emptier = BucketEmptier.of(self, encryption_key=encryption_key)
+            emptier.empty_on_delete(self)
+            emptier.empty_on_delete(logs)

@@ -1,0 +1,221 @@
+"""The shared file system of a cluster: EFS that whoever carries one security group can mount, and nobody else.
+
+Promises: encrypted at rest, mounted over TLS and from mount targets only, never as root; its security group opens TCP 2049
+to the client group alone; whatever mounts can depend on the mount targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import jsii
+from aws_cdk import Annotations, RemovalPolicy, Size, Token
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct, IDependable
+
+from constructs_lib.acknowledged import acknowledge
+from constructs_lib.network.subnets import chosen
+from constructs_lib.storage.retained import retain_if_replaced
+
+
+@jsii.implements(ec2.IConnectable)
+class MountableFileSystem(Construct):
+    """What whoever mounts needs to know of a file system, new or existing.
+
+    Attributes:
+        client_security_group: carry it to mount.
+        access_point: mount through it: it makes every client the same POSIX user.
+        mount_targets: depend on it before you mount.
+    """
+
+    file_system: efs.IFileSystem
+    access_point: efs.IAccessPoint
+    mount_targets: IDependable
+
+    def __init__(self, scope: Construct, id: str, *, vpc: ec2.IVpc) -> None:
+        super().__init__(scope, id)
+        self.client_security_group = ec2.SecurityGroup(
+            self, "Clients", vpc=vpc, description="May mount the shared file system", allow_all_outbound=False
+        )
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """The mount targets' network connections, port 2049; prefer to carry `client_security_group`."""
+        return self.file_system.connections
+
+    @property
+    def dns_name(self) -> str:
+        """Name that resolves, inside the VPC, to the mount target of the client's zone."""
+        return f"{self.file_system.file_system_id}.efs.{self.file_system.stack.region}.{self.file_system.stack.url_suffix}"
+
+    def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets `grantee` mount and read with its IAM identity."""
+        return self.file_system.grant(grantee, "elasticfilesystem:ClientMount")
+
+    def grant_read_write(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Lets `grantee` mount, read and write with its IAM identity."""
+        return self.file_system.grant(grantee, "elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite")
+
+    def _open_to_clients(self) -> None:
+        self.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
+
+    def _add_access_point(self, posix_id: int, path: str) -> efs.AccessPoint:
+        owner = str(posix_id)
+        return efs.AccessPoint(
+            self,
+            "AccessPoint",
+            file_system=self.file_system,
+            path=path,
+            posix_user=efs.PosixUser(uid=owner, gid=owner),
+            create_acl=efs.Acl(owner_uid=owner, owner_gid=owner, permissions="0750"),
+        )
+
+
+class SharedFileSystem(MountableFileSystem):
+    """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
+
+    Args:
+        vpc: where it is mounted.
+        vpc_subnets: one mount target is made in each zone of these; None: the private subnets.
+        encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
+        throughput_mode: docs/file-system.md compares the modes.
+        provisioned_throughput_per_second: for mode PROVISIONED.
+        require_tls: refuse mounts without TLS. False lets plain NFS mount: data then crosses the VPC in the clear, and the
+            synth says so.
+        infrequent_access_after: files not read for so long move to the cheaper class until they are read; None: never.
+        automatic_backups: daily backups by AWS Backup; they outlive the file system.
+        posix_id: uid and gid that the access point gives to every client, whoever it is in its container.
+        path: folder of the access point, made at the first mount, owned by `posix_id`.
+        removal_policy: RETAIN keeps the file system (its mount targets go); DESTROY deletes it with all it holds.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+        encryption_key: kms.IKey | None = None,
+        throughput_mode: efs.ThroughputMode = efs.ThroughputMode.ELASTIC,
+        provisioned_throughput_per_second: Size | None = None,
+        require_tls: bool = True,
+        infrequent_access_after: efs.LifecyclePolicy | None = efs.LifecyclePolicy.AFTER_30_DAYS,
+        automatic_backups: bool = False,
+        posix_id: int = 1000,
+        path: str = "/paddle",
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        super().__init__(scope, id, vpc=vpc)
+        group = _mount_targets_group(self, "MountTargets", vpc)
+        file_system = efs.FileSystem(
+            self,
+            "FileSystem",
+            vpc=vpc,
+            vpc_subnets=chosen(vpc, vpc_subnets, one_per_az=True),
+            security_group=group,
+            encrypted=True,
+            kms_key=encryption_key,
+            throughput_mode=throughput_mode,
+            provisioned_throughput_per_second=provisioned_throughput_per_second,
+            lifecycle_policy=infrequent_access_after,
+            out_of_infrequent_access_policy=(efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None),
+            file_system_policy=_policy(require_tls),
+            # Else the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
+            allow_anonymous_access=True,
+            removal_policy=removal_policy,
+        )
+        resource = file_system.node.default_child
+        assert isinstance(resource, efs.CfnFileSystem)
+        # The CDK only ever says ENABLED: left out, backups that were on would stay on.
+        resource.add_property_override("BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED")
+        retain_if_replaced(file_system)
+        self.file_system = file_system
+        self._open_to_clients()
+        self.mount_targets = file_system.mount_targets_available
+        self.access_point = self._add_access_point(posix_id, path)
+        acknowledge(
+            file_system,
+            "automatic_backups is on: AWS Backup's own plan takes it; the rule looks for a plan of one's own"
+            if automatic_backups
+            else "automatic_backups is off: the caller wants no backups of what it holds",
+            "NIST.800.53.R5-EFSInBackupPlan",
+        )
+        if not require_tls:
+            Annotations.of(self).add_warning_v2(
+                "paddle-aws:plain-nfs",
+                "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear",
+            )
+
+    @staticmethod
+    def from_file_system_attributes(
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        file_system_id: str,
+        security_group: ec2.ISecurityGroup | None = None,
+        missing_mount_targets: Sequence[ec2.ISubnet] = (),
+        posix_id: int = 1000,
+        path: str = "/paddle",
+    ) -> MountableFileSystem:
+        """A file system that is there already, to be mounted as one of ours.
+
+        Its data, policy and throughput stay as they are; what is made is the client group, a rule for it in the
+        mount targets' `security_group` (None: it has no mount target, and a group is made for the missing ones), an access
+        point, and a mount target in each of `missing_mount_targets`.
+        """
+        known = MountableFileSystem(scope, id, vpc=vpc)
+        security_group = security_group or _mount_targets_group(known, "MountTargetsGroup", vpc)
+        known.file_system = efs.FileSystem.from_file_system_attributes(
+            known, "FileSystem", file_system_id=file_system_id, security_group=security_group
+        )
+        known._open_to_clients()
+        targets = Construct(known, "MountTargets")
+        for subnet in missing_mount_targets:
+            zone = subnet.availability_zone
+            efs.CfnMountTarget(
+                targets,
+                # By zone: another order of the subnets replaces nothing. A stack without a region does not know its zones.
+                subnet.node.id if Token.is_unresolved(zone) else zone,
+                file_system_id=file_system_id,
+                subnet_id=subnet.subnet_id,
+                security_groups=[security_group.security_group_id],
+            )
+        known.mount_targets = cast(IDependable, targets)
+        known.access_point = known._add_access_point(posix_id, path)
+        return known
+
+
+def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+    what = "Mount targets of the shared file system"
+    return ec2.SecurityGroup(scope, id, vpc=vpc, description=what, allow_all_outbound=False)
+
+
+def _policy(require_tls: bool) -> iam.PolicyDocument:
+    policy = iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(
+                sid="MountTargetsOnly",
+                principals=[iam.AnyPrincipal()],
+                # No ClientRootAccess: root is squashed, and the access point sets the user.
+                actions=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+                conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
+            )
+        ]
+    )
+    if require_tls:
+        policy.add_statements(
+            iam.PolicyStatement(
+                sid="TlsOnly",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["*"],
+                conditions={"Bool": {"aws:SecureTransport": "false"}},
+            )
+        )
+    return policy

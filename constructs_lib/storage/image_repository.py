@@ -1,0 +1,52 @@
+"""The image repository of a cluster.
+
+Promises: tags that never move, images scanned when they are pushed, encrypted, with an end to old images; gone with its
+images where it is to go (ECR's own empty-on-delete, no Lambda).
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from constructs_lib.storage.retained import retain_if_replaced
+
+
+class ImageRepository(ecr.Repository):
+    """A private repository; everything of `ecr.Repository` (`grant_pull`, `repository_uri_for_digest`, ...) is here too.
+
+    Args:
+        repository_name: name; None: CloudFormation makes one.
+        encryption_key: KMS key; None: ECR's own.
+        keep_images: how many of the newest tagged images are kept.
+        removal_policy: RETAIN keeps the repository; DESTROY deletes it with its images.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        repository_name: str | None = None,
+        encryption_key: kms.IKey | None = None,
+        keep_images: int = 50,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            repository_name=repository_name,
+            encryption=ecr.RepositoryEncryption.KMS if encryption_key else None,
+            encryption_key=encryption_key,
+            image_scan_on_push=True,
+            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            removal_policy=removal_policy,
+            empty_on_delete=removal_policy == RemovalPolicy.DESTROY,
+        )
+        retain_if_replaced(self)
+        self.add_lifecycle_rule(
+            description="untagged images go after a week", tag_status=ecr.TagStatus.UNTAGGED, max_image_age=Duration.days(7)
+        )
+        self.add_lifecycle_rule(description="the newest images stay", tag_status=ecr.TagStatus.ANY, max_image_count=keep_images)

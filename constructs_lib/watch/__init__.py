@@ -1,0 +1,1 @@
+"""CloudWatch: dashboard and alarms; budgets."""

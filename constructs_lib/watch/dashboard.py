@@ -1,0 +1,178 @@
+"""What a person wants to see of a cluster, the alarms that should reach a person, and mails before the money is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_budgets as budgets
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from constructs_lib.storage.key import open_to_alarms
+
+TIB = 2**40
+
+
+class ClusterDashboard(Construct):
+    """A CloudWatch dashboard and its alarms.
+
+    Args:
+        dashboard_name: name; None: CloudFormation makes one.
+        emails: who is told of alarms.
+        min_nodes: fewer nodes than this raise an alarm, and so does an agent that stops counting them (make this after nodes
+            and agent: until it counts, it is silent, too). 0: none does, because no node and no agent look alike.
+        bursting: the file system is in mode bursting: watch its credits.
+        container_insights: the CloudWatch agent runs (setting logs.days): watch the number of nodes and the failed ones.
+        scaling_groups: Auto Scaling groups that count their machines, and how many each should have: fewer raise an alarm.
+        encryption_key: KMS key of the topic (the policy of one that is imported must let CloudWatch use it, as EncryptionKey's
+            does); None: SNS's own encryption.
+
+    Attributes:
+        topic: where alarms go.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster_name: str,
+        dashboard_name: str | None = None,
+        file_system_id: str,
+        emails: Sequence[str],
+        min_nodes: int = 0,
+        bursting: bool = False,
+        container_insights: bool = False,
+        scaling_groups: Mapping[str, int] | None = None,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        if encryption_key:
+            open_to_alarms(encryption_key)
+        self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="Alarms",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": self.topic.stack.account}},
+            )
+        )
+        for email in emails:
+            self.topic.add_subscription(subscriptions.EmailSubscription(email))
+        self.alarms: list[cloudwatch.Alarm] = []
+        efs = {"FileSystemId": file_system_id}
+        io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
+        self._alarm("FileSystemBusy", io_limit, 95, "at its I/O limit for a quarter of an hour: jobs wait for the disk")
+        rows: list[tuple[str, list[cloudwatch.IMetric]]] = [
+            ("File system: MiB/s", [self._throughput(efs)]),
+            ("File system: % of its I/O limit", [io_limit]),
+            ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
+        ]
+        if bursting:
+            credits = self._metric("AWS/EFS", "BurstCreditBalance", efs, "Minimum")
+            self._alarm("BurstCredits", credits, 0.2 * TIB, "burst credits run out: soon it is slow", below=True)
+            rows.append(("File system: burst credits", [credits]))
+        if container_insights:
+            dimensions = {"ClusterName": cluster_name}
+            nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
+            failed = self._metric("ContainerInsights", "cluster_failed_node_count", dimensions, "Maximum")
+            if min_nodes:
+                meaning = f"fewer nodes than the {min_nodes} of cluster.yaml, or CloudWatch's agent has stopped counting them"
+                self._alarm("FewNodes", nodes, min_nodes, meaning, below=True, silent=True)
+            self._alarm("FailedNodes", failed, 0, "a node has failed")
+            rows.append(("Nodes: all, failed", [nodes, failed]))
+        for number, (group, wanted) in enumerate((scaling_groups or {}).items()):
+            dimensions = {"AutoScalingGroupName": group}
+            has = self._metric("AWS/AutoScaling", "GroupInServiceInstances", dimensions, "Maximum")
+            wants = self._metric("AWS/AutoScaling", "GroupDesiredCapacity", dimensions, "Maximum")
+            if wanted:
+                meaning = f"{group} runs fewer machines than the {wanted} of cluster.yaml"
+                self._alarm(f"Machines{number}", has, wanted, meaning, below=True)
+            rows.append((f"{group}: machines, wanted", [has, wants]))
+        widgets = [cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows]
+        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=dashboard_name, widgets=[widgets])
+        self.dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24))
+
+    def _metric(self, namespace: str, name: str, dimensions: dict[str, str], statistic: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=namespace,
+            metric_name=name,
+            dimensions_map=dimensions,
+            statistic=statistic,
+            period=Duration.minutes(5),
+        )
+
+    def _throughput(self, dimensions: dict[str, str]) -> cloudwatch.MathExpression:
+        return cloudwatch.MathExpression(
+            expression="bytes / PERIOD(bytes) / 1048576",
+            label="MiB/s",
+            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", dimensions, "Sum")},
+        )
+
+    def _alarm(
+        self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False, silent: bool = False
+    ) -> None:
+        """`below`: of values below the threshold, not above it; `silent`: no value at all is one, too."""
+        operator, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
+        alarm = cloudwatch.Alarm(
+            self,
+            id,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=3,
+            treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
+            alarm_description=meaning,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        alarm.add_ok_action(actions.SnsAction(self.topic))
+        self.alarms.append(alarm)
+
+
+_Notification = budgets.CfnBudget.NotificationWithSubscribersProperty
+
+
+class MonthlyBudget(Construct):
+    """An AWS budget: mails at 80 and 100 per cent spent, and when the forecast passes it.
+
+    Args:
+        budget_name: name; None: CloudFormation makes one.
+        usd: US dollars a month.
+        emails: who is told; 1 to 10 addresses.
+        tag: (key, value) of what counts. AWS counts by a tag only once it is activated as a cost allocation tag.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, usd: int, emails: Sequence[str], tag: tuple[str, str], budget_name: str | None = None
+    ) -> None:
+        super().__init__(scope, id)
+        key, value = tag
+        subscribers = [budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email) for email in emails]
+        self.resource = budgets.CfnBudget(
+            self,
+            "Resource",
+            budget=budgets.CfnBudget.BudgetDataProperty(
+                budget_name=budget_name,
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=usd, unit="USD"),
+                cost_filters={"TagKeyValue": [f"user:{key}${value}"]},
+            ),
+            notifications_with_subscribers=[
+                _Notification(
+                    notification=budgets.CfnBudget.NotificationProperty(
+                        notification_type=kind, comparison_operator="GREATER_THAN", threshold=share, threshold_type="PERCENTAGE"
+                    ),
+                    subscribers=subscribers,
+                )
+                for kind, share in (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+            ],
+        )

@@ -1,0 +1,361 @@
+"""What has to be right in an account before a cluster is deployed into it.
+
+Promises: reads only; each check knows nothing of the others; what an account does not let us read is said to be
+unchecked, never assumed. Quota codes are Service Quotas' own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Any, Literal
+
+from operations.account.aws import client, every
+from operations.errors import BadInput, OperationError, of_aws
+from stacks.cluster_spec import ClusterSpec
+
+SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
+OF_KIND = {"eks": ("eks",), "self-managed": ("autoscaling", "secretsmanager")}
+LEAST_BOOTSTRAP = 6
+"""The bootstrap version from which cdk can deploy what this app synthesizes."""
+NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
+"""Zone ids in which EKS takes no cluster subnet (EKS user guide, network requirements)."""
+VCPU_QUOTAS = {
+    ("standard", False): "L-1216C47A",
+    ("standard", True): "L-34B43A08",
+    ("G and VT", False): "L-DB2E81BA",
+    ("G and VT", True): "L-3819A6DF",
+    ("P", False): "L-417A185B",
+    ("P", True): "L-7212CCBC",
+}
+"""Running instances' vCPUs by family, on demand and spot."""
+EIP_QUOTA = "L-0263D0A3"
+VPC_QUOTA = "L-F678F1CE"
+ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
+"""How AWS's codes say that nothing is there under a name."""
+KEY = "KeyMetadata.join(', for ', [KeyState, KeyUsage])"
+SNAPSHOT = ("ec2", "describe_snapshots", "SnapshotIds", "Snapshots[0].State", ("completed",))
+FILE_SYSTEM = ("efs", "describe_file_systems", "FileSystemId", "FileSystems[0].LifeCycleState", ("available", "updating"))
+"""Where a part's state is in AWS's answer, and in which states it can be used."""
+BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Equal machines that the settings ask for."""
+
+    name: str
+    """Where they stand in cluster.yaml."""
+    types: tuple[str, ...]
+    zones: tuple[str, ...]
+    desired: int
+    most: int
+    spot: bool
+
+
+class AccountChecks:
+    """The checks of one cluster's settings."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.client = cache(partial(client, region=spec.region))
+        """A client in the cluster's region, made once."""
+
+    def all(self) -> list[Check]:
+        """In the order in which they are shown."""
+        return [
+            ("credentials", self.credentials),
+            ("region", self.region),
+            ("zones", self.zones),
+            ("instance types", self.instance_types),
+            ("quotas: vCPUs", self.vcpus),
+            ("quotas: network", self.network),
+            ("bootstrap", self.bootstrap),
+            ("permissions", self.permissions),
+            ("stacks", self.stacks),
+            *self.existing(),
+        ]
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        found: dict[str, str] = self.client("sts").get_caller_identity()
+        return found
+
+    @cached_property
+    def deployed_stacks(self) -> list[dict[str, Any]]:
+        """The cluster's own stacks that are there."""
+        names = self.spec.stack_names
+        found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        return [stack for stack in found if stack["StackName"] in names]
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Those of the deployed stacks."""
+        return {out["OutputKey"]: out["OutputValue"] for stack in self.deployed_stacks for out in stack.get("Outputs", ())}
+
+    def other_clusters(self) -> set[str]:
+        """Names of clusters of other settings in this region: those whose storage stack is there."""
+        storage = "Stacks[?Outputs[?OutputKey == 'AccessPointId']].StackName"
+        found = every(self.client("cloudformation"), "describe_stacks", storage)
+        return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {self.spec.name}
+
+    def credentials(self) -> Found:
+        try:
+            yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
+        except Exception as error:
+            # No warning as of other checks: without an account nothing can be deployed.
+            sentence = of_aws(error)
+            if sentence is None:
+                raise
+            yield "problem", sentence
+
+    def region(self) -> Found:
+        services = [*SERVICES, *OF_KIND[self.spec.cluster.kind]]
+        here = _listed(self.client("ssm"), f"{LIST}/regions/{self.spec.region}/services/", services)
+        anywhere = _listed(self.client("ssm"), f"{LIST}/services/", services)
+        # A name that AWS's list has nowhere is spelled another way there: it says nothing about the region.
+        unlisted = [one for one in services if one not in anywhere]
+        lacks = [one for one in services if one in anywhere - here]
+        source = "by AWS's list of today" + (f", which has no {', '.join(unlisted)}" if unlisted else "")
+        if lacks:
+            yield "problem", f"{self.spec.region} does not offer {', '.join(lacks)} ({source}): take another region"
+        elif here:
+            yield "ok", f"{self.spec.region} offers every service that is used ({source})"
+        else:
+            yield "warning", "not checked: AWS's list of each region's services is empty here"
+
+    def zones(self) -> Found:
+        known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}
+        for name in self.spec.network.zones:
+            zone = known.get(name)
+            if zone is None:
+                yield "problem", f"{name} is no zone of {self.spec.region} for this account: there are {', '.join(sorted(known))}"
+            elif zone["State"] != "available":
+                yield "problem", f"{name} is {zone['State']}: take another zone"
+            elif zone.get("ZoneId") in NO_EKS_ZONES and not self.spec.cluster.self_managed:
+                yield "problem", f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone"
+            else:
+                yield "ok", f"{name} is available"
+
+    @property
+    def _machines(self) -> Iterator[Machines]:
+        """Every group of machines that the settings ask for."""
+        spec = self.spec
+        for name, group in spec.nodes.items():
+            zones = tuple(group.availability_zones or spec.network.zones)
+            yield Machines(f"nodes.{name}", tuple(group.instance_types), zones, group.desired, group.max, group.spot)
+        if spec.cluster.self_managed:
+            yield Machines("cluster", (spec.cluster.instance_type,), (spec.control_plane_zone,), 1, 1, False)
+
+    def instance_types(self) -> Found:
+        for group in self._machines:
+            asked: dict[str, Any] = {
+                "LocationType": "availability-zone",
+                "Filters": [{"Name": "instance-type", "Values": list(group.types)}],
+            }
+            path = "InstanceTypeOfferings[].[InstanceType, Location]"
+            offered = list(every(self.client("ec2"), "describe_instance_type_offerings", path, **asked))
+            for kind in group.types:
+                lacking = [zone for zone in group.zones if [kind, zone] not in offered]
+                if lacking:
+                    yield "problem", f"{kind} ({group.name}) is not offered in {', '.join(lacking)}: take another type or zone"
+                else:
+                    yield "ok", f"{kind} ({group.name}) is offered in {', '.join(group.zones)}"
+
+    def vcpus(self) -> Found:
+        kinds = sorted({group.types[0] for group in self._machines})
+        types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
+        size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
+        wanted: dict[tuple[str, bool], list[int]] = {}
+        for group in self._machines:
+            kind = group.types[0]
+            each = size.get(kind)
+            if each is None:
+                yield "warning", f"nobody says how many vCPUs {kind} has: its quota is not checked"
+                continue
+            try:
+                sums = wanted.setdefault((family(kind), group.spot), [0, 0])
+            except BadInput as error:
+                yield "warning", str(error)
+                continue
+            sums[0] += each * group.desired
+            sums[1] += each * group.most
+        for (which, spot), (start, most) in wanted.items():
+            quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
+            what = f"{which} {'spot' if spot else 'on-demand'} instances"
+            if quota < start:
+                yield "problem", f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas"
+            elif quota < most:
+                yield "warning", f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far"
+            else:
+                yield "ok", f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances count too)"
+
+    def network(self) -> Found:
+        spec, ec2 = self.spec, self.client("ec2")
+        mine = ec2.describe_vpcs(Filters=[{"Name": "tag:cluster", "Values": [spec.name]}])["Vpcs"]
+        addresses = (0 if spec.network.existing else spec.network.nat_gateways) + spec.cluster.elastic_ip
+        vpcs = 0 if spec.network.existing else 1
+        for what, more, service, code in (("VPCs", vpcs, "vpc", VPC_QUOTA), ("Elastic IPs", addresses, "ec2", EIP_QUOTA)):
+            if not more:
+                continue
+            taken = ec2.describe_vpcs()["Vpcs"] if service == "vpc" else ec2.describe_addresses()["Addresses"]
+            have, quota = len(taken), self._quota(service, code)
+            if not mine and have + more > quota:
+                yield "problem", f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas"
+            else:
+                yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
+        if not vpcs and not addresses:
+            yield "ok", "the network is there already"
+
+    def _quota(self, service: str, code: str) -> float:
+        return float(self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
+
+    def bootstrap(self) -> Found:
+        from botocore.exceptions import ClientError
+
+        spec, advice = self.spec, "run `paddle-aws bootstrap`"
+        try:
+            version = int(self.client("ssm").get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"]["Value"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ParameterNotFound":
+                raise
+            yield (
+                "problem",
+                f"this account and region are not bootstrapped for {spec.name} (qualifier {spec.qualifier}): {advice}",
+            )
+            return
+        if version < LEAST_BOOTSTRAP:
+            yield "problem", f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}"
+        else:
+            yield "ok", f"bootstrap version {version}"
+        if spec.deployment_policies:
+            yield self._deployer()
+
+    def _deployer(self) -> tuple[State, str]:
+        """Whether CloudFormation deploys by the policies of a restricted deployer."""
+        role = f"cdk-{self.spec.qualifier}-cfn-exec-role-{self._identity['Account']}-{self.spec.region}"
+        has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
+        names = [one["PolicyName"] for one in has]
+        if f"{self.spec.name}-deploy-1" in names:
+            return "ok", f"CloudFormation deploys by {', '.join(names)}"
+        found = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
+        return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
+
+    def permissions(self) -> Found:
+        from operations.account.permission_checks import permissions
+
+        yield from permissions(self.client("iam"), self._identity, self.spec)
+
+    def stacks(self) -> Found:
+        if not self.deployed_stacks:
+            yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
+        for stack in self.deployed_stacks:
+            name, status = stack["StackName"], stack["StackStatus"]
+            tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
+            if tags.get("cluster", self.spec.name) != self.spec.name:
+                yield "problem", f"{name} belongs to cluster {tags['cluster']}: take another name in cluster.yaml"
+            elif status in BROKEN:
+                yield "problem", f"{name} is {status}: see its events, then `cdk destroy {name}` or delete it in the console"
+            elif status.endswith("_IN_PROGRESS"):
+                yield "warning", f"{name} is {status}: wait until that is over"
+            else:
+                yield "ok", f"{name} is {status}"
+
+    def existing(self) -> list[Check]:
+        """One for each key, key pair and part that the settings name and do not make."""
+        spec = self.spec
+        pairs = {f"nodes.{name}.ssh.key_pair": group.ssh.key_pair for name, group in spec.nodes.items() if group.ssh is not None}
+        if spec.cluster.ssh is not None and spec.cluster.ssh.key_pair:
+            pairs["cluster.ssh.key_pair"] = spec.cluster.ssh.key_pair
+        network, system = spec.network.existing, spec.file_system.existing
+        named: list[tuple[str, Any, str, str, str, str, tuple[str, ...]]] = [
+            ("key.existing_arn", spec.key.existing_arn, "kms", "describe_key", "KeyId", KEY, ("Enabled, for ENCRYPT_DECRYPT",)),
+            *((setting, pair, "ec2", "describe_key_pairs", "KeyNames", "", ()) for setting, pair in pairs.items()),
+            ("cluster.volume_snapshot", spec.cluster.volume_snapshot, *SNAPSHOT),
+            ("network.existing", network and network.id, "ec2", "describe_vpcs", "VpcIds", "Vpcs[0].State", ("available",)),
+            ("bucket.existing_name", spec.bucket.existing_name, "s3", "head_bucket", "Bucket", "", ()),
+            ("file_system.existing", system and system.id, *FILE_SYSTEM),
+        ]
+        checks: list[Check] = [("existing parts", partial(self._existing, *one)) for one in named if one[1]]
+        return checks or [("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])]
+
+    def _existing(
+        self, setting: str, id: str, service: str, operation: str, argument: str, path: str, good: tuple[str, ...]
+    ) -> Found:
+        """Asks for one part; `path` (JMESPath) is its state, empty where it has none, and `good` the states that will do."""
+        from botocore.exceptions import ClientError
+        from jmespath import search
+
+        try:
+            answer = getattr(self.client(service), operation)(**{argument: [id] if argument.endswith("s") else id})
+        except ClientError as error:
+            code = str(error.response["Error"]["Code"])
+            if not ABSENT.search(code):
+                raise
+            yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
+            return
+        state = search(path, answer) if path else None
+        words = f"is {state}" if path else "exists"
+        yield ("ok" if not path or state in good else "problem"), f"{id} ({setting}) {words}"
+
+
+def family(kind: str) -> str:
+    """The vCPU quota that an instance type counts against. Raises BadInput for one that has a quota of its own."""
+    letters = re.match(r"[a-z]+", kind.split(".")[0])
+    first = letters[0] if letters else ""
+    if first in ("g", "gr", "vt"):
+        return "G and VT"
+    if first == "p":
+        return "P"
+    if first[:1] in "acdhimrtz" and first not in ("dl", "inf", "trn", "hpc", "mac"):
+        return "standard"
+    raise BadInput(f"{kind} has a quota of its own: look it up in Service Quotas")
+
+
+State = Literal["ok", "warning", "problem"]
+Found = Iterator[tuple[State, str]]
+"""What a check yields: how it is, and in words."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a check."""
+
+    check: str
+    state: State
+    text: str
+    """What is, and what to do about it."""
+
+
+Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
+"""A name, and what yields (state, text)."""
+
+
+def run(checks: Sequence[Check]) -> list[Finding]:
+    """Runs all of them; one that cannot be made is a warning with its reason."""
+    found = []
+    for name, check in checks:
+        try:
+            found += [Finding(name, state, text) for state, text in check()]
+        except OperationError as error:
+            found.append(Finding(name, "warning", f"not checked: {error}"))
+        except Exception as error:
+            # An answer that nobody foresaw is no reason to keep the others' from the user.
+            text = of_aws(error) or f"{type(error).__name__}: {error}"
+            found.append(Finding(name, "warning", f"not checked: {text}"))
+    return found
+
+
+LIST = "/aws/service/global-infrastructure"
+AT_ONCE = 10
+"""Names that GetParameters takes."""
+
+
+def _listed(ssm: Any, prefix: str, services: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(services), AT_ONCE):
+        answer = ssm.get_parameters(Names=[f"{prefix}{service}" for service in services[start : start + AT_ONCE]])
+        found |= {str(one["Name"]).removeprefix(prefix) for one in answer["Parameters"]}
+    return found

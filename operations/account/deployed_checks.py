@@ -1,0 +1,300 @@
+"""Whether a deployed cluster is ready for jobs, and what would keep it from being destroyed.
+
+Promises: reads only, unless told to fix. The sticking points are the known ones: what Kubernetes or a person made in the VPC
+does not belong to any stack, and CloudFormation can delete no network that something still uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from operations.account.account_checks import AccountChecks, Check, Found, State
+from operations.account.aws import every
+from operations.account.version_checks import VersionChecks, refused_step
+from operations.errors import BadInput, Failed, OperationError
+from stacks.cluster_spec import ClusterSpec
+
+STACK = "aws:cloudformation:stack-name"
+ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
+SNAPSHOTS = "cluster/snapshots/"
+OLD = timedelta(days=1, hours=12)
+"""After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
+
+
+class DeployedChecks:
+    """The checks of one deployed cluster."""
+
+    def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
+        """`fix`: activate the tag that the budget counts by; nothing else is ever changed."""
+        self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
+        self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
+
+    def ready(self) -> list[Check]:
+        """Whether jobs can run."""
+        both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes), ("stack policy", self.kept)]
+        if self.spec.budget and self.spec.budget.monthly_usd:
+            both.append(("budget", self.budget))
+        if self.spec.cluster.has_tunnel:
+            both.append(("tunnel", self.tunnel))
+        groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
+        if self.spec.cluster.self_managed:
+            own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
+            return [("version", self.version), *own, *groups, *both]
+        asked = VersionChecks(self.spec, self._client)
+        named: list[Check] = [
+            ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
+            ("add-ons", lambda: [_health(*one) for one in asked.addons.items()]),
+            ("node groups", lambda: [_health(*one) for one in asked.node_groups.items()]),
+        ]
+        return [*named, *asked.all(), *groups, *both]
+
+    def destroy(self) -> list[Check]:
+        """What would be in the way of `cdk destroy`."""
+        if self.deployed is False:
+            nothing: State = "ok"
+            return [("stacks", lambda: [(nothing, f"no stack of cluster {self.spec.name} is deployed: nothing to destroy")])]
+        in_the_way = (
+            ("protection", self.protection, "no stack is protected from deletion"),
+            ("load balancers", self.load_balancers, "none in the VPC"),
+            ("network interfaces", self.interfaces, "none hangs free in the VPC"),
+            ("security groups", self.security_groups, "all are the stacks' own"),
+            ("instances", self.instances, "none but the cluster's nodes"),
+            ("mount targets", self.foreign_mount_targets, "no other file system uses the VPC"),
+            ("endpoints", self.endpoints, "all are the stacks' own"),
+        )
+        problems: list[Check] = [(name, partial(_each, look, none)) for name, look, none in in_the_way]
+        return [("credentials", self._account.credentials), *problems, ("data", self.data)]
+
+    @property
+    def deployed(self) -> bool | None:
+        """Whether any stack of the cluster is there; None where that cannot be asked."""
+        try:
+            return bool(self._account.deployed_stacks)
+        except Exception:
+            return None
+
+    def _output(self, key: str) -> str:
+        if key not in self._account.outputs:
+            raise BadInput(f"the deployed stacks have no output {key}: deploy all of them")
+        return self._account.outputs[key]
+
+    # Ready.
+
+    def mount_targets(self) -> Found:
+        system = self._output("FileSystemId")
+        targets = self._client("efs").describe_mount_targets(FileSystemId=system)["MountTargets"]
+        states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
+        wanted = {zone for group in self.spec.nodes.values() for zone in (group.availability_zones or self.spec.network.zones)}
+        for zone in sorted(wanted):
+            state = states.get(zone)
+            has = "no" if state is None else f"a {state}"
+            if state == "available":
+                yield "ok", f"{system} has its mount target in {zone}"
+            else:
+                yield "problem", f"{system} has {has} mount target in {zone}: pods there cannot mount it"
+
+    def tunnel(self) -> Found:
+        from operations.account.tunnel import machines
+
+        name = self.spec.tunnel_document
+        document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
+        running = machines(self._client("ec2"), name)
+        says = f"document {name} is {document}, " + (f"{running[0]} runs" if running else "no machine runs")
+        yield ("ok" if running and document == "Active" else "problem"), says
+
+    def kept(self) -> Found:
+        from operations.commands.protect import KEPT
+
+        api = self._client("cloudformation")
+        names = [stack["StackName"] for stack in self._account.deployed_stacks]
+        told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
+        bare = [name for name, policy in told.items() if not policy or json.loads(policy) != KEPT]
+        if bare:
+            yield "warning", f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` refuses that"
+        else:
+            yield "ok", "no deploy may replace or remove what holds data"
+
+    def budget(self) -> Found:
+        from botocore.exceptions import ClientError
+
+        api, key = self._client("ce"), "cluster"
+        try:
+            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")["CostAllocationTags"]
+            status = next((tag["Status"] for tag in found if tag["TagKey"] == key), "")
+            if status == "Inactive" and self._fix:
+                status, wanted = "activated", [{"TagKey": key, "Status": "Active"}]
+                for refused in api.update_cost_allocation_tags_status(CostAllocationTagsStatus=wanted).get("Errors", ()):
+                    raise Failed(f"AWS did not activate tag {key}, so the budget counts nothing: {refused['Message']}")
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code not in ("AccessDeniedException", "ValidationException"):
+                raise
+            says = f"whether the budget counts this account may not ask ({code})"
+            yield "warning", f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`"
+            return
+        if status == "Active":
+            yield "ok", f"the budget counts by tag {key}"
+        elif status == "activated":
+            yield "ok", f"tag {key} is activated for cost allocation: the budget counts from now on, in up to 24 hours"
+        else:
+            listed = f"AWS lists tag {key} up to 24 hours after the first deploy, ask again then"
+            inactive = f"tag {key} is not activated for cost allocation, `paddle-aws doctor --fix` does it"
+            yield "warning", f"the budget counts nothing: {inactive if status else listed}"
+
+    def kubernetes(self) -> Found:
+        from operations.cluster.cluster import Cluster
+
+        try:
+            cluster = Cluster.connect()
+            version = cluster.get("/version")
+        except OperationError as error:
+            yield "warning", str(error)
+            return
+        if "ClusterEndpoint" in self._account.outputs and self._account.outputs["ClusterEndpoint"].rstrip(
+            "/"
+        ) != cluster.server.rstrip("/"):
+            yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
+        yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
+
+    # Ready, of a cluster that is its own control plane, or has groups of its own.
+
+    def version(self) -> Found:
+        fault = refused_step(self.spec, self._account.outputs)
+        yield ("problem", fault) if fault else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
+
+    def control_plane(self) -> Found:
+        named = {"Name": "tag:Name", "Values": [f"{self.spec.name}/control-plane"]}
+        alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+        machines = list(self._ec2("describe_instances", "Reservations[].Instances[]", Filters=[*self._ours, named, alive]))
+        if not machines:
+            why = "`aws autoscaling describe-scaling-activities` says why not"
+            yield "problem", f"no control plane runs: its group makes another, {why}"
+        for one in machines:
+            wanted, has = self._account.outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
+            good = one["State"]["Name"] == "running" and wanted in (None, has)
+            text = f"{one['InstanceId']} is {one['State']['Name']} at {has}"
+            yield ("ok" if good else "problem"), text + ("" if wanted in (None, has) else f", and its fixed address is {wanted}")
+
+    def kubeconfig(self) -> Found:
+        """Written last: it shows that the API server has come up at least once."""
+        secret = self._client("secretsmanager").describe_secret(SecretId=f"{self.spec.name}/kubeconfig/operator")
+        if secret.get("VersionIdsToStages"):
+            yield "ok", "the control plane has written its kubeconfigs: `paddle-aws kubeconfig` fetches yours"
+        else:
+            advice = "see its console output, or connect by Session Manager"
+            yield "problem", f"the control plane has written no kubeconfig yet: {advice}"
+
+    def snapshots(self) -> Found:
+        bucket = self._account.outputs.get("BucketName") or self.spec.bucket.existing_name
+        times = list(every(self._client("s3"), "list_objects_v2", "Contents[].LastModified", Bucket=bucket, Prefix=SNAPSHOTS))
+        if not times:
+            yield "warning", f"s3://{bucket}/{SNAPSHOTS} holds no snapshot of etcd yet (cluster.snapshots.schedule)"
+            return
+        age = datetime.now(UTC) - max(times)
+        state: State = "warning" if age > OLD else "ok"
+        yield state, f"the newest of {len(times)} is {age.total_seconds() / 3600:.0f} h old (cluster.snapshots.schedule)"
+
+    def groups(self) -> Found:
+        autoscaling = self._client("autoscaling")
+        for group in every(autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours):
+            states = [(one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())]
+            ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
+            state: State = "ok" if ready >= wanted else "problem"
+            yield state, f"{group['AutoScalingGroupName']} has {ready} of {wanted} machines in service"
+
+    # Destroy.
+
+    def protection(self) -> Iterator[str]:
+        unlock = "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name"
+        for stack in self._account.deployed_stacks:
+            if stack.get("EnableTerminationProtection"):
+                yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
+
+    def _ec2(self, operation: str, path: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        return every(self._client("ec2"), operation, path, **arguments)
+
+    def _foreign(self, operation: str, path: str) -> Iterator[dict[str, Any]]:
+        """What lies in the VPC and is of no stack."""
+        filters = [{"Name": "vpc-id", "Values": [self._output("VpcId")]}]
+        return (one for one in self._ec2(operation, path, Filters=filters) if STACK not in _tags(one))
+
+    def load_balancers(self) -> Iterator[str]:
+        vpc = self._output("VpcId")
+        newer = every(self._client("elbv2"), "describe_load_balancers", "LoadBalancers[]")
+        older = every(self._client("elb"), "describe_load_balancers", "LoadBalancerDescriptions[]")
+        for one in (*newer, *older):
+            if vpc in (one.get("VpcId"), one.get("VPCId")):
+                name = one["LoadBalancerName"]
+                yield f"{name} was made by a Service or an Ingress: delete that with kubectl, while the cluster is there"
+
+    def interfaces(self) -> Iterator[str]:
+        # A control plane's fixed interface waits for its machine, and goes with its stack.
+        for one in self._foreign("describe_network_interfaces", "NetworkInterfaces[]"):
+            managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface"
+            if one.get("Status") == "available" and not managed:
+                id, about = one["NetworkInterfaceId"], one.get("Description") or "no description"
+                yield f"{id} hangs free ({about}): aws ec2 delete-network-interface --network-interface-id {id}"
+
+    def security_groups(self) -> Iterator[str]:
+        for group in self._foreign("describe_security_groups", "SecurityGroups[]"):
+            name, id = group["GroupName"], group["GroupId"]
+            # EKS's own group goes with the cluster.
+            eks = name.startswith("eks-cluster-sg-") or "aws:eks:cluster-name" in _tags(group)
+            if name != "default" and not eks:
+                yield f"{id} ({name}) is of no stack: aws ec2 delete-security-group --group-id {id}"
+
+    def instances(self) -> Iterator[str]:
+        for instance in self._foreign("describe_instances", "Reservations[].Instances[]"):
+            ours = {"eks:nodegroup-name", "aws:autoscaling:groupName"} & _tags(instance)
+            if not ours and instance["State"]["Name"] != "terminated":
+                id = instance["InstanceId"]
+                yield f"{id} is of no stack: aws ec2 terminate-instances --instance-ids {id}"
+
+    def foreign_mount_targets(self) -> Iterator[str]:
+        efs, vpc = self._client("efs"), self._output("VpcId")
+        systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
+        for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
+            for target in every(efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system):
+                if target.get("VpcId") == vpc:
+                    id = target["MountTargetId"]
+                    yield f"{id} of {system} uses the VPC: aws efs delete-mount-target --mount-target-id {id}"
+
+    def endpoints(self) -> Iterator[str]:
+        for endpoint in self._foreign("describe_vpc_endpoints", "VpcEndpoints[]"):
+            id = endpoint["VpcEndpointId"]
+            yield f"{id} is of no stack: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}"
+
+    def data(self) -> Found:
+        parts = "file system, bucket, key and images"
+        if self.spec.cluster.self_managed and self.spec.retain:
+            yield "ok", "the volume of the cluster's state leaves an EBS snapshot: cluster.volume_snapshot begins with one"
+        elif self.spec.cluster.self_managed:
+            yield "warning", "the cluster's state, which is every Kubernetes object, goes with its volume"
+        if self.spec.retain:
+            yield "ok", f"retain is true: {parts} stay, and go on costing money"
+        else:
+            yield "warning", f"retain is false: {parts} go with everything in them; `paddle-aws results` brings passes home first"
+
+
+def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
+    """Everything that is in the way is a problem; `none` says that nothing is."""
+    found = list(look())
+    yield from (("problem", text) for text in found)
+    if not found:
+        yield "ok", none
+
+
+def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
+    """Of a cluster, an add-on or a node group, as EKS tells it."""
+    issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
+    good = part["status"] == "ACTIVE" and not issues
+    return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")
+
+
+def _tags(resource: dict[str, Any]) -> set[str]:
+    """Names of a resource's tags."""
+    return {tag["Key"] for tag in [*resource.get("Tags", ()), *resource.get("TagSet", ())]}

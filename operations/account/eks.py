@@ -1,0 +1,88 @@
+"""An EKS cluster's address and its tokens, as the aws CLI writes them into a kubeconfig."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from operations.account.aws import client
+from operations.cluster.kubeconfig_file import Entry
+from operations.errors import BadInput, Unreachable
+
+EXEC = "client.authentication.k8s.io/v1beta1"
+TOKEN_SECONDS = 60
+"""For which the signature is made; EKS takes a token for 15 minutes, whatever it says."""
+USED_FOR = timedelta(minutes=14)
+
+
+def entry(name: str, region: str) -> tuple[Entry, bool]:
+    """The cluster's entry in a kubeconfig, and whether its endpoint is public: no credential, but the program that gives a token.
+
+    Raises BadInput where there is no such cluster, Unreachable where it is not active yet.
+    """
+    from botocore.exceptions import ClientError
+
+    try:
+        found = client("eks", region).describe_cluster(name=name)["cluster"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ResourceNotFoundException":
+            raise BadInput(
+                f"cluster {name} does not exist in {region}: deploy it, or correct name and region in cluster.yaml"
+            ) from None
+        raise
+    if found.get("status") not in ("ACTIVE", "UPDATING"):
+        raise Unreachable(f"cluster {name} is {found.get('status')}: wait until it is ACTIVE")
+    authority = found.get("certificateAuthority", {}).get("data", "")
+    cluster = {"server": found["endpoint"], "certificate-authority-data": authority}
+    public = bool(found.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True))
+    return Entry(found["arn"], cluster, {"exec": _credential_program(name, region)}), public
+
+
+def _credential_program(name: str, region: str) -> dict[str, Any]:
+    if shutil.which("aws"):
+        command, arguments = "aws", ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
+    else:
+        command, arguments = _ourselves()
+        arguments = [*arguments, "eks-token", name, region]
+    program: dict[str, Any] = {"apiVersion": EXEC, "command": command, "args": arguments, "interactiveMode": "IfAvailable"}
+    if profile := os.environ.get("AWS_PROFILE"):
+        program["env"] = [{"name": "AWS_PROFILE", "value": profile}]
+    return program
+
+
+def _ourselves() -> tuple[str, list[str]]:
+    beside = Path(sys.executable).with_name("paddle-aws")
+    return (str(beside), []) if beside.exists() else (sys.executable, ["-m", "operations.main"])
+
+
+def token(name: str, region: str) -> str:
+    """An ExecCredential: a signed request to STS, which EKS sends to learn who asks."""
+    import boto3
+    from botocore.signers import RequestSigner
+
+    session = boto3.session.Session(region_name=region)
+    credentials = session.get_credentials()
+    if credentials is None:
+        from botocore.exceptions import NoCredentialsError
+
+        raise NoCredentialsError
+    sts = session.client("sts", region_name=region)
+    signer = RequestSigner(sts.meta.service_model.service_id, region, "sts", "v4", credentials, session.events)
+    request = {
+        "method": "GET",
+        "url": f"{sts.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
+        "body": {},
+        "headers": {"x-k8s-aws-id": name},
+        "context": {},
+    }
+    signed = signer.generate_presigned_url(request, region_name=region, expires_in=TOKEN_SECONDS, operation_name="")
+    text = "k8s-aws-v1." + base64.urlsafe_b64encode(signed.encode()).decode().rstrip("=")
+    until = (datetime.now(UTC) + USED_FOR).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"expirationTimestamp": until, "token": text}
+    return json.dumps({"kind": "ExecCredential", "apiVersion": EXEC, "spec": {}, "status": status})

@@ -1,0 +1,89 @@
+"""A port of this machine that leads to a private API endpoint, through the cluster's tunnel machine, by Session Manager.
+
+Promises: no SSH, no public address, no key; the session's token is handed to AWS's plugin through its environment, where
+other users of this machine cannot read it; when the tunnel closes, the session is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+from operations.account.aws import client, every
+from operations.errors import BadInput, Failed
+
+PLUGIN = "session-manager-plugin"
+LAST_WITHOUT_ENVIRONMENT = (1, 2, 497, 0)
+"""The last version that takes the token from its command line alone (as the aws CLI's own source has it)."""
+RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
+TAG = "paddle-aws/tunnel"
+"""The machine's tag; its value is the session document's name."""
+
+
+def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> None:
+    """Leads `port` of this machine to where the session document `document` leads, until it is closed.
+
+    Calls `ready` once the session is there. Raises BadInput or Failed.
+    """
+    plugin = _plugin()
+    ssm = client("ssm", region)
+    found = machines(client("ec2", region), document)
+    if not found:
+        raise Failed(
+            f"no machine {document} runs in {region}: its Auto Scaling group starts one within minutes, so try again then"
+        )
+    request = {"Target": found[0], "DocumentName": document, "Parameters": {"localPortNumber": [str(port)]}}
+    session = ssm.start_session(**request)
+    try:
+        ready()
+        response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
+        profile = os.environ.get("AWS_PROFILE", "")
+        command = [plugin, RESPONSE, region, "StartSession", profile, json.dumps(request), ssm.meta.endpoint_url]
+        _run(command, {RESPONSE: json.dumps(response)})
+    finally:
+        # The plugin does it too, and a session without one ends by itself: who may not do it need not.
+        with contextlib.suppress(Exception):
+            ssm.terminate_session(SessionId=session["SessionId"])
+
+
+def _run(command: list[str], secret: dict[str, str]) -> None:
+    # What it says is beside the results.
+    process = subprocess.Popen(command, env=os.environ | secret, stdout=2)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        # It got the same signal and closes by itself.
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+    if code:
+        raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
+
+
+def machines(ec2: Any, document: str) -> list[str]:
+    """The running machines that the document's sessions go through: one, but for the moment in which it is replaced."""
+    filters = [{"Name": f"tag:{TAG}", "Values": [document]}, {"Name": "instance-state-name", "Values": ["running"]}]
+    return list(every(ec2, "describe_instances", "Reservations[].Instances[].InstanceId", Filters=filters))
+
+
+def _plugin() -> str:
+    """AWS's plugin. Raises BadInput where there is none that can be used."""
+    path = shutil.which(PLUGIN)
+    if path is None:
+        raise BadInput(f"{PLUGIN} is not installed: a tunnel needs it (AWS's documents name it the Session Manager plugin)")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    version = tuple(int(part) for part in said.split(".")) if re.fullmatch(r"\d+(\.\d+){1,3}", said) else ()
+    if version <= LAST_WITHOUT_ENVIRONMENT:
+        least = ".".join(map(str, LAST_WITHOUT_ENVIRONMENT))
+        raise BadInput(
+            f"{PLUGIN} is {said or 'of an unknown version'}: one newer than {least} is needed, which keeps tokens unseen"
+        )
+    return path

@@ -1,0 +1,329 @@
+"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for what no retry mends.
+
+No client library alone keeps our promises: the official one keeps using an expired token and loses the text of an error;
+lightkube repeats nothing after 429 and 5xx, and knows no tls-server-name, which our tunnel needs. No message holds a credential.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from logging.handlers import BufferingHandler
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
+
+from operations.cluster import reasons
+from operations.errors import BadInput, OperationError, Unreachable
+
+Object = dict[str, Any]
+
+FIELD_MANAGER = "paddle-aws"
+"""Who owns the fields that server-side apply sets."""
+TRIES = 6
+"""How often a request is sent before its failure counts."""
+FIRST_PAUSE = 0.25
+"""Seconds before the second try, doubled before each further one, unless the server names them."""
+LONGEST_ASKED = 60
+"""Seconds at most that a server may ask us to wait."""
+OUTAGE = 600.0
+"""Seconds that a server may be away before a command that follows a job gives up."""
+NOTICED = 5.0
+"""Seconds after which a delay is worth a word."""
+AGAIN = 0.2
+"""Seconds before a stream that was cut is opened again."""
+CONNECT, READ = 10.0, 60.0
+"""Seconds to wait for a connection, and for an answer's next byte."""
+TRANSIENT = (429, 500, 502, 503, 504)
+"""Answers that may be different a moment later."""
+NOT_ABOUT_RIGHTS = r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
+"""What a 403 says where the object is refused, not the user."""
+ADMITTED = "the role or user has to be among cluster.yaml's administrators or deployers"
+
+
+class ApiError(OperationError):
+    """An answer that is an error and stays one when asked again."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"the cluster answered {status} {reason}: {message}")
+        self.status, self.message = status, message
+
+
+class NotInstalled(BadInput):
+    """The cluster knows no such kind of object."""
+
+
+class Lost(Unreachable):
+    """A stream ended before its end."""
+
+
+class Cluster:
+    """One cluster, as one context of a kubeconfig describes it."""
+
+    def __init__(self, client: Callable[[], Any], name: str, say: Callable[[str], None]) -> None:
+        """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
+        self.say, self._make, self._client = say, client, client()
+        self.name = name or self.server
+        self.away = False
+        """Whether somebody has been told that the server does not answer."""
+        self._lock = threading.Lock()
+        self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    @classmethod
+    def connect(cls, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> Self:
+        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
+        return cls(lambda: _client(context), context or _current_context(), say)
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self._client.configuration.host)
+
+    # Documents.
+
+    def get(self, path: str, **query: str) -> Object:
+        """The document at `path`."""
+        found: Object = json.loads(self.request("GET", path, query=query))
+        return found
+
+    def find(self, path: str, **query: str) -> Object | None:
+        """The document at `path`; None where there is none."""
+        try:
+            return self.get(path, **query)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def items(self, path: str, labels: str = "", fields: str = "") -> list[Object]:
+        """The items of a collection; none where the cluster does not know their kind."""
+        query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+        found: list[Object] = (self.find(path, **query) or {"items": []})["items"]
+        return found
+
+    def path(self, document: Mapping[str, Any]) -> str:
+        """Where a document belongs. Raises NotInstalled where the cluster does not know its kind."""
+        version, kind = document["apiVersion"], document["kind"]
+        base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+        # A kind that is missing may have been defined since.
+        if kind not in self._plurals.get(version, {}):
+            found = self.find(base) or {}
+            self._plurals[version] = {
+                resource["kind"]: (resource["name"], resource["namespaced"])
+                for resource in found.get("resources", ())
+                if "/" not in resource["name"]
+            }
+        if kind not in self._plurals[version]:
+            advice = reasons.first("unknown_kind", version, "install what defines it first, or take another setting in job.yaml")
+            raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {advice}")
+        plural, namespaced = self._plurals[version][kind]
+        metadata = document["metadata"]
+        place = f"/namespaces/{metadata['namespace']}" if namespaced else ""
+        return f"{base}{place}/{plural}/{quote(metadata['name'], safe='')}"
+
+    def apply(self, document: Object) -> None:
+        """Server-side apply; raises BadInput when somebody else owns a field that would change."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        what = f"{document['kind']} {document['metadata']['name']}"
+        try:
+            self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
+        except ApiError as error:
+            if error.status == 409:
+                # A definition that is deleted takes everybody's jobs with it.
+                advice = "undo that, or delete the object"
+                if document["kind"] == "CustomResourceDefinition":
+                    advice = "it belongs to another installation; set paddlejob.install_operator: false in job.yaml"
+                raise BadInput(f"{what} was changed by somebody else ({error.message}): {advice}, and submit again") from None
+            if error.status in (400, 422):
+                raise BadInput(f"the cluster refuses {what}: {error.message}") from None
+            raise
+
+    def delete(self, path: str) -> bool:
+        """Delete an object after all that it owns, a Job after its pods; False where there is none."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+        try:
+            self.request("DELETE", path, headers={"Content-Type": "application/json"}, body=json.dumps(body).encode())
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    # Requests.
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        tries: int = TRIES,
+    ) -> bytes:
+        """An answer's body. After a transient fault any method is sent again: what we send twice does as once."""
+        return bytes(self._answer(method, path, query or {}, headers or {}, tries=tries, body=body).data)
+
+    def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
+        """The whole lines of a stream as they come. Raises Lost when the connection breaks before its end."""
+        answer = self._answer("GET", path, query, {}, read=read, preload_content=False)
+        try:
+            for line in answer:
+                yield line.rstrip(b"\n")
+        except (HTTPError, OSError) as error:
+            raise Lost(str(self._away(error))) from None
+        finally:
+            with contextlib.suppress(Exception):
+                answer.close()
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        tries: int = TRIES,
+        read: float | None = None,
+        **more: Any,
+    ) -> Any:
+        """An answer with a status below 300; `more` goes to urllib3."""
+        url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
+        retry = urllib3.Retry(
+            tries - 1,
+            other=0,  # A certificate that is not trusted stays so.
+            allowed_methods=None,
+            status_forcelist=TRANSIENT,
+            raise_on_status=False,
+            backoff_factor=FIRST_PAUSE,
+            backoff_jitter=FIRST_PAUSE,
+            retry_after_max=LONGEST_ASKED,
+        )
+        more |= {"retries": retry, "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ), "redirect": False}
+        for renewed in (False, True):
+            client = self._client
+            sent = {"Accept": "application/json", "User-Agent": "paddle-aws", **headers}
+            client.update_params_for_auth(sent, [], ["BearerToken"])
+            try:
+                answer = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
+            except MaxRetryError as error:
+                raise self._away(error.reason) from None
+            if answer.status < 300:
+                return answer
+            if answer.status != 401 or renewed:
+                raise self._refusal(answer)
+            # A token lives for minutes: a new client asks the credential program for the next one.
+            with self._lock:
+                if self._client is client:
+                    self._client = self._make()
+        raise AssertionError("unreachable")
+
+    def _away(self, reason: Exception | None) -> Unreachable:
+        where = f"cluster {self.name} ({self.server})"
+        if isinstance(reason, SSLError):
+            return Unreachable(f"{where} shows a certificate that is not trusted: {reason}")
+        if isinstance(reason, ProtocolError):
+            return Unreachable(f"{where} cuts its answers off: {reason}")
+        return Unreachable(
+            f"{where} cannot be reached ({type(reason).__name__}): a private endpoint is reached from its VPC alone; "
+            "cluster.yaml's cluster.public_access_from opens it to your address"
+        )
+
+    def _refusal(self, answer: Any) -> OperationError:
+        text, status = "", None
+        with contextlib.suppress(HTTPError, OSError, ValueError):
+            text = bytes(answer.data).decode(errors="replace")
+            status = json.loads(text)
+        status = status if isinstance(status, dict) else {}
+        message = str(status.get("message") or text[:300] or answer.reason)
+        if answer.status == 401:
+            return Unreachable(
+                f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
+                f"write the entry anew; {ADMITTED}"
+            )
+        if answer.status == 403:
+            advice = "" if re.search(NOT_ABOUT_RIGHTS, message) else f"; {ADMITTED}"
+            return Unreachable(f"cluster {self.name} refuses (403): {message}{advice}")
+        if answer.status in TRANSIENT:
+            return Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
+        return ApiError(answer.status, str(status.get("reason") or answer.reason), message)
+
+
+class Outage:
+    """Lets a follower wait while the server is away: OUTAGE seconds from the first failure after the last answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._since = cluster, 0.0
+
+    def over(self) -> None:
+        """The server has answered."""
+        self._since, self._cluster.away = 0.0, False
+
+    def wait(self, error: Exception) -> None:
+        """Pauses; raises an error that waiting does not mend, or that has lasted too long."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
+            raise error
+        if now - self._since > NOTICED and not self._cluster.away:
+            self._cluster.away = True
+            self._cluster.say(f"{error}; waiting for it, up to {OUTAGE / 60:.0f} minutes")
+        time.sleep(AGAIN)
+
+
+def _client(context: str | None) -> Any:
+    """A new client of a kubeconfig's context. Raises Unreachable with what is wrong with the file or its credential."""
+    import yaml
+    from kubernetes import config
+    from kubernetes.config.config_exception import ConfigException
+
+    # A credential program that fails is only logged, in words that repeat what it printed.
+    heard, root = BufferingHandler(capacity=1000), logging.getLogger()
+    heard.setLevel(logging.ERROR)
+    root.addHandler(heard)
+    try:
+        made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
+    except ConfigException as error:
+        wanted = f"has no context {context}" if context else "cannot be used"
+        # From a brace on it repeats an entry, with the token that may be in it.
+        why = str(error).partition("{")[0]
+        raise Unreachable(
+            f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the deployed cluster"
+        ) from None
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
+        # Without the reader's words: they repeat the line that it did not understand.
+        raise Unreachable(
+            f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
+            "`paddle-aws kubeconfig` write one"
+        ) from None
+    finally:
+        root.removeHandler(heard)
+    if heard.buffer:
+        raise Unreachable(
+            "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
+            "or run it by hand to see why not"
+        )
+    if not str(made.configuration.host).startswith(("https://", "http://")):
+        raise Unreachable(f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://")
+    return made
+
+
+def kubeconfig() -> str:
+    """$KUBECONFIG, one file or several, else ~/.kube/config. Read at each call: the official client keeps what it saw first."""
+    return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+
+def _current_context() -> str:
+    from kubernetes import config
+
+    with contextlib.suppress(Exception):
+        return str(config.list_kube_config_contexts(kubeconfig())[1]["name"])
+    return ""

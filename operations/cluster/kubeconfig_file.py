@@ -1,0 +1,116 @@
+"""A kubeconfig file, to which one cluster's entry is added, and a self-managed cluster's entry, which Secrets Manager holds.
+
+Promises: other entries stay as they are; the file is written whole or not at all, and nobody but its owner may ever read
+it; what is in an entry is never shown. Each team has a kubeconfig of its own; whoever may read its secret is that team
+(docs/people.md).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+
+from operations.account.aws import client
+from operations.errors import BadInput, Unreachable
+from settings import file as settings_file
+
+Team = Literal["operator", "trainer", "reader"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cluster, and who one is there; both under one name."""
+
+    name: str
+    cluster: dict[str, Any]
+    user: dict[str, Any] = field(repr=False)
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self.cluster["server"])
+
+
+def merge(path: Path, entry: Entry, alias: str | None) -> str:
+    """Adds the entry, makes it the current context and returns the context's name; BadInput for what is no kubeconfig."""
+    config = _read(path)
+    context = alias or entry.name
+    entries: dict[str, tuple[str, dict[str, Any]]] = {
+        "clusters": (entry.name, {"cluster": entry.cluster}),
+        "users": (entry.name, {"user": entry.user}),
+        "contexts": (context, {"context": {"cluster": entry.name, "user": entry.name}}),
+    }
+    for kind, (name, content) in entries.items():
+        others = [other for other in config.get(kind) or [] if other.get("name") != name]
+        config[kind] = [*others, {"name": name, **content}]
+    config["current-context"] = context
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    # Not even for a moment may somebody else read it.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        yaml.safe_dump(config, stream, sort_keys=False)
+    part.replace(path)
+    return context
+
+
+def _read(path: Path) -> dict[str, Any]:
+    empty: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "preferences": {}}
+    if not path.exists():
+        return empty
+    try:
+        found = yaml.safe_load(settings_file.text(path))
+    except (settings_file.SettingError, ValueError, yaml.YAMLError, RecursionError):
+        found = False
+    if found is None:
+        return empty
+    if not isinstance(found, dict) or any(
+        not isinstance(found.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
+    ):
+        raise BadInput(f"{path} is no kubeconfig: move it away, or name another file with --file")
+    return found
+
+
+def of_team(name: str, region: str, team: Team | None) -> tuple[Entry, Team]:
+    """The entry of a team; None: of the first team whose secret may be read, the operator's before the others."""
+    refused: Exception | None = None
+    for one in (team,) if team else get_args(Team):
+        try:
+            return _of(name, region, one), one
+        except Exception as error:
+            if getattr(error, "response", {}).get("Error", {}).get("Code") != "AccessDeniedException":
+                raise
+            refused = error
+    assert refused is not None
+    raise refused
+
+
+def _of(name: str, region: str, team: Team) -> Entry:
+    from botocore.exceptions import ClientError
+
+    secret = f"{name}/kubeconfig/{team}"
+    try:
+        found = client("secretsmanager", region).get_secret_value(SecretId=secret)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
+        # One answer for two things: no such secret, and a secret that has no value yet.
+        if "staging label" in error.response["Error"].get("Message", ""):
+            raise Unreachable(
+                f"the control plane of {name} has not written its kubeconfig yet: wait until it has started (some minutes)"
+            ) from None
+        raise BadInput(
+            f"secret {secret} does not exist in {region}: deploy the cluster, or correct name and region in cluster.yaml"
+        ) from None
+    try:
+        config = yaml.safe_load(found["SecretString"])
+        cluster, user = dict(config["clusters"][0]["cluster"]), dict(config["users"][0]["user"])
+    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
+        # Not what it holds: it may be a secret all the same.
+        raise BadInput(f"secret {secret} holds no kubeconfig: the control plane writes it when it starts") from None
+    # The operator is whom the cluster is named for; the others are told apart.
+    return Entry(name if team == "operator" else f"{name}-{team}", cluster, user)

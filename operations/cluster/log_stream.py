@@ -1,0 +1,208 @@
+"""The logs of a job's pods as one stream: all ranks interleaved, each line once, whatever breaks in between.
+
+A follow that is cut continues behind the last line it showed, takes in pods that replace others, and ends with the job.
+Control characters of a program never reach the terminal.
+"""
+
+import heapq
+import queue
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from json import dumps
+
+from operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
+from operations.cluster.pod_words import PodState, pod_states
+from operations.cluster.waiting import GLANCE, PodReporter, latest
+from operations.errors import BadInput, Unreachable
+from operations.jobs.job_objects import component, ended, jobs, moment, of_newest, pods, selector
+from operations.jobs.job_view import JobView, watch_job
+from operations.screen import console, of_job
+
+QUIET = 3600.0
+"""Seconds that a program may be silent before the stream is opened anew."""
+COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, order=True)
+class Line:
+    """One line of one pod."""
+
+    time: str
+    who: str
+    text: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which pods: the data job's, or the training's; of these all ranks or some."""
+
+    ranks: frozenset[int] | None = None
+    of: str = "training"
+
+    def component(self, name: str) -> bool:
+        """Whether pods of that component are meant."""
+        return name == "data" if self.of == "data" else name not in ("data", "reader")
+
+    def pod(self, pod: PodState) -> bool:
+        """Whether this pod is meant."""
+        return self.component(pod.component) and (self.ranks is None or pod.rank in self.ranks)
+
+
+def ranks(text: str) -> frozenset[int] | None:
+    """all, or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
+    if text == "all":
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        # Five digits: a Job has 100,000 indexes at the most.
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip())
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise BadInput(f"--rank is {text}: all, a number, a range such as 0-3, or several with commas are allowed")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(found)
+
+
+def printer(json: bool = False) -> Callable[[Line], None]:
+    """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere; with `json` an object a line."""
+    from rich.text import Text
+
+    screen = console()
+    coloured = screen.is_terminal and not screen.no_color
+
+    def show(line: Line) -> None:
+        if json:
+            print(dumps({"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}), flush=True)
+        elif coloured:
+            who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
+            screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
+        else:
+            print(f"{line.who} | {clean(line.text)}", flush=True)
+
+    return show
+
+
+def clean(text: str) -> str:
+    """A line without what would move the cursor; of a progress bar that rewrites its line, the last state."""
+    return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
+
+
+def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
+    """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
+    its = of_newest(cluster.items(jobs(namespace), selector(name)), cluster.items(pods(namespace), selector(name)))
+    chosen = [pod for pod in pod_states(its) if match.pod(pod)]
+    if not chosen:
+        raise BadInput(
+            f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
+            f"`paddle-aws logs {of_job(name, namespace)} --volume train` reads the logs on the volume"
+        )
+    yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
+
+
+def _of_pod(
+    cluster: Cluster, namespace: str, pod: PodState, tail: int | None, over: threading.Event | None = None
+) -> Iterator[Line]:
+    """Each line once, also where the answer is cut; with `over` as long as the pod writes, or until that is set.
+
+    Without, raises Lost where it is cut again and again before a new line.
+    """
+    path, last, cuts, outage = f"{pods(namespace)}/{pod.name}", "", 0, Outage(cluster)
+    # Counted: a program may write two equal lines in one tick of the clock.
+    of_last_second: Counter[bytes] = Counter()
+    while True:
+        again, query = of_last_second.copy(), {"timestamps": "true"}
+        if since := moment(last and f"{last[:19]}Z"):
+            # The server knows whole seconds only: some lines come again and are left out.
+            query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        elif tail is not None:
+            query["tailLines"] = str(tail)
+        follow = over is not None and not over.is_set()
+        if follow:
+            query["follow"] = "true"
+        try:
+            for raw in cluster.lines(f"{path}/log", query, read=QUIET if follow else None):
+                if again[raw]:
+                    again[raw] -= 1
+                    continue
+                stamp, _, text = raw.decode(errors="replace").partition(" ")
+                if stamp[:19] > last[:19]:
+                    of_last_second.clear()
+                of_last_second[raw] += 1
+                last, cuts = max(last, stamp), 0
+                yield Line(stamp, pod.who, text, pod.rank or 0)
+            # A server may end a stream whose pod still writes.
+            if not follow or ((cluster.find(path) or {}).get("status", {}).get("phase") not in ("Pending", "Running")):
+                return
+            outage.over()
+        except ApiError as error:
+            # A container that has not started has written nothing, and neither has a pod that is gone.
+            if error.status not in (400, 404):
+                raise
+            if error.status == 404 or not follow:
+                return
+        except Lost:
+            outage.over()
+            cuts += 1
+            if over is None and cuts >= TRIES:
+                raise
+        except Unreachable as error:
+            if over is None:
+                raise
+            outage.wait(error)
+        time.sleep(AGAIN)
+
+
+def follow_job(
+    cluster: Cluster,
+    name: str,
+    namespace: str,
+    reporter: PodReporter,
+    *,
+    match: Wanted = Wanted(),
+    tail: int | None = None,
+    show: Callable[[Line], None] | None = None,
+) -> JobView:
+    """Shows lines as they come until the job has ended, and returns its last view; `reporter` says why pods do not start."""
+    show = show or printer()
+    lines: queue.Queue[Line | BaseException | JobView] = queue.Queue(maxsize=10_000)
+    over = threading.Event()
+
+    def read(pod: PodState) -> None:
+        try:
+            for line in _of_pod(cluster, namespace, pod, tail, over):
+                lines.put(line)
+        except Exception as error:
+            lines.put(error)
+
+    def read_all() -> None:
+        """Starts a reader for each pod that has begun; puts the view when the job has ended and every reader is through."""
+        readers: dict[str, threading.Thread] = {}
+        try:
+            for now, documents in watch_job(cluster, name, namespace, GLANCE):
+                for pod in now.pods:
+                    begun = pod.phase in ("running", "done", "failed", "ending")
+                    if begun and match.pod(pod) and pod.name not in readers:
+                        readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
+                        readers[pod.name].start()
+                reporter.tell(now, only_what_waits=True)
+                wanted = [one for one in documents if one.get("kind") == "PaddleJob" or match.component(component(one))]
+                if all(map(ended, wanted)) and (wanted or readers):
+                    over.set()
+                    break
+            for reader in readers.values():
+                reader.join(timeout=30)
+            lines.put(latest(cluster, now))
+        except BaseException as error:
+            lines.put(error)
+
+    threading.Thread(target=read_all, daemon=True).start()
+    while not isinstance(found := lines.get(), JobView):
+        if isinstance(found, BaseException):
+            raise found
+        show(found)
+    return found

@@ -1,0 +1,266 @@
+"""A pod's state in plain words: who it is, what it does, what keeps it from doing it and, where known, what to do.
+
+The words come from what the API server already knows (conditions, container states, events), so within seconds.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Any
+
+from paddle_node.contract import ExitCode, Variable
+
+from operations.cluster import reasons
+from operations.cluster.cluster import Cluster, Object
+from operations.cluster.reasons import short
+from operations.jobs.job_objects import INDEX, JOB_NAME, SEEN, component, condition, created, ended, label, seconds_old, variable
+
+BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
+SANDBOX_TROUBLE = "FailedCreatePodSandBox"
+OF_OPERATOR = ("worker", "ps", "heter")
+"""Components of a PaddleJob's pods."""
+
+
+@dataclass(frozen=True)
+class PodState:
+    """One pod in words."""
+
+    name: str
+    component: str
+    rank: int | None
+    """Trainer id, or index among the data job's pods; None where the pod has none."""
+    phase: str
+    """waiting, starting, running, done or failed."""
+    reason: str
+    """Why it waits or failed; empty where there is nothing to say."""
+    node: str
+    code: int | None
+    """Exit code of an ended container."""
+    created: str
+    message: str = ""
+    """The last line of what its container said of its end."""
+    restarts: int = 0
+    """How often its containers were started again in place."""
+
+    @property
+    def failure(self) -> str:
+        """Who failed, where, and why."""
+        return f"{self.who}{' on ' if self.node else ''}{self.node}: {self.reason}"
+
+    @property
+    def who(self) -> str:
+        """Its short name on the screen."""
+        return self.component + ("" if self.rank is None else f" {self.rank}")
+
+
+def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> PodState:
+    """A pod in words; `events` are those of this pod, where they are known."""
+    metadata, containers = pod["metadata"], _containers(pod)
+    phase, reason, code = _phase(pod, list(events))
+    rank = metadata.get("annotations", {}).get(INDEX) or label(pod, INDEX)
+    # The PaddleJob operator numbers its pods in their names.
+    numbered = re.search(r"-(\d+)$", metadata["name"]) if component(pod) in OF_OPERATOR else None
+    return PodState(
+        name=metadata["name"],
+        component=component(pod),
+        rank=int(rank) if rank else int(numbered[1]) if numbered else None,
+        phase=phase,
+        reason=reason,
+        node=str(pod.get("spec", {}).get("nodeName", "")),
+        code=code,
+        created=created(pod),
+        message=last_line(str(_ended(containers).get("message") or "")),
+        restarts=_restarts(containers),
+    )
+
+
+def pod_states(pods: Iterable[Object], events: Mapping[str, list[Object]] | None = None) -> list[PodState]:
+    """All pods in words, in order of component, rank and age; `events` by the pods' names.
+
+    Trainers that find each other by the pod list are ranked by their addresses, once all of them have one.
+    """
+    pods = list(pods)
+    found = {pod["metadata"]["name"]: pod_state(pod, (events or {}).get(pod["metadata"]["name"], ())) for pod in pods}
+    trainers = [pod for pod in pods if component(pod) == "trainer"]
+    unranked = {
+        name: ip_address(pod["status"]["podIP"])
+        for pod in trainers
+        if (one := found[name := pod["metadata"]["name"]]).rank is None
+        if one.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
+    }
+    if unranked and str(len(unranked)) == variable(trainers[0]["spec"], Variable.TRAINERS):
+        by_address = sorted(unranked, key=lambda name: (unranked[name].version, int(unranked[name])))
+        found |= {name: replace(found[name], rank=rank) for rank, name in enumerate(by_address)}
+    return sorted(found.values(), key=lambda state: (state.component, state.rank or 0, state.created))
+
+
+def culprit(pods: Iterable[PodState]) -> PodState | None:
+    """Of the failed pods the newest that tells why: by a message, and of its own program before those that ended with it."""
+
+    def tells(pod: PodState) -> tuple[bool, bool, bool, str]:
+        failed = pod.code not in (None, ExitCode.TERMINATED)
+        return bool(pod.message), failed, pod.code != ExitCode.ATTEMPTS_EXHAUSTED, pod.created
+
+    return max((pod for pod in pods if pod.phase == "failed"), key=tells, default=None)
+
+
+def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[PodState]:
+    """See `pod_states`; asks for events where a pod does not start."""
+    pods = list(pods)
+    starting = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
+    events: dict[str, list[Object]] = {pod["metadata"]["name"]: [] for pod in starting if pod.get("spec", {}).get("nodeName")}
+    if events:
+        for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Pod"):
+            events.get(event.get("involvedObject", {}).get("name", ""), []).append(event)
+    return pod_states(pods, events)
+
+
+def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Iterable[Object]) -> dict[str, str]:
+    """Of each Job that lacks pods and whose pods are refused: its name and the reason in words."""
+    pods = list(pods)
+    lacking = [job["metadata"]["name"] for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)]
+    if not lacking:
+        return {}
+    newest: dict[str, Mapping[str, Any]] = {}
+    # A refusal from before the newest pod is over.
+    since = {name: max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="") for name in lacking}
+    for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Job,reason=FailedCreate"):
+        name = event.get("involvedObject", {}).get("name", "")
+        if name in lacking and _when(event) >= max(_when(newest.get(name, {})), since[name]):
+            newest[name] = event
+    return {name: refusal(str(event.get("message", ""))) for name, event in newest.items()}
+
+
+def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
+    spec = job.get("spec", {})
+    if ended(job) or spec.get("suspend"):
+        return False
+    mine = [pod for pod in pods if label(pod, JOB_NAME) == job["metadata"]["name"]]
+    there = [pod for pod in mine if pod.get("status", {}).get("phase") != "Failed"]
+    return len(there) < int(spec.get("parallelism") or 1)
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def refusal(message: str) -> str:
+    """The API server's refusal, and what to do about it."""
+    text = message.removeprefix("Error creating: ")
+    return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
+
+
+def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str, str, int | None]:
+    status, spec = pod.get("status", {}), pod.get("spec", {})
+    phase, containers = status.get("phase", "Pending"), _containers(pod)
+    if phase == "Succeeded":
+        return "done", "", 0
+    if phase == "Failed":
+        return ("failed", *_failure(pod, containers))
+    # The node controller alone takes Ready from a pod whose containers are: the kubelet sets both.
+    lost = phase == "Running" and condition(pod, "Ready", "False") and condition(pod, "ContainersReady")
+    silent = f"node {spec.get('nodeName')} does not answer: Kubernetes replaces the pod some minutes later" if lost else ""
+    if pod["metadata"].get("deletionTimestamp"):
+        return "ending", silent, None
+    if phase == "Running":
+        return ("waiting", silent, None) if lost else ("running", _restarted(containers, resources_of(pod)), None)
+    if unscheduled := condition(pod, "PodScheduled", "False"):
+        if unscheduled.get("reason") == "SchedulingGated":
+            return "waiting", "its queue has not let it in yet", None
+        return "waiting", unschedulable(str(unscheduled.get("message", "")), resources_of(pod)), None
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("reason") in BROKEN_PULLS:
+            return "waiting", image_trouble(str(container.get("image", "")), waiting), None
+        if waiting.get("reason") in NOT_CREATED:
+            return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
+    if trouble := [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)]:
+        last = max(trouble, key=_when)
+        message = str(last.get("message", ""))
+        if last.get("reason") == SANDBOX_TROUBLE:
+            return "waiting", f"its node cannot give it a network: {short(message)}", None
+        if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
+            return "starting", "the PaddleJob operator writes its ConfigMap once every pod has an address", None
+        return "waiting", mount_trouble(message), None
+    if spec.get("nodeName"):
+        return "starting", "its image is being pulled and its volume mounted", None
+    scheduler = spec.get("schedulerName", "default-scheduler")
+    if scheduler != "default-scheduler" and seconds_old(pod) > SEEN:
+        return "waiting", f"scheduler {scheduler} has not looked at it: does it run (docs/jobs.md)?", None
+    return "starting", "no node is chosen yet", None
+
+
+def resources_of(pod: Mapping[str, Any]) -> str:
+    """The setting of job.yaml that says what the pod asks for."""
+    return "data_resources" if component(pod) == "data" else "resources"
+
+
+def unschedulable(message: str, resources: str = "resources") -> str:
+    """The scheduler's verdict in words, and what to do about it; `resources`: the setting that says what the pod asks for."""
+    if not message:
+        return "no node can take it, and the scheduler does not say why yet"
+    causes = reasons.every("no_room", message, resources=resources) or [short(message)]
+    return reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}")
+
+
+def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
+    """Why an image cannot be pulled."""
+    message = str(waiting.get("message", ""))
+    otherwise = f"image {image} cannot be pulled" + (f": {short(message)}" if message else "")
+    return reasons.first("image", f"{waiting.get('reason')}: {message}", otherwise, image=image)
+
+
+def mount_trouble(message: str) -> str:
+    """Why a volume cannot be mounted."""
+    return reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}")
+
+
+def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
+    status = pod["status"]
+    if disruption := condition(pod, "DisruptionTarget"):
+        taken = f"its node was taken away ({disruption.get('reason', 'disruption')})"
+        return f"{taken}: it is replaced without costing a retry", None
+    if ended := _ended(containers):
+        message = "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
+        return ": ".join(filter(None, (_why(ended, resources_of(pod)), message))), int(ended["exitCode"])
+    if status.get("reason") == "Evicted":
+        return f"its node evicted it: {short(str(status.get('message', '')))}", None
+    return short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
+
+
+def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    status = pod.get("status", {})
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapping[str, Any]:
+    """How the first container ended that failed; empty: none did."""
+    ends = [(container.get(when) or {}).get("terminated") or {} for container in containers]
+    return next((end for end in ends if end.get("exitCode")), {})
+
+
+def _restarts(containers: Iterable[Mapping[str, Any]]) -> int:
+    return sum(int(one.get("restartCount") or 0) for one in containers)
+
+
+def _restarted(containers: list[Mapping[str, Any]], resources: str) -> str:
+    count, last = _restarts(containers), _ended(containers, "lastState")
+    return f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last, resources)}" if count and last else ""
+
+
+def _why(ended: Mapping[str, Any], resources: str) -> str:
+    if ended.get("reason") == "OOMKilled":
+        return f"out of memory: raise {resources}.memory in job.yaml"
+    code = int(ended["exitCode"])
+    if code in list(ExitCode):
+        return f"code {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
+    return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
+
+
+def last_line(text: str) -> str:
+    """The last line that says something; a traceback's last line is its reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return short(lines[-1]) if lines else ""

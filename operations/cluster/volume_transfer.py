@@ -1,0 +1,122 @@
+"""A program or data on its way to a job's folder on the volume, and a saved pass on its way home.
+
+Only blocks that differ travel, found out by sums and not by reading them: an interrupted transfer continues, and what lies
+there already is not sent again. Each file appears whole or not at all, with the content that it has at its source.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from paddle_node.training import passes as saved
+
+from operations.account.bucket_upload import side_by_side
+from operations.cluster.volume_access import BLOCK, Missing, VolumeAccess
+from operations.cluster.volume_server import WINDOW
+from operations.errors import Failed
+from operations.jobs.backend import Volume
+
+
+def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]) -> int:
+    """Brings each file to its name below `folder`, empty for the job's own; returns how many had to be sent."""
+    there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)}
+    stop = Event()
+
+    def put(one: tuple[Path, str]) -> bool:
+        file, name = one
+        size, path = file.stat().st_size, f"{folder}/{name}".lstrip("/")
+        if there.get(name) == size and _same(volume, path, file):
+            progress(size)
+            return False
+        sent = 0
+        for offset, block, same in _blocks(volume, path, file, part=True):
+            if stop.is_set():
+                return True
+            if not same:
+                volume.write(path, block, offset)
+            sent += len(block)
+            progress(len(block))
+        if sent != size:
+            raise Failed(f"{file} changed while it was read")
+        volume.commit(path, size)
+        return True
+
+    return sum(side_by_side(put, files, stop))
+
+
+def _blocks(volume: Volume, path: str, file: Path, *, part: bool = False) -> Iterator[tuple[int, bytes, bool]]:
+    """Of each block of a file here, one at least: its offset, its bytes, and whether it is the same on the volume.
+
+    `part`: in what has been sent of the file.
+    """
+    theirs: list[str] = []
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        for number, offset in enumerate(range(0, max(size, 1), BLOCK)):
+            if number % WINDOW == 0:
+                try:
+                    theirs = volume.sums(path, offset, size, BLOCK, part=part)
+                except Missing:
+                    theirs = []
+            block = stream.read(BLOCK)
+            yield offset, block, theirs[number % WINDOW :][:1] == [_sum(block)]
+
+
+def _sum(block: bytes) -> str:
+    return hashlib.blake2b(block).hexdigest()
+
+
+def _same(volume: Volume, path: str, file: Path) -> bool:
+    """Whether a file of the same size has the content of the one here."""
+    return all(same for _, _, same in _blocks(volume, path, file))
+
+
+def download(
+    volume: Volume, folder: str, files: list[dict[str, Any]], target: Path, progress: Callable[[int], None], *, sealed: bool
+) -> None:
+    """Fetches `files` (name, bytes) of `folder` on the volume to `target`; raises Failed where one is not what it has to be.
+
+    `sealed`: the folder has a record of its files, with which they are compared in the end.
+    """
+    for entry in sorted(files, key=lambda entry: entry["name"] == saved.DONE):
+        name, size = str(entry["name"]), int(entry["bytes"])
+        place = target / name
+        if not place.resolve().is_relative_to(target.resolve()):
+            raise Failed(f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path = f"{folder}/{name}"
+        # What lies here may be another run's, whatever its size.
+        if place.is_file() and place.stat().st_size == size and _same(volume, path, place):
+            progress(size)
+            continue
+        part = place.with_name(f".{place.name}.part")
+        _fetch(volume, path, part, size, progress)
+        part.replace(place)
+    try:
+        if sealed:
+            saved.verify(target)
+    except saved.DamagedPass as error:
+        # What is wrong must not be taken for done.
+        (target / saved.DONE).unlink(missing_ok=True)
+        raise Failed(error.sentence) from None
+
+
+def _fetch(volume: Volume, path: str, part: Path, size: int, progress: Callable[[int], None]) -> None:
+    theirs: list[str] = []
+    with part.open("r+b" if part.is_file() else "w+b") as stream:
+        for number, offset in enumerate(range(0, size, BLOCK)):
+            if number % WINDOW == 0:
+                # A log that grows meanwhile is what it was when it was listed.
+                theirs = volume.sums(path, offset, size, BLOCK)
+            stream.seek(offset)
+            block = stream.read(BLOCK)
+            if theirs[number % WINDOW :][:1] != [_sum(block)]:
+                block = volume.read(path, offset, min(BLOCK, size - offset))
+                stream.seek(offset)
+                stream.write(block)
+                if theirs[number % WINDOW :][:1] != [_sum(block)]:
+                    raise Failed(f"{path} changed while it was fetched: fetch it again")
+            progress(len(block))
+        stream.truncate(size)

@@ -1,0 +1,139 @@
+"""Waiting for a job's end, while lines tell what happens; the wait never ends the job.
+
+It survives cut watches, a server that is away for minutes and an expired token. A hundred pods that wait for the same reason
+are one line; nothing is said twice.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import groupby
+
+from operations.cluster.cluster import NOTICED, Cluster
+from operations.cluster.pod_words import PodState
+from operations.errors import BadInput, Failed, JobFailed, Unreachable
+from operations.jobs.job_objects import seconds_old
+from operations.jobs.job_view import JobView, view, watch_job
+
+GLANCE = 2.0
+"""Seconds between two looks at pods that do not start: their reasons are events, which no watch of ours brings."""
+
+
+class PodReporter:
+    """Tells what is new at each call of `tell`."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told: dict[str, tuple[str, str]] = {}
+
+    def tell(self, view: JobView, only_what_waits: bool = False) -> None:
+        """Says what changed since the last call; beside logs, which tell the rest themselves, `only_what_waits`."""
+        new = []
+        for pod in view.pods:
+            if pod.component == "reader" or (only_what_waits and pod.phase != "waiting"):
+                continue
+            early = pod.phase == "starting" and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < NOTICED
+            if not early and self._is_new(pod.name, pod.phase, pod.reason):
+                new.append(pod)
+        for line in lines(new):
+            self._say(line)
+        for word, job in (("the data split", view.data), ("training", view.training)):
+            waits = job is not None and job.phase in ("waiting", "running") and job.reason
+            if waits and self._is_new(word, "waiting", waits):
+                self._say(f"{word} waits: {waits}")
+
+    def _is_new(self, name: str, phase: str, reason: str) -> bool:
+        known, self._told[name] = self._told.get(name), (phase, reason)
+        return known != (phase, reason)
+
+
+def lines(states: Iterable[PodState]) -> list[str]:
+    """One line for all pods of the same state: `trainer 0-2 waiting: no node can take it`."""
+
+    def same(state: PodState) -> tuple[str, str, str]:
+        return (state.component, state.phase, state.reason)
+
+    told = []
+    for (component, phase, reason), group in groupby(sorted(states, key=lambda s: (*same(s), s.rank or 0)), key=same):
+        ranks = [state.rank for state in group if state.rank is not None]
+        told.append(f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}" + (f": {reason}" if reason else ""))
+    return told
+
+
+def spans(ranks: Iterable[int]) -> str:
+    """0, 1, 2, 5 as 0-2,5."""
+    found: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if found and rank == found[-1][-1] + 1:
+            found[-1][1:] = [rank]
+        else:
+            found.append([rank])
+    return ",".join("-".join(map(str, span)) for span in found)
+
+
+def until(
+    cluster: Cluster,
+    name: str,
+    namespace: str,
+    enough: Callable[[JobView], bool],
+    *,
+    reporter: PodReporter,
+    seconds: float | None = None,
+) -> JobView:
+    """Follows a job that is there until `enough` or until `seconds` are over; returns its last view.
+
+    Raises Failed when all objects of the job vanish: somebody deleted it.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    for current, documents in watch_job(cluster, name, namespace, min(GLANCE, seconds or GLANCE)):
+        if not documents:
+            raise Failed(f"job {name} was deleted while it was waited for")
+        reporter.tell(current)
+        if enough(current):
+            current = latest(cluster, current)
+            reporter.tell(current)
+            return current
+        if deadline is not None and time.monotonic() >= deadline:
+            return current
+    raise AssertionError("unreachable")
+
+
+def latest(cluster: Cluster, seen: JobView) -> JobView:
+    """The job as one answer tells it, where there is one: of the watches that showed it one may lag."""
+    with suppress(Unreachable, BadInput):
+        return view(cluster, seen.name, seen.namespace)
+    return seen
+
+
+def training_ended(job: JobView) -> bool:
+    """Whether the training, or the data job that it needs, has come to its end."""
+    if job.training is not None:
+        return job.training.ended
+    return job.data is not None and job.data.phase == "failed"
+
+
+def data_ended(job: JobView) -> bool:
+    """Whether the data job has come to its end."""
+    return job.data is not None and job.data.ended
+
+
+def settled(job: JobView) -> bool:
+    """Whether every pod runs or a reason is known why it does not."""
+    training = job.training
+    if training_ended(job) or (training is not None and training.phase == "waiting" and training.reason):
+        return True
+    pods = [pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")]
+    return len(pods) >= (training.wanted if training else 1) and all(
+        pod.phase in ("running", "done") or (pod.phase == "waiting" and pod.reason) for pod in pods
+    )
+
+
+def verdict(found: JobView) -> str:
+    """How it ended, in one sentence; raises JobFailed with it where it failed."""
+    job = found.training or found.data
+    if job is None:
+        raise Failed(f"job {found.name} is not there")
+    if job.phase == "failed":
+        what = "training" if found.training is not None else "the data split"
+        raise JobFailed(f"job {found.name}: {what} failed: {found.reason or 'no reason given'}")
+    return f"job {found.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"

@@ -1,0 +1,77 @@
+"""`paddle-aws bootstrap`: `cdk bootstrap` for one cluster alone, and the policies of a restricted deployer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from operations.errors import BadInput, Failed, cli_errors
+from operations.screen import say
+
+
+def bootstrap(
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+) -> None:
+    """Prepare account and region for this cluster's deploys: `cdk bootstrap` with the qualifier that its stacks name.
+
+    With `deployer: restricted` it first makes, or brings up to date, the policies that CloudFormation deploys with and the
+    permissions boundaries; `python -m stacks.deployment_policy` shows them. An administrator runs it.
+
+    Example: paddle-aws bootstrap
+    """
+    with cli_errors():
+        from operations.account.aws import client
+        from stacks.cluster_spec import POLICY_PATH, ClusterSpec
+
+        spec = ClusterSpec.load(config)
+        # Before anything is asked of AWS: settings that make no policies change nothing.
+        policies = _policies(config) if spec.deployment_policies else {}
+        _, partition, _, _, account, _ = client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
+        own = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
+        for name, document in policies.items():
+            _make(client("iam", spec.region), own, name, document)
+        names = [name for name in policies if name.startswith(f"{spec.name}-deploy-")]
+        given = ",".join(own + name for name in names) or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
+        command = ["cdk", "bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
+        command += ["--toolkit-stack-name", f"CDKToolkit-{spec.qualifier}", "--cloudformation-execution-policies", given]
+        if spec.deployment_policies:
+            command += ["--custom-permissions-boundary", f"{spec.deployment_policies}-bootstrap"]
+            command += ["--apply-permissions-boundary-to-all-roles"]
+        # From a folder without cdk.json: cdk would synthesize the app first, and ask it for environments.
+        with tempfile.TemporaryDirectory() as elsewhere:
+            try:
+                code = subprocess.run(command, cwd=elsewhere, check=False).returncode
+            except FileNotFoundError:
+                raise BadInput("there is no cdk command on PATH: run this where `cdk deploy` runs") from None
+        if code:
+            raise Failed(f"cdk bootstrap ended with code {code}: its own message stands above")
+
+
+def _policies(config: Path) -> dict[str, dict[str, Any]]:
+    """The policies by their names, as a process of its own makes them from the templates."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [sys.executable, "-m", "stacks.deployment_policy", "--config", str(config.resolve()), "--out", out]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+        if done.returncode:
+            raise (BadInput if done.returncode == 2 else Failed)(done.stderr.strip())
+        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(Path(out).iterdir())}
+
+
+def _make(iam: Any, own: str, name: str, document: dict[str, Any]) -> None:
+    """Make a policy, or a new version of it."""
+    text = json.dumps(document, separators=(",", ":"))
+    try:
+        iam.create_policy(PolicyName=name, Path=own.partition(":policy")[2], PolicyDocument=text)
+    except iam.exceptions.EntityAlreadyExistsException:
+        # IAM keeps five versions.
+        for one in iam.list_policy_versions(PolicyArn=own + name)["Versions"]:
+            if not one["IsDefaultVersion"]:
+                iam.delete_policy_version(PolicyArn=own + name, VersionId=one["VersionId"])
+        iam.create_policy_version(PolicyArn=own + name, PolicyDocument=text, SetAsDefault=True)
+    say(f"made {own}{name}")

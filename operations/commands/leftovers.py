@@ -1,0 +1,50 @@
+"""`paddle-aws leftovers`: what of a cluster is in the account, and how to remove it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operations.errors import Failed, Unreachable, cli_errors
+from operations.screen import Json, as_json, say, show
+
+
+def leftovers(
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    json: Json = False,
+) -> None:
+    """List everything in the account that carries this cluster's tags or names, with the command that removes each.
+
+    What a stack owns is deployed, and `cdk destroy` removes it. Exit code 1 if anything else is left that `retain` does
+    not keep, 3 if nothing was found but not everything could be asked. It removes nothing itself.
+
+    Example: cdk destroy --all && paddle-aws leftovers
+    """
+    with cli_errors():
+        from dataclasses import asdict
+
+        from operations.account import account_search
+        from stacks.cluster_spec import ClusterSpec
+
+        spec = ClusterSpec.load(config)
+        found, unasked = account_search.search(spec)
+        if json:
+            as_json({"left": [asdict(one) for one in found], "not_asked": unasked})
+        elif found:
+            rows = [(one.service, one.id, one.expected or one.problem or "unexpected", one.command) for one in found]
+            show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
+        for reason, names in unasked.items():
+            say(f"not asked ({reason}): {', '.join(names)}")
+        unexpected = [one for one in found if not one.expected]
+        if unexpected:
+            are = "thing of cluster {} is" if len(unexpected) == 1 else "things of cluster {} are"
+            raise Failed(f"{len(unexpected)} {are.format(spec.name)} left in {spec.region}")
+        if unasked:
+            many = sum(map(len, unasked.values()))
+            raise Unreachable(f"nothing unexpected of cluster {spec.name} was found, but {many} questions got no answer")
+        if any(one.service == "cloudformation" for one in found):
+            say(f"cluster {spec.name} is deployed in {spec.region}: `cdk destroy --all` removes it, and nothing else is left")
+        else:
+            say(f"nothing of cluster {spec.name} is left in {spec.region}" + (" but what is kept on purpose" if found else ""))

@@ -1,0 +1,151 @@
+"""`paddle-aws lock distribution`: which files and images a self-managed cluster runs, read where their publishers list them.
+
+Promises: locks/distribution.json changes only after everything that it names was read, and each file downloaded with the
+SHA-256 of the release's own list; the files lie in .cache/distribution/<version>/, ready for the bucket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, unquote, urljoin
+
+import typer
+
+from operations.errors import BadInput, Failed, cli_errors
+from operations.screen import say
+
+CHANNELS = "https://update.k3s.io/v1-release/channels"
+RELEASES = "https://github.com/k3s-io/k3s/releases/download"
+CHARTS = "https://kubernetes-sigs.github.io/aws-efs-csi-driver"
+CHART = "aws-efs-csi-driver"
+
+SUMS = "sha256sum-amd64.txt"
+# Where (JMESPath) the chart's values name the images of the driver's node part.
+IMAGES = {
+    "efs-csi-driver": "image",
+    "node-driver-registrar": "sidecars.nodeDriverRegistrar.image",
+    "liveness-probe": "sidecars.livenessProbe.image",
+}
+
+
+def distribution(
+    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    version: Annotated[
+        str | None,
+        typer.Option(help="A k3s release, such as v1.35.2+k3s1. Default: the newest of the cluster's Kubernetes version."),
+    ] = None,
+    fetch_only: Annotated[
+        bool,
+        typer.Option("--fetch-only", help="Download what an existing lock names, on another machine; the lock stays as it is."),
+    ] = False,
+    channels: Annotated[str, typer.Option(help="Where k3s's release channels are, or a mirror.")] = CHANNELS,
+    releases: Annotated[str, typer.Option(help="Where k3s's releases are, or a mirror.")] = RELEASES,
+    charts: Annotated[str, typer.Option(help="The EFS driver's Helm repository, or a mirror.")] = CHARTS,
+) -> None:
+    """Read the files and images of a self-managed cluster's Kubernetes (k3s) at their source, and download the files.
+
+    Needs no AWS credentials. A download that was cut goes on where it ended when the command is run again.
+
+    Example: paddle-aws lock distribution --version v1.35.2+k3s1
+    """
+    with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
+        from operations.account.download import download, redirection, text
+        from operations.commands.lock import write
+        from settings.addresses import without_secrets
+        from stacks.cluster_spec import ClusterSpec
+        from stacks.distribution_lock import FILES, VERSION, DistributionLock
+
+        spec = ClusterSpec.load(config)
+        out, cache = spec.cluster.distribution.lock_path, spec.cluster.distribution.files_path
+        if fetch_only:
+            lock = DistributionLock.load(out)
+            for name in FILES:
+                file = lock.files[name]
+                download(file.url, lock.folder(cache) / name, file.sha256)
+            say(f"{', '.join(FILES)} of {lock.version} are in {lock.folder(cache)}")
+            return
+
+        for option, address in (("channels", channels), ("releases", releases), ("charts", charts)):
+            if (allowed := without_secrets(address)) != address:
+                raise BadInput(f"--{option} is {allowed}: no user, password or query is allowed, as the lock names the address")
+
+        kubernetes = spec.cluster.version
+        channel = f"{channels.rstrip('/')}/v{kubernetes}"
+        if version is None:
+            leads = redirection(channel)
+            version = unquote(leads.rstrip("/").rpartition("/")[2])
+            if not re.fullmatch(VERSION, version):
+                raise Failed(f"{channel} leads to {without_secrets(leads)}, which is no k3s release: name one by --version")
+        elif not re.fullmatch(VERSION, version):
+            raise BadInput(f"--version is {version}: wanted is a k3s release such as v{kubernetes}.2+k3s1")
+        if "version" in spec.cluster.model_fields_set and not version.startswith(f"v{kubernetes}."):
+            raise BadInput(f"--version {version} is not Kubernetes {kubernetes}, which {config} asks for: change one of the two")
+
+        release = f"{releases.rstrip('/')}/{quote(version)}"
+        sums = _sums(text(f"{release}/{SUMS}"), f"{release}/{SUMS}", FILES)
+        chart, images = _images(charts)
+        files: dict[str, dict[str, Any]] = {}
+        for name in FILES:
+            say(f"{release}/{name}")
+            target = cache / version / name
+            download(f"{release}/{name}", target, sums[name])
+            files[name] = {"url": f"{release}/{name}", "sha256": sums[name], "size": target.stat().st_size}
+        write(
+            out,
+            f"{channel}; {release}/{SUMS}; {chart}",
+            {"distribution": "k3s", "version": version, "files": files, "images": images},
+        )
+        # What was written is what the stacks will read.
+        DistributionLock.load(out)
+        say(f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in {cache / version}")
+
+
+def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
+    """SHA-256 by file name; a `*` before a name is how sha256sum marks binary mode."""
+    found = {name.lstrip("*"): digest for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)}
+    absent = [name for name in wanted if name not in found]
+    if absent:
+        raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
+    return {name: found[name] for name in wanted}
+
+
+def _images(charts: str) -> tuple[str, dict[str, str]]:
+    """The newest chart's address, and the images that its values name."""
+    import yaml
+    from jmespath import search
+
+    from operations.account.download import content, text
+    from settings.addresses import without_secrets
+
+    index = f"{charts.rstrip('/')}/index.yaml"
+    try:
+        entries = yaml.load(text(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"][CHART]
+        released = [each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))]
+        newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
+        url, digest = urljoin(index, newest["urls"][0]), newest["digest"]
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, IndexError):
+        raise Failed(f"{index} is no index of a Helm repository with a release of {CHART}") from None
+    packed = content(url)
+    url = without_secrets(url)
+    if hashlib.sha256(packed).hexdigest() != digest:
+        raise Failed(f"{url} has not the SHA-256 that {index} lists ({digest}): nothing was changed")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            file = archive.extractfile(f"{CHART}/values.yaml")
+            values = yaml.safe_load(file.read()) if file else None
+    except (tarfile.TarError, KeyError, OSError, yaml.YAMLError):
+        values = None
+    if not isinstance(values, dict):
+        raise Failed(f"{url} holds no readable {CHART}/values.yaml")
+    images = {}
+    for name, path in IMAGES.items():
+        repository, tag = search(f"{path}.[repository, tag]", values) or (None, None)
+        if not (repository and tag):
+            raise Failed(f"{url} names no image at {path}: its values have another form now")
+        images[name] = f"{repository}:{tag}"
+    return url, images

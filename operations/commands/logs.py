@@ -1,0 +1,89 @@
+"""`paddle-aws logs`: what all ranks of a job write."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
+
+import typer
+
+from operations.cluster import log_stream
+from operations.cluster.log_stream import Line
+from operations.cluster.volume_access import BLOCK
+from operations.errors import BadInput, cli_errors
+from operations.jobs.backend import Backend, OfRehearsal, Volume, backend
+from operations.jobs.job_argument import DEFAULT, JobArgument
+from operations.jobs.run import Run
+from operations.screen import Context, Namespace, of_job, say
+
+
+def logs(
+    job: JobArgument = DEFAULT,
+    rank: Annotated[str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")] = "all",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    of: Annotated[Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")] = "training",
+    volume: Annotated[
+        Literal["train", "server"] | None,
+        typer.Option(help="Read train.log or server.log on the volume instead; they outlive the pods."),
+    ] = None,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only this many last lines of each pod.")] = None,
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    json: Annotated[bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")] = False,
+) -> None:
+    """Show a job's logs, all ranks interleaved in order of time.
+
+    With --follow they come as they are written, across lost connections and replaced pods, until the job ends.
+    With --volume they are read off the volume by a small pod, also when the job's pods are gone.
+
+    Example: paddle-aws logs quick-start --rank 0 --follow
+    """
+    with cli_errors("interrupted: the job keeps running"):
+        chosen = log_stream.Wanted(log_stream.ranks(rank), of)
+        if volume is not None and (follow or of == "data"):
+            raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
+        where, show = backend(job, namespace, context, rehearsal), log_stream.printer(json)
+        if volume is not None:
+            _of_volume(where, volume, chosen.ranks, tail, show)
+            return
+        # A mistyped name is refused at once.
+        where.status()
+        if follow and isinstance(where, Run):
+            last = log_stream.follow_job(
+                where.cluster, where.name, where.namespace, where.reporter, match=chosen, tail=tail, show=show
+            )
+            if last.phase == "failed":
+                say(f"job {where.name} failed: {last.reason}")
+            return
+        nothing = True
+        for line in where.logs(chosen, tail):
+            nothing = False
+            show(line)
+        if nothing:
+            say(f"no pod has written anything yet: `paddle-aws status {of_job(where.name, where.namespace)}` says why")
+
+
+def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]) -> None:
+    """One rank after the other: their lines have no common time."""
+    with where.volume() as volume:
+        files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
+        found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
+        if not found:
+            raise BadInput(f"job {where.name} has no {log}.log on the volume: no pod of it has begun to train yet")
+        for rank, name in found:
+            if ranks is not None and rank not in ranks:
+                continue
+            for text in _lines(volume, f"output/{name}", files[name], tail):
+                show(Line("", f"trainer {rank}", text, rank))
+
+
+def _lines(volume: Volume, path: str, size: int, tail: int | None) -> Iterator[str]:
+    if tail is not None:
+        # The end of a log that is larger than a block holds more lines than anybody asks for.
+        yield from volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace").splitlines()[-tail or size :]
+        return
+    rest = b""
+    for offset in range(0, size, BLOCK):
+        *whole, rest = (rest + volume.read(path, offset, min(BLOCK, size - offset))).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")

@@ -1,0 +1,73 @@
+"""`paddle-aws manifests`: write what a cluster would get, for reading and for kubectl."""
+
+from difflib import unified_diff
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k8s_charts.deployed import Deployed
+from k8s_charts.spec import TrainingJob
+from operations.errors import BadInput, Exit, cli_errors
+from operations.jobs.early_checks import check_data, check_deployed
+from operations.screen import say
+
+
+def manifests(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job's settings.")] = Path("job.yaml"),
+    outputs: Annotated[
+        Path, typer.Option(help="What `cdk deploy --outputs-file` wrote; placeholders where it does not exist.")
+    ] = Path("outputs.json"),
+    image_file: Annotated[Path, typer.Option(help="What `make push` wrote; job.yaml's `image` goes before it.")] = Path(
+        "image.json"
+    ),
+    out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path("dist"),
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Write nothing: show what differs from the folder's; exit code 1 if anything does.")
+    ] = False,
+) -> None:
+    """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
+
+    Example: paddle-aws manifests job.yaml --out dist && kubectl apply --server-side -f dist
+
+    Example: paddle-aws manifests --diff
+    """
+    with cli_errors("interrupted: the same command writes the rest"):
+        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        from k8s_charts import documents
+
+        job = TrainingJob.load(job_file)
+        deployed = Deployed.load(job, outputs, image_file)
+        check_deployed(job, outputs)
+        if job.local_file is not None and (job_file.parent / job.local_file).exists():
+            check_data(job, job_file, say)
+        if diff:
+            _show_difference(job, deployed, out)
+            return
+        if out.exists() and not out.is_dir():
+            raise BadInput(f"--out is {out}: that is a file, a folder is needed")
+        for path in documents.write(job, deployed.outputs, deployed.image, out):
+            typer.echo(path)
+        if deployed.missing:
+            typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
+
+
+def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:
+    from k8s_charts import documents
+
+    last = documents.written(out)
+    if not last:
+        raise BadInput(
+            f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff has what to compare with"
+        )
+    colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
+    differs = False
+    now = documents.files(job, deployed.outputs, deployed.image)
+    for name in sorted({*last, *now}):
+        before, after = last.get(name), now.get(name)
+        names = (f"last/{name}" if before is not None else "/dev/null", f"now/{name}" if after is not None else "/dev/null")
+        for line in unified_diff((before or "").splitlines(), (after or "").splitlines(), *names, lineterm=""):
+            differs = True
+            typer.secho(line, fg=colours.get(line[:1]))
+    if differs:
+        raise SystemExit(Exit.FAILED)

@@ -1,0 +1,258 @@
+"""`paddle-aws results`: what a job has learned so far, and a saved pass to take home."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from paddle_node.training import passes
+from paddle_node.training.passes import INFERENCE, PASS, PREDICT
+
+from operations.account.aws import client
+from operations.account.bucket_upload import Address, bar, upload_files
+from operations.cluster.log_stream import clean
+from operations.cluster.reasons import short
+from operations.cluster.volume_access import Missing
+from operations.cluster.volume_transfer import download
+from operations.errors import BadInput, cli_errors
+from operations.jobs import loss_plot
+from operations.jobs.backend import OfRehearsal, Volume, backend
+from operations.jobs.job_argument import DEFAULT, JobArgument
+from operations.jobs.training_metrics import Pass
+from operations.screen import Context, Json, Namespace, as_json, console, on_a_terminal, say, show, span
+from settings.cache import place
+
+OTHER_COLUMNS = 52
+"""Characters that the table of passes takes beside the bars."""
+
+
+def results(
+    job: JobArgument = DEFAULT,
+    plot: Annotated[Path | None, typer.Option(help="Draw loss against passes and time into this PNG file.")] = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="Fetch the model that plain Paddle loads, and show the lines that predict with it.")
+    ] = False,
+    download: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PASS|PATH", help="Fetch a saved pass: its number, or `last`; or output/PATH: files of the program."
+        ),
+    ] = None,
+    to: Annotated[str, typer.Option(help="Where it goes: a folder, or s3://bucket/prefix.")] = "results",
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    json: Json = False,
+) -> None:
+    """Show a job's passes: which are complete, their loss and time; fetch the model or a pass without SSH.
+
+    A small pod with the job's image mounts the volume read-only and is gone afterwards. An interrupted download
+    continues where it was, and every file is verified against the checksum that was saved with it. What goes
+    to S3 passes through this machine. A job that the cluster has forgotten needs its job file and outputs.json.
+
+    Example: paddle-aws results quick-start --plot loss.png
+
+    Example: paddle-aws results quick-start --model --to models
+
+    Example: paddle-aws results quick-start --download last --to s3://my-bucket/models/quick-start
+    """
+    with cli_errors("interrupted: what was fetched stays; run the same command again to continue"):
+        if to.startswith("s3://"):
+            # Before a pass has been fetched for it.
+            Address.parse(to)
+        if model and (download or json or plot):
+            raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
+        where = backend(job, namespace, context, rehearsal)
+        with where.volume() as volume:
+            if model:
+                _, lines = fetch_model(volume, where.name, to)
+                for line in lines:
+                    typer.echo(line)
+                return
+            files = volume.files("output")
+            rows = saved_passes(volume, files)
+            measured = {one.number: one for one in metrics(volume, files)}
+            failure = last_failure(volume, files)
+            if json:
+                passes = [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]
+                as_json({"job": where.name, "failure": failure, "passes": passes})
+            else:
+                _show(where.name, rows, measured, draw=download is None)
+                if failure:
+                    say(f"its last run failed: {failure}")
+            if plot is not None:
+                if not measured:
+                    raise BadInput(f"job {where.name} has no metrics yet: there is nothing to draw")
+                loss_plot.png([measured[number] for number in sorted(measured)], f"{where.name}: loss", plot)
+                say(f"the loss is drawn in {plot}")
+            if download is not None and "/" in download:
+                _download_files(volume, files, download, to)
+            elif download is not None:
+                row = chosen_pass(rows, download)
+                _fetch(volume, files, row["folder"], f"pass-{row['pass']:05d}", to)
+
+
+def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) -> list[dict[str, Any]]:
+    """Each sealed folder of a kind: its pass, whether it is complete, its files and bytes, its place below output/.
+
+    By number; where several attempts saved the same, those that are complete come last, and the newest of them last of all.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for entry in files:
+        if match := re.fullmatch(rf"((?:attempts/[^/]+/)?{kind})/(.+)", entry["name"]):
+            found.setdefault(match[1], {})[match[2]] = entry["bytes"]
+    rows = []
+    for folder, sizes in found.items():
+        try:
+            # Paddle 0.x writes an empty record.
+            record = passes.parsed(volume.read(f"output/{folder}/{passes.DONE}")) if passes.DONE in sizes else None
+        except ValueError:
+            record = None
+        name = folder.rpartition("/")[2]
+        if record == {} and folder != name:
+            continue  # Left half saved, and swept away.
+        listed = record.get("files", ()) if record is not None else ()
+        complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)
+        attempt = int(record.get("attempt", 0)) if record is not None else 0
+        facts = {"files": len(sizes), "bytes": sum(sizes.values()), "folder": folder, "attempt": attempt}
+        number = int(name[-5:]) if kind == PASS else int((record or {}).get("pass", 0))
+        rows.append({"pass": number, "complete": complete, **facts})
+    return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
+
+
+def last_failure(volume: Volume, files: list[dict[str, Any]]) -> str:
+    """Why the last run failed, as the volume remembers when its pods are gone; empty: it did not, or nobody wrote it down."""
+    if not any(file["name"] == "run/attempts.json" for file in files):
+        return ""
+    try:
+        record = json.loads(volume.read("output/run/attempts.json"))
+        outcome = record["outcomes"][record["attempts"][-1]["run"]]
+        return short(str(outcome["sentence"]), 1000) if outcome["code"] else ""
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
+    """The passes that all trainers have reported."""
+    from operations.jobs.training_metrics import passes
+
+    matches = [re.fullmatch(r"node_(\d+)/metrics\.jsonl", entry["name"]) for entry in files]
+    trainers = sorted(int(match[1]) for match in matches if match)
+    if not trainers:
+        return []
+    return passes({trainer: volume.read(f"output/node_{trainer}/metrics.jsonl").decode(errors="replace") for trainer in trainers})
+
+
+def _all(rows: list[dict[str, Any]], measured: dict[int, Pass]) -> list[dict[str, Any]]:
+    """Saved passes, and those that were measured and are no longer on the volume."""
+    known = {row["pass"]: row for row in rows}
+    numbers = sorted(known.keys() | measured.keys())
+    return [known.get(number, {"pass": number, "complete": False, "files": 0, "bytes": 0}) for number in numbers]
+
+
+def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
+    if one is None:
+        return row
+    trainers = [{name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")} for each in one.trainers]
+    named = ("loss", "records", "seconds", "attempt", "ended")
+    return row | {name: getattr(one, name) for name in named} | {"trainers": trainers}
+
+
+def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw: bool) -> None:
+    from rich.filesize import decimal
+
+    shown = _all(rows, measured)
+    if not shown:
+        say(f"job {name} has not finished a pass yet")
+        return
+    # In a pipe the numbers alone: a picture is for eyes.
+    width = min(max(console().width - OTHER_COLUMNS, 8), 40) if draw and on_a_terminal() else 0
+    bar = loss_plot.bars([one.loss for one in measured.values()], width)
+    lines = []
+    for row in shown:
+        one = measured.get(row["pass"])
+        saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
+        facts = (f"{one.loss:.4f}", f"{one.records:,}", span(one.seconds), bar(one.loss)) if one else ("", "", "", "")
+        lines.append((str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts))
+    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME", "")
+    show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
+
+
+def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
+    """The newest model, verified, to `to`/model, a folder or s3://...; returns where it is, and the lines that predict with it.
+
+    Raises BadInput where there is none.
+    """
+    files = volume.files("output")
+    sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
+    if not sealed:
+        raise BadInput(
+            f"job {job} has no model in output/inference: with fleet-ps and collective it is there after the last pass; "
+            "`--download output/PATH` fetches files that any other program wrote"
+        )
+    newest: str = max(sealed, key=lambda row: int(row["attempt"]))["folder"]
+    return _fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
+
+
+def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
+    """The lines of plain Python that predict with a model, in its folder; none where there are none."""
+    try:
+        text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
+        return [clean(line) for line in text.splitlines()]
+    except Missing:
+        return []
+
+
+def model_words(volume: Volume, job: str) -> list[str]:
+    """How to get at what a job has trained, for the last lines of a rehearsal."""
+    if lines := predict_lines(volume):
+        return [f"`paddle-aws results {job} --model` fetches the model; in its folder these lines predict with it:", "", *lines]
+    own = [entry for entry in volume.files("output") if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])]
+    newest = max(own, key=lambda entry: entry["time"], default={"name": "PATH"})
+    return [f"the model is what the program wrote: `paddle-aws results {job} --download output/{newest['name']}` fetches a file"]
+
+
+def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
+    """Files that the program wrote: no record says what they have to be, so each is compared with the volume's."""
+    inside = path.removeprefix("output/").rstrip("/")
+    wanted = [entry for entry in files if entry["name"] == inside or entry["name"].startswith(f"{inside}/")]
+    if not wanted:
+        raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
+    above, _, name = inside.rpartition("/")
+    single = wanted[0]["name"] == inside
+    _fetch(volume, wanted, above if single else inside, "" if single else name, to, sealed=False)
+
+
+def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str, *, sealed: bool = True) -> str:
+    """The files in a folder below output/, to `to`/`name`; returns where they are."""
+    inside = f"{home}/" if home else ""
+    wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
+    on_the_way = to.startswith("s3://")
+    # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's of that name is another.
+    newest = max(entry["time"] for entry in wanted)
+    target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
+    with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
+        download(volume, f"output/{home}".rstrip("/"), wanted, target, progress, sealed=sealed)
+    if on_the_way:
+        address = f"{to.rstrip('/')}/{name}".rstrip("/")
+        upload_files(client("s3"), target, address)
+        shutil.rmtree(target)
+        return address
+    say(f"{name or wanted[0]['name']} is in {target}: {len(wanted)} files, every checksum right")
+    return str(target)
+
+
+def chosen_pass(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
+    """`last`, which is the one that was saved last, or a number; of the complete passes. Raises BadInput."""
+    complete = [row for row in rows if row["complete"]]
+    shown = ", ".join(map(str, sorted({row["pass"] for row in complete}))) or "none"
+    if which == "last":
+        if not complete:
+            raise BadInput("no pass is complete yet: there is nothing to take")
+        return max(complete, key=lambda row: (row["attempt"], row["pass"]))
+    named = [row for row in complete if which.isdigit() and row["pass"] == int(which)]
+    if not named:
+        raise BadInput(f"pass {which} is not complete on the volume: complete are {shown}")
+    return named[-1]

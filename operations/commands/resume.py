@@ -1,0 +1,108 @@
+"""`paddle-aws resume`: a new run of a job, from a complete pass.
+
+It keeps the shards on the volume, new source or not, where this job's own data job split them: its Job says so where no other
+data job has followed, else the manifest on the volume, which names the data job that wrote it. Trainers check the same name.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from paddle_node.contract import DATA_MANIFEST, Variable
+
+from operations.cluster.cluster import Cluster, Object
+from operations.cluster.volume_access import Missing, VolumeAccess
+from operations.cluster.waiting import PodReporter
+from operations.commands.results import chosen_pass, saved_passes
+from operations.commands.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
+from operations.errors import BadInput, cli_errors
+from operations.jobs.job_objects import condition, ended, variable
+from operations.jobs.run import Run, bring_program, split, train
+from operations.jobs.submission import Submission
+from operations.screen import Context, say
+
+
+def resume(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    from_pass: Annotated[
+        int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
+    ] = None,
+    wait: Wait = False,
+    follow: Follow = False,
+    verbose: Verbose = False,
+    context: Context = None,
+    outputs: Outputs = Path("outputs.json"),
+    image_file: ImageFile = Path("image.json"),
+) -> None:
+    """Run a job again, from its newest complete pass, or from an earlier one.
+
+    It keeps the data that is on the volume, even where its source has changed since; it is split first where
+    this job file's data job has not done so. With --from, later passes are set aside on the volume (renamed, not removed).
+    Raise `passes` in the job file to train on a job that came to its end. A job that runs is refused.
+
+    Example: paddle-aws resume job.yaml --from 3
+    """
+    with cli_errors("interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"):
+        submission = Submission.load(job_file, outputs, image_file)
+        cluster = Cluster.connect(context, say)
+        submission.check(cluster, again=True)
+        if from_pass is not None:
+            if from_pass >= submission.job.passes:
+                raise BadInput(
+                    f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
+                )
+            _set_aside(cluster, submission, from_pass)
+        run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
+        bring_program(cluster, submission)
+        _bring_data(cluster, submission, run.reporter)
+        submission.forget_training(cluster)
+        train(cluster, submission)
+        finish(run, submission, wait=wait, follow=follow, verbose=verbose)
+
+
+def _bring_data(cluster: Cluster, submission: Submission, reporter: PodReporter) -> None:
+    if submission.data_job is None:
+        return
+    # First: a look at the volume needs it, and so do the trainers.
+    submission.apply(cluster, submission.preparation())
+    if _has_own_shards(cluster, submission):
+        say("the data on the volume is this job's own: it is not split again")
+    else:
+        split(cluster, submission, reporter)
+
+
+def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
+    job = submission.job
+    with VolumeAccess(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+        rows = saved_passes(volume, volume.files("output"))
+        chosen_pass(rows, str(from_pass))
+        for row in reversed(rows):
+            # The newest first: an interruption never leaves a gap that would be taken for progress.
+            if row["pass"] > from_pass:
+                name = volume.set_aside(f"output/{row['folder']}")
+                place = "/".join([*row["folder"].split("/")[:-1], name])
+                say(f"pass {row['pass']} is set aside as {job.name}/output/{place}")
+
+
+def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
+    """False where they have to be split, or are being split right now."""
+    ours = _identity(submission.data_job) if submission.data_job is not None else ""
+    known = submission.data_jobs(cluster)
+    if any(_identity(job) != ours or not ended(job) for job in known):
+        # Another one may have left its shards there, or its program with a split that failed.
+        return False
+    if any(condition(job, "Complete") for job in known):
+        return True
+    job = submission.job
+    with VolumeAccess(cluster, job.name, job.namespace, write=False, described=submission) as volume:
+        try:
+            manifest = json.loads(volume.read(DATA_MANIFEST))
+        except (Missing, ValueError):
+            return False
+    return isinstance(manifest, dict) and bool(ours) and manifest.get("job") == ours
+
+
+def _identity(data_job: Object) -> str:
+    """What a data job is called in the manifest that it writes; empty where it has no name."""
+    return variable(data_job["spec"]["template"]["spec"], Variable.DATA_JOB)

@@ -1,0 +1,105 @@
+"""`paddle-aws submit`: one command from job.yaml to a running job."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operations.cluster import log_stream, waiting
+from operations.commands.trial import NoTry
+from operations.errors import cli_errors
+from operations.jobs.job_view import JobView
+from operations.jobs.run import Run, send
+from operations.jobs.submission import Submission
+from operations.jobs.training_table import TrainingTable
+from operations.screen import Context, console, of_job, say
+
+LOOK = 30.0
+"""Seconds for which `submit` without --wait tells what becomes of the pods."""
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")]
+Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
+ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
+
+
+def submit(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
+    wait: Wait = False,
+    follow: Follow = False,
+    verbose: Verbose = False,
+    no_try: NoTry = False,
+    context: Context = None,
+    outputs: Outputs = Path("outputs.json"),
+    image_file: ImageFile = Path("image.json"),
+) -> None:
+    """Submit a job: try its program on a few records, upload its data file, split the data, start the training.
+
+    The data job runs first and is waited for; it ends at once where the shards are complete and the source is what it was.
+    A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to continue.
+
+    Example: paddle-aws submit job.yaml --follow
+    """
+    with cli_errors(
+        "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to continue, "
+        "or `paddle-aws cancel` to end it"
+    ):
+        submission = Submission.load(job_file, outputs, image_file)
+        if dry_run:
+            _print(submission)
+            return
+        finish(send(submission, context, say, no_try=no_try), submission, wait=wait, follow=follow, verbose=verbose)
+
+
+def _print(submission: Submission) -> None:
+    from k8s_charts import yaml_documents
+
+    typer.echo(yaml_documents.dump(submission.documents), nl=False)
+    if submission.local_file is not None:
+        say(f"before that, {submission.local_file} would be uploaded")
+    if (archive := submission.job.program.archive) is not None:
+        say(f"before that, {archive.root} would be uploaded: {len(archive.names)} files, {archive.size:,} bytes")
+    if submission.data_job is not None:
+        say(f"the training would be sent once {submission.data_job['metadata']['name']} has split the data")
+    if submission.deployed.missing:
+        say(f"{submission.deployed.missing}: these are placeholders")
+
+
+def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
+    """What submit and resume do once the training is on the cluster."""
+    known = of_job(run.name, run.namespace)
+    with cli_errors(
+        f"interrupted: job {run.name} keeps running; `paddle-aws logs {known} --follow` shows it, "
+        f"`paddle-aws cancel {known}` ends it"
+    ):
+        if follow:
+            found = _follow(run, logs=verbose or not submission.job.reports_passes)
+        elif wait:
+            found = run.wait()
+        else:
+            found = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, reporter=run.reporter, seconds=LOOK)
+            if found.phase not in ("failed", "done"):
+                say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
+                return
+        say(waiting.verdict(found))
+        if submission.job.reports_passes:
+            say(f"`paddle-aws results {known} --model` fetches the model, and shows the lines that predict with it")
+        else:
+            say(f"`paddle-aws results {known} --download output/PATH` fetches what the program wrote there")
+
+
+def _follow(run: Run, *, logs: bool) -> JobView:
+    """Until the training ends: the table of its passes, or what all ranks write."""
+    from rich.text import Text
+
+    if logs:
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter)
+    screen = console()
+    with screen.status("pods are starting, parameter servers and trainers meet") as moving:
+        table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
+
+        def show(line: log_stream.Line) -> None:
+            table.hear(line.rank, log_stream.clean(line.text))
+
+        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter, show=show)

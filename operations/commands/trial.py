@@ -1,0 +1,157 @@
+"""`paddle-aws try`: a job's program on the first records of its source, in one process of the job's Paddle.
+
+Nothing is deployed, sent or installed, and the program's folder is copied: nothing is written to it.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import paddle_node
+import typer
+from paddle_node.contract import ExitCode, Variable
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import ProgramArchive
+from operations.errors import BadInput, Unreachable, cli_errors
+from operations.images import interpreter
+from operations.screen import say
+
+SECONDS = 300.0
+NoTry = Annotated[bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")]
+
+
+def try_program(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    data: Annotated[Path | None, typer.Option(help="A file to try instead of the job's source.")] = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Make the environment with the job's Paddle where it is missing.")
+    ] = False,
+) -> None:
+    """Try a job's program on a hundred records: no cluster, one process, seconds.
+
+    It shows what each input gets and whether the loss falls; a fault is shown with the program's own line (exit code 2). Of a
+    `command` only the script's syntax and imports are checked.
+
+    Example: paddle-aws try job.yaml
+    """
+    with cli_errors("interrupted: nothing was changed"):
+        job = TrainingJob.load(job_file, fetch=True)
+        program, source = _program(job, job_file), data.resolve() if data is not None else _source(job, job_file)
+        python = interpreter.folder(job) if install else interpreter.found(job)
+        if python is None:
+            raise BadInput(_missing(job))
+        _run(job, program, source, python)
+
+
+def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
+    """The trial's last line, or why there was none: what cannot be tried here is no fault. Raises BadInput for what is.
+
+    `bucket`: an s3:// source is one of the account that this shell knows.
+    """
+    try:
+        program, source = _program(job, job_file), _source(job, job_file)
+    except BadInput as reason:
+        return f"not tried: {reason}"
+    python = interpreter.found(job)
+    if python is None or (not bucket and str(source).startswith("s3://")):
+        return f"not tried: {'the source is in a bucket' if python else _missing(job)}"
+    try:
+        return f"tried: {_run(job, program, source, python, quiet=True).splitlines()[-1]}"
+    except Unreachable as reason:
+        return f"not tried: {reason}"
+
+
+def _missing(job: TrainingJob) -> str:
+    packages = " and the program's requirements" if job.program.requirements else ""
+    return (
+        f"no environment here has Paddle {job.paddle}{packages}: "
+        "`make environments` makes the one of 2.6, then `paddle-aws try --install` any other"
+    )
+
+
+def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
+    """The program's files on this machine. Raises BadInput."""
+    program = job.program
+    if job.controller == "paddlejob":
+        raise BadInput("controller is paddlejob: `try` runs programs of controller job")
+    if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
+        raise BadInput(f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective")
+    if program.archive is not None:
+        return program.archive
+    folder = job_file.parent / program.path if program.path is not None else interpreter.PROJECT / "examples" / program.folder
+    if program.origin == "volume" or (program.origin == "image" and job.image is not None) or not folder.is_dir():
+        raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
+    return ProgramArchive.of_folder(folder)
+
+
+def _source(job: TrainingJob, job_file: Path) -> str | Path:
+    """What the records are read from; empty for a command, which is not run. Raises BadInput."""
+    data = job.data
+    if job.command is not None:
+        return ""
+    if data is None or data.source is None or job.source_on_volume:
+        raise BadInput("the data lies on the volume: name a file of such records with --data")
+    if job.local_file is None:
+        return data.source
+    file = (job_file.parent / job.local_file).resolve()
+    if not file.is_file():
+        raise BadInput(f"data.source is {data.source}: there is no such file; give a file, s3:// or https://")
+    return file
+
+
+def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: Path, *, quiet: bool = False) -> str:
+    """What the trial printed; shown as it comes unless `quiet`. Raises BadInput, and Unreachable where the source is."""
+    environment = {**os.environ, **job.environment, "TRAINING_ROLE": "TRIAL", "PATH": f"{python}:{os.environ.get('PATH', '')}"}
+    environment |= {
+        "PYTHONWARNINGS": "ignore",
+        Variable.RUNTIME: job.chosen_runtime,
+        Variable.SEED: str(job.seed),
+        Variable.DATA_SOURCE: str(source),
+        Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
+        Variable.COMMAND: "" if job.command is None else json.dumps(job.command),
+    }
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name).resolve()
+        for file in program.names:
+            target = scratch / "program" / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(program.root / file, target, follow_symlinks=False)
+        home = scratch / "home"
+        home.mkdir()
+        # paddle_node alone: what lies beside it here must not be seen by that Python.
+        (scratch / "path").mkdir()
+        (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
+        environment["PYTHONPATH"] = str(scratch / "path")
+        words: list[str | Path] = [
+            python / "python",
+            "-m",
+            "paddle_node.training.trial",
+            scratch / "program" / "train.py",
+            *job.arguments,
+        ]
+        out = subprocess.PIPE if quiet else None
+        try:
+            done = subprocess.run(
+                words, env=environment, cwd=home, text=True, stdout=out, stderr=subprocess.PIPE, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise BadInput(f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips this") from None
+    said = done.stderr.strip()
+    last = said.rpartition("\n")[2]
+    if done.returncode == ExitCode.SOURCE_UNREACHABLE:
+        raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
+    if done.returncode < 0:
+        where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', said)
+        line = f" in {where[1]}:{where[2]}" if where else ""
+        raise BadInput(f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its embedding's number of rows?")
+    if done.returncode:
+        raise BadInput(last if done.returncode == ExitCode.BAD_SETTING else f"the program ended with {done.returncode}: {said}")
+    if said and not quiet:
+        say(said)
+    return done.stdout or ""

@@ -1,0 +1,83 @@
+"""`paddle-aws upload`: training data to the bucket, or a program to the job's folder on the volume."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k8s_charts.deployed import ClusterOutputs
+from operations.account import bucket_upload
+from operations.account.aws import client
+from operations.cluster import volume_transfer
+from operations.cluster.cluster import Cluster
+from operations.cluster.volume_access import VolumeAccess
+from operations.errors import BadInput, cli_errors
+from operations.jobs.job_argument import DEFAULT, Named, named
+from operations.jobs.run import bring_program
+from operations.jobs.submission import Submission
+from operations.screen import Context, Namespace, say
+
+
+def upload(
+    path: Annotated[Path | None, typer.Argument(help="A file or a folder; --program needs none.")] = None,
+    to: Annotated[str | None, typer.Option(help="s3://bucket/prefix. Default: the job's place in the deployed bucket.")] = None,
+    job: Annotated[str, typer.Option(help="The job that it is for: its name, or its job file.")] = DEFAULT,
+    volume: Annotated[bool, typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket.")] = False,
+    program: Annotated[bool, typer.Option("--program", help="The job file's program, to the volume.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+) -> None:
+    """Upload training data to the bucket, or with --volume a program folder to the volume.
+
+    Several files, or parts of a large one, go at once; an interrupted upload continues where it was; what is there already
+    is not sent.
+    The address is printed: put it into job.yaml as data.source.
+
+    Example: paddle-aws upload corpus/
+
+    Example: paddle-aws upload my_program --volume --job quick-start
+
+    Example: paddle-aws upload --program --job job.yaml
+    """
+    with cli_errors("interrupted: what was sent stays; run the same command again to continue"):
+        if program:
+            _program(Path(job), context, outputs)
+            return
+        if path is None:
+            raise BadInput("PATH is missing: give a file or a folder, or --program")
+        bucket_upload.files(path)
+        if volume:
+            if to is not None:
+                raise BadInput(f"--to is {to}: with --volume it goes to the job's folder, leave it out")
+            which = named(job, namespace)
+            _to_volume(path, which, context)
+            return
+        address = to or _place(named(job, namespace).name, outputs)
+        typer.echo(bucket_upload.upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
+
+
+def _program(job_file: Path, context: str | None, outputs: Path) -> None:
+    """Before manifests that were written to be read go to the cluster by kubectl; `submit` does it by itself."""
+    submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
+    if submission.job.program.archive is None:
+        raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
+    bring_program(Cluster.connect(context, say), submission)
+
+
+def _place(job: str, outputs: Path) -> str:
+    """Where the manifests look for a job's local data file."""
+    return f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{job}"
+
+
+def _to_volume(path: Path, job: Named, context: str | None) -> None:
+    found = bucket_upload.files(path)
+    folder = "" if path.is_file() else path.resolve().name
+    size = sum(file.stat().st_size for file, _ in found)
+    with (
+        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, described=job.file) as there,
+        bucket_upload.bar(path.name, size) as progress,
+    ):
+        sent = volume_transfer.upload(there, found, folder, progress)
+    where = f"{job.name}/{folder or found[0][1]}"
+    say(f"{path} is on the volume: {where} ({sent} of {len(found)} file{'s' * (len(found) != 1)} sent)")

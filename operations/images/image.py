@@ -1,0 +1,189 @@
+"""The trainer image: built here, pushed to the deployed repository, named by its digest where job.yaml's image comes from.
+
+`make image` and `make push` run this. It lies here and not in trainer_image/ because it is not baked: it reads the
+deployed stacks' outputs and talks to AWS.
+"""
+
+import base64
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from k8s_charts import deployed as chosen
+from k8s_charts.deployed import read
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LOCKS
+from operations.cluster import reasons
+from operations.errors import BadInput, Failed, cli_errors
+from operations.images.container_runtime import ContainerRuntime
+
+PROJECT = Path(__file__).parents[2]
+DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
+NAME = "paddle-aws-trainer"
+JOB = "For this job file: the image with its Paddle and its program's requirements."
+WISHED_SIZE = 1_000_000_000
+
+app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
+
+
+@app.command()
+def build(
+    base: Annotated[str, typer.Option(help="Base image: Debian or Ubuntu with Python 3.11 or 3.12.")] = "",
+    requirements: Annotated[
+        str,
+        typer.Option(
+            help="Locked requirements, below the project; requirements-collective.lock has Paddle 3.3.1 without pservers."
+        ),
+    ] = LOCKS["2.6"],
+    tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
+    job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
+) -> None:
+    """Build the image with docker or podman; for a job with requirements, one layer on it."""
+    with cli_errors("interrupted: no image was made"):
+        job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
+        if job is not None and requirements == LOCKS["2.6"]:
+            requirements = LOCKS[job.paddle]
+        if not (PROJECT / requirements).is_file():
+            raise BadInput(f"{requirements} does not exist below {PROJECT}: name a file of locked requirements")
+        runtime = ContainerRuntime.find()
+        tag = tag or local_name(job)
+        if job is not None and job.derived and (job.image is not None or runtime.has(tag)):
+            _derive(runtime, job, tag)
+            return
+        arguments = {"REQUIREMENTS": requirements, "VERSION": _version(), "REVISION": _revision()}
+        if base:
+            arguments["BASE"] = base
+        runtime.build(PROJECT, DOCKERFILE, tag, arguments)
+        size = runtime.size(tag)
+        typer.echo(
+            f"built {tag}: {size / 1e6:,.0f} MB unpacked" + ("" if size < WISHED_SIZE else ", more than the 1,000 MB aimed at")
+        )
+        if job is not None and job.derived:
+            _derive(runtime, job, tag)
+
+
+@app.command()
+def push(
+    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+    image_file: Annotated[Path, typer.Option(help="Where the pushed image's name goes.")] = Path("image.json"),
+    tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
+    job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
+) -> None:
+    """Push the image to the deployed repository and write its digest to image.json."""
+    with cli_errors("interrupted: image.json is as it was"):
+        repository = repository_uri(outputs)
+        job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
+        variant = "" if job is None else job.image_variant
+        runtime = ContainerRuntime.find()
+        tag = tag or local_name(job)
+        if job is not None and job.derived:
+            tag = _derived_name(runtime, job, tag)
+        if not runtime.has(tag):
+            raise BadInput(f"there is no image {tag} yet: run `make image{f' JOB={job_file}' if variant else ''}` first")
+        image = _pushed(runtime, tag, repository)
+        # With a new image those that were made on the one before it are not the newest any more.
+        known = chosen.pushed(image_file) if variant and image_file.exists() else {}
+        known[variant] = image
+        found: dict[str, object] = {"image": known.pop("")} if "" in known else {}
+        temporary = image_file.with_name(f".{image_file.name}.tmp")
+        temporary.write_text(json.dumps(found | ({"variants": known} if known else {})) + "\n")
+        temporary.replace(image_file)
+        typer.echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
+
+
+def local_name(job: TrainingJob | None = None) -> str:
+    """What `make image` calls the image on this machine; for a job its own image, where it names one, or that of its Paddle."""
+    if job is not None and job.image is not None:
+        return job.image
+    return f"{NAME}:{_version()}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
+
+
+def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
+    """Another base is another image; one that job.yaml names may not be on this machine before the build."""
+    return f"{NAME}:{_version()}-{job.image_variant}-{'own' if job.image is not None else runtime.image_id(base)[:12]}"
+
+
+def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
+    tag, said = _derived_name(runtime, job, base), list[str]()
+    program = job.program
+    arguments = {"BASE": base, "REQUIREMENTS": "\n".join(program.requirements), "PACKAGES": " ".join(program.packages)}
+    try:
+        runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
+    except Failed:
+        if sentence := reasons.first("install", "".join(said), ""):
+            raise BadInput(sentence) from None
+        raise
+    typer.echo(f"built {tag}: {base} with the program's requirements")
+
+
+def repository_uri(outputs: Path) -> str:
+    """RepositoryUri of the deployed stacks. Raises BadInput when there is none."""
+    found = {stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack}
+    if len(found) != 1:
+        raise BadInput(
+            f"{outputs} has {len(found)} outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"
+        )
+    return found.pop()
+
+
+def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
+    """Pushes unless this very image is there already; returns `<repository>@<digest>`."""
+    import boto3  # Half a second that `build` need not wait for.
+
+    host, _, name = repository.partition("/")
+    # <account>.dkr.ecr.<region>.amazonaws.com: the repository says where it lies, whatever the shell's region is.
+    account, region = host.split(".")[0], host.split(".")[3] if host.count(".") >= 5 else None
+    ecr: Any = boto3.client("ecr", region_name=region)
+    # Tags are immutable there: the name is the content's, so that pushing twice is no error.
+    remote_tag = f"{_version()}-{runtime.image_id(tag)[:12]}"
+    digest = _digest(ecr, account, name, remote_tag)
+    if digest is None:
+        token = ecr.get_authorization_token()["authorizationData"][0]["authorizationToken"]
+        user, _, password = base64.b64decode(token).decode().partition(":")
+        runtime.login(host, user, password)
+        runtime.push(tag, f"{repository}:{remote_tag}")
+        digest = _digest(ecr, account, name, remote_tag)
+        if digest is None:
+            raise Failed(
+                f"{repository}:{remote_tag} was pushed, but the repository does not know it: is the push still under way?"
+            )
+    return f"{repository}@{digest}"
+
+
+def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
+    """The digest under which ECR holds the tag; None when it does not."""
+    try:
+        found = ecr.describe_images(registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}])["imageDetails"]
+    except ecr.exceptions.ImageNotFoundException:
+        return None
+    except ecr.exceptions.RepositoryNotFoundException:
+        raise BadInput(
+            f"there is no repository {name} in account {account}: are the outputs those of a cluster that is gone?"
+        ) from None
+    return str(found[0]["imageDigest"]) if found else None
+
+
+def _version() -> str:
+    return str(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def _revision() -> str:
+    """The commit, marked when files differ from it; "unknown" outside of git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PROJECT), "describe", "--always", "--abbrev=40", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m operations.images.image")

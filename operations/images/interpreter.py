@@ -1,0 +1,86 @@
+"""The Python that runs a job's program here: `.venv-image`, or an environment with its Paddle and its program's requirements.
+
+An environment is made once for its content, in this machine's cache; the versions in `.venv-image` constrain it, as the
+image's do in `make image`.
+"""
+
+import fcntl
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LOCKS
+from operations.cluster import reasons
+from operations.errors import BadInput, Failed
+from settings.cache import place
+
+PROJECT = Path(__file__).parents[2]
+
+
+def folder(job: TrainingJob, project: Path = PROJECT) -> Path:
+    """Its bin/; made where it is not there. Raises BadInput where the requirements cannot be installed."""
+    return _folder(job, project, _made)
+
+
+def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
+    """The same where it is there, or this very Python where it has the job's Paddle. Nothing is installed."""
+    made = _folder(job, project, _place)
+    if (made.parent / ".complete").exists() or (made.parent == project / ".venv-image" and (made / "python").exists()):
+        return made
+    try:
+        fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.paddle}.")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return Path(sys.executable).parent if fits and not job.program.requirements else None
+
+
+def _folder(job: TrainingJob, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]) -> Path:
+    image, lock = project / ".venv-image", project / LOCKS[job.paddle]
+    python, wanted = image / "bin" / "python", list(job.program.requirements)
+    if job.paddle != "2.6":
+        image = made(python, lock, None, ["--require-hashes", "--no-deps", "--requirement", str(lock)])
+    return (made(python, lock, image, wanted) if wanted else image) / "bin"
+
+
+def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
+    return place("environments", python.resolve(), lock.read_text() if lock.exists() else "", below, *sorted(wanted))
+
+
+def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
+    """An environment of its own, or one in which `below`'s packages are seen as well. `python` has pip."""
+    made = _place(python, lock, below, wanted)
+    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--python"]
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with made.with_suffix(".lock").open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
+        if not (made / ".complete").exists():
+            shutil.rmtree(made, ignore_errors=True)
+            _run([python, "-m", "venv", "--without-pip", made])
+            if below is not None:
+                constraints = made / "constraints.txt"
+                constraints.write_text(_run([*pip, below / "bin" / "python", "list", "--format=freeze"]))
+                wanted = ["--constraint", str(constraints), *wanted]
+                (packages,), (own,) = (list(env.glob("lib/python3*/site-packages")) for env in (below, made))
+                (own / "below.pth").write_text(f"{packages}\n")
+                for script in filter(Path.is_file, (below / "bin").iterdir()):  # Paddle's launcher has to start this Python.
+                    head, _, rest = script.read_bytes().partition(b"\n")
+                    if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
+                        (made / "bin" / script.name).write_bytes(b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest)
+                        (made / "bin" / script.name).chmod(0o755)
+            _run([*pip, made / "bin" / "python", "install", "--quiet", *wanted])
+            (made / ".complete").touch()
+    return made
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return done.stdout
+    if sentence := reasons.first("install", done.stderr, ""):
+        raise BadInput(sentence)
+    raise Failed(f"the program's requirements could not be installed: pip says {done.stderr.strip()[-1000:]}")

@@ -1,0 +1,187 @@
+"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state means."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from operations.cluster import reasons
+from operations.cluster.cluster import Cluster, Object
+
+PART_OF = "app.kubernetes.io/part-of=paddle-aws"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_NAME = "batch.kubernetes.io/job-name"
+PADDLE_JOB = "batch.paddlepaddle.org/v1"
+SEEN = 10.0
+"""Seconds within which an operator or a scheduler has looked at what is new."""
+
+Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
+
+PADDLE_JOB_PHASES: dict[str, Phase] = {
+    "Completed": "done",
+    "Succeed": "done",
+    "Failed": "failed",
+    "Terminated": "failed",
+    "Running": "running",
+    "Restarting": "running",
+}
+
+
+def jobs(namespace: str | None) -> str:
+    """Path of the Jobs of a namespace; None: of all."""
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs" if namespace else "/apis/batch/v1/jobs"
+
+
+def pods(namespace: str | None) -> str:
+    """Path of the pods of a namespace; None: of all."""
+    return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+
+
+def paddle_jobs(namespace: str | None) -> str:
+    """Path of the PaddleJobs of a namespace, where their operator is installed; None: of all."""
+    return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs" if namespace else f"/apis/{PADDLE_JOB}/paddlejobs"
+
+
+def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
+    """PaddleJobs; none where their operator is not installed."""
+    found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
+    return [{"kind": "PaddleJob", **document} for document in found]
+
+
+def selector(job: str) -> str:
+    """Labels of everything that belongs to one job."""
+    return f"{PART_OF},{INSTANCE}={job}"
+
+
+def label(document: Mapping[str, Any], name: str) -> str:
+    """The value of a label; empty where there is none."""
+    return str(document["metadata"].get("labels", {}).get(name, ""))
+
+
+def variable(spec: Mapping[str, Any], name: str) -> str:
+    """An environment variable of a pod's first container; empty where it is not set."""
+    environment = spec["containers"][0].get("env") or ()
+    return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
+
+
+def component(document: Mapping[str, Any]) -> str:
+    """data, trainer, worker, ps or reader."""
+    return label(document, COMPONENT)
+
+
+def newest(documents: Iterable[Object], of_component: str) -> Object | None:
+    """The Job of a component that was made last: an older one of the same name has ended."""
+    found = [document for document in documents if component(document) == of_component]
+    return max(found, key=lambda document: (not ended(document), created(document)), default=None)
+
+
+def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
+    """The pods without those of earlier runs, whose Jobs the cluster has not forgotten yet."""
+    known = list(jobs)
+    last = [newest(known, of_component) for of_component in {component(job) for job in known}]
+    earlier = {job["metadata"]["name"] for job in known if job not in last}
+    return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
+
+
+def created(document: Mapping[str, Any]) -> str:
+    """When the object was made, as Kubernetes writes it."""
+    return str(document["metadata"].get("creationTimestamp") or "")
+
+
+def seconds_old(document: Mapping[str, Any]) -> float:
+    """Seconds since the object was made; 0 where it does not say."""
+    made = moment(created(document))
+    return (datetime.now(UTC) - made).total_seconds() if made is not None else 0.0
+
+
+def condition(document: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
+    """A condition of that status; None where it has another, or is not told."""
+    conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
+    return next((one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None)
+
+
+def ended(job: Mapping[str, Any]) -> bool:
+    """Whether a Job, or a PaddleJob, has come to its end."""
+    if job.get("kind") == "PaddleJob":
+        return PADDLE_JOB_PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
+    return condition(job, "Complete") is not None or condition(job, "Failed") is not None
+
+
+@dataclass(frozen=True)
+class JobState:
+    """One Job object in words."""
+
+    object: str
+    phase: Phase
+    reason: str
+    """Why it failed or waits, as Kubernetes says; empty where there is nothing to say."""
+    wanted: int
+    """Pods that have to succeed."""
+    active: int
+    succeeded: int
+    failed: int
+    """Pods that failed, replaced ones included."""
+    created: datetime | None
+    finished: datetime | None
+    image: str
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("done", "failed")
+
+    def seconds(self, now: datetime) -> float | None:
+        """How long it has run, or ran."""
+        return ((self.finished or now) - self.created).total_seconds() if self.created else None
+
+
+def state(job: Object, running: bool, refused: str = "") -> JobState:
+    """What a Job's conditions say; `running`: whether a pod of it does; `refused`: why pods of it cannot be made."""
+    spec, status = job.get("spec", {}), job.get("status", {})
+    complete, failed = condition(job, "Complete"), condition(job, "Failed")
+    phase: Phase = "running" if running else "waiting"
+    reason = refused
+    if complete:
+        phase, reason = "done", ""
+    elif failed:
+        said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
+        phase, reason = "failed", reasons.first("failed", said, said)
+    elif spec.get("suspend"):
+        phase, reason = "suspended", "it waits for its queue, or was suspended"
+    finished = (complete or failed or {}).get("lastTransitionTime")
+    return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
+
+
+def paddle_job_state(job: Object) -> JobState:
+    """What a PaddleJob's status says; without one no operator has seen it."""
+    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
+    unseen = not status and seconds_old(job) > SEEN
+    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
+    phase = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting")
+    counts = status.get("worker") or {}
+    return _job_state(job, phase, reason, worker.get("replicas"), counts, worker, status.get("completionTime"))
+
+
+def _job_state(
+    job: Object, phase: Phase, reason: str, wanted: Any, counts: Mapping[str, Any], of: Mapping[str, Any], finished: object
+) -> JobState:
+    containers = of.get("template", {}).get("spec", {}).get("containers") or [{}]
+    return JobState(
+        object=job["metadata"]["name"],
+        phase=phase,
+        reason=reason,
+        wanted=int(wanted or 1),
+        # A PaddleJob counts those that run.
+        active=int(counts.get("active") or counts.get("running") or 0),
+        succeeded=int(counts.get("succeeded") or 0),
+        failed=int(counts.get("failed") or 0),
+        created=moment(created(job)),
+        finished=moment(finished),
+        image=str(containers[0].get("image", "")),
+    )
+
+
+def moment(text: object) -> datetime | None:
+    """A time as Kubernetes writes it."""
+    return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) and text else None

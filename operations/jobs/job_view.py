@@ -1,0 +1,162 @@
+"""One job as it is now: its data job, its training, its pods, and the one word for all of it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from operations.cluster.cluster import Cluster, Object
+from operations.cluster.pod_words import PodState, culprit, pod_states, refusals, states
+from operations.cluster.watching import follow
+from operations.errors import BadInput, Unreachable
+from operations.jobs import training_progress
+from operations.jobs.job_objects import (
+    JobState,
+    component,
+    jobs,
+    newest,
+    of_newest,
+    operator_jobs,
+    paddle_job_state,
+    paddle_jobs,
+    pods,
+    selector,
+    state,
+)
+from operations.jobs.training_progress import TrainingProgress
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job on a cluster."""
+
+    name: str
+    namespace: str
+    data: JobState | None
+    training: JobState | None
+    pods: tuple[PodState, ...]
+    progress: TrainingProgress | None = None
+    """How far the training is; None also where nobody asked."""
+
+    @property
+    def lost(self) -> int:
+        """How often the training has lost a pod so far: replaced, or restarted in place."""
+        replaced = self.training.failed if self.training is not None else 0
+        return replaced + sum(pod.restarts for pod in self.pods if pod.component != "data")
+
+    @property
+    def phase(self) -> str:
+        """One word: splitting while only the data job is there, else the training's own phase."""
+        if self.training is not None:
+            return self.training.phase
+        if self.data is not None:
+            return {"failed": "failed", "done": "split"}.get(self.data.phase, "splitting")
+        return "unknown"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or waits: the Job's own word and one pod's."""
+        job = self.training or self.data
+        of_job = job.reason if job is not None else ""
+        of_pod = ""
+        if self.phase == "failed":
+            if of_pod := self.failure:
+                # Kubernetes names the pod that it saw fail first, which may be another one.
+                of_job = of_job.partition(": ")[0]
+        elif self.phase != "done":
+            of_pod = next((pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), "")
+        return "; ".join(filter(None, (of_job, of_pod)))
+
+    @property
+    def failure(self) -> str:
+        """Which pod failed, on which node, and what it said last; empty: no pod of what failed is there."""
+        of_data = self.training is None
+        pod = culprit(pod for pod in self.pods if (pod.component == "data") == of_data and pod.component != "reader")
+        return pod.failure if pod is not None else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`: the keys are part of what `paddle-aws` promises."""
+        return {
+            "job": self.name,
+            "namespace": self.namespace,
+            "state": self.phase,
+            "reason": self.reason,
+            "data": _job_json(self.data),
+            "training": _job_json(self.training),
+            "progress": None if self.progress is None else asdict(self.progress),
+            "lost_pods": self.lost,
+            "pods": [
+                {
+                    "pod": pod.name,
+                    "component": pod.component,
+                    "rank": pod.rank,
+                    "state": pod.phase,
+                    "reason": pod.reason,
+                    "node": pod.node,
+                    "exit_code": pod.code,
+                    "created": pod.created,
+                }
+                for pod in self.pods
+            ],
+        }
+
+
+def _job_json(job: JobState | None) -> dict[str, Any] | None:
+    if job is None:
+        return None
+    told = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(job).items()}
+    return {"object": told.pop("object"), "state": told.pop("phase"), **told, "seconds": job.seconds(datetime.now(UTC))}
+
+
+def view(cluster: Cluster, name: str, namespace: str) -> JobView:
+    """The job as it is now, and how far its training is. Raises BadInput where the cluster has none of that name."""
+    found = [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]
+    if not found:
+        raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
+    seen = described(cluster, name, namespace, found, cluster.items(pods(namespace), selector(name)))
+    return replace(seen, progress=training_progress.of_pods(cluster, namespace, seen.pods))
+
+
+def watch_job(cluster: Cluster, name: str, namespace: str, every: float) -> Iterator[tuple[JobView, list[Object]]]:
+    """Yields the job and its Jobs and PaddleJobs now, after each change, and at least `every` seconds."""
+    paths = {"jobs": jobs(namespace), "pods": pods(namespace)}
+    if operator_jobs(cluster, namespace, name):
+        paths["operator"] = paddle_jobs(namespace)
+    for found in follow(cluster, paths, selector(name), every):
+        operators = ({"kind": "PaddleJob", **job} for job in found.get("operator", {}).values())
+        documents = [*found["jobs"].values(), *operators]
+        yield described(cluster, name, namespace, documents, found["pods"].values()), documents
+
+
+def described(cluster: Cluster, name: str, namespace: str, documents: list[Object], its_pods: Iterable[Object]) -> JobView:
+    """From a job's objects; asks for what is no part of them: why pods do not start, or are not made."""
+    batch = [document for document in documents if document.get("kind") != "PaddleJob"]
+    its = of_newest(batch, its_pods)
+    try:
+        return make(name, namespace, documents, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
+    except Unreachable:
+        # The next look asks again.
+        return make(name, namespace, documents, pod_states(its))
+
+
+def make(
+    name: str,
+    namespace: str,
+    documents: Iterable[Object],
+    its_pods: list[PodState],
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> JobView:
+    """From a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be made."""
+    documents = list(documents)
+    batch = [document for document in documents if document.get("kind") != "PaddleJob"]
+    operators = [document for document in documents if document.get("kind") == "PaddleJob"]
+
+    def of(job: Object | None) -> JobState | None:
+        if job is None:
+            return None
+        running = any(pod.component == component(job) and pod.phase == "running" for pod in its_pods)
+        return state(job, running, refused.get(job["metadata"]["name"], ""))
+
+    training = paddle_job_state(operators[-1]) if operators else of(newest(batch, "trainer"))
+    return JobView(name, namespace, of(newest(batch, "data")), training, tuple(its_pods))

@@ -1,0 +1,178 @@
+"""A job on a cluster: submitted, found by its name, waited for, its results and its model fetched.
+
+Nothing here prints or exits: what happens meanwhile goes to `say`, and a failure that is no bug is an `OperationError`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from operations.account.aws import client
+from operations.account.bucket_upload import bar, upload_files
+from operations.cluster import log_stream, waiting
+from operations.cluster.cluster import Cluster
+from operations.cluster.log_stream import Line, Wanted
+from operations.cluster.pod_words import culprit
+from operations.cluster.volume_access import VOLUME, VolumeAccess
+from operations.cluster.volume_transfer import upload
+from operations.cluster.waiting import PodReporter
+from operations.commands import results, trial
+from operations.commands.evaluate import Evaluation, measure
+from operations.errors import Failed, TimedOut, translated
+from operations.jobs import rehearsal_backend, removal
+from operations.jobs.job_argument import DEFAULT, named
+from operations.jobs.job_view import JobView, view
+from operations.jobs.submission import Submission
+from operations.jobs.training_metrics import Pass
+from operations.screen import of_job
+
+Say = Callable[[str], None]
+log: Say = logging.getLogger("paddle_aws").info
+
+
+class Run:
+    """One job on one cluster; `submit` and `Run.find` make it."""
+
+    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
+        """`file` describes the volume where the cluster has forgotten the job."""
+        self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
+        self.reporter = PodReporter(cluster.say)
+
+    def __repr__(self) -> str:
+        return f"Run({of_job(self.name, self.namespace)!r})"
+
+    @classmethod
+    @translated()
+    def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Self:
+        """The job of that name or job file. Asks no cluster yet."""
+        which = named(str(job), namespace)
+        return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
+
+    @translated()
+    def status(self) -> JobView:
+        """Its state, its pods, and how far its training is. Raises BadInput where the cluster has no such job."""
+        return view(self.cluster, self.name, self.namespace)
+
+    @translated()
+    def wait(self, timeout: float | None = None) -> JobView:
+        """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
+        # A mistyped name is refused at once.
+        view(self.cluster, self.name, self.namespace)
+        found = waiting.until(
+            self.cluster, self.name, self.namespace, waiting.training_ended, reporter=self.reporter, seconds=timeout
+        )
+        if not waiting.training_ended(found):
+            raise TimedOut(f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: it keeps running")
+        waiting.verdict(found)
+        return found
+
+    @translated()
+    def results(self) -> list[Pass]:
+        """Its passes that are through, by number: loss, records, seconds. Of programs on paddle_node.fleet."""
+        with self.volume() as volume:
+            return results.metrics(volume, volume.files("output"))
+
+    @translated()
+    def model(self, to: str | Path) -> Path:
+        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
+        with self.volume() as volume:
+            return Path(results.fetch_model(volume, self.name, str(to))[0])
+
+    @translated()
+    def evaluate(self) -> Evaluation:
+        """Measures the newest complete pass on the held-out records, by a Job of one pod. Raises Failed."""
+        return measure(self.cluster, self.name, self.namespace, self.volume())
+
+    def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
+        """What the pods that are there have written."""
+        return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
+
+    @translated()
+    def cancel(self) -> list[str]:
+        """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
+        return removal.end_running(self.cluster, self.name, self.namespace)
+
+    def volume(self, write: bool = False) -> VolumeAccess:
+        """Its folder on the volume, as a context manager."""
+        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, described=self.file)
+
+
+@translated()
+def submit(
+    job_file: str | Path = "job.yaml",
+    *,
+    context: str | None = None,
+    outputs: str | Path = "outputs.json",
+    image_file: str | Path = "image.json",
+    say: Say = log,
+) -> Run:
+    """Uploads what the job brings, splits its data, starts its training; returns when the training is on the cluster.
+
+    `outputs` and `image_file` are what `cdk deploy --outputs-file` and `make push` wrote, where the job needs them.
+    Raises BadInput for a job that cannot run, or runs already; Failed where the split fails; Unreachable.
+    """
+    return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
+
+
+def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
+    """Submits what was loaded; `no_try`: without a try of its program on a few records."""
+    cluster = Cluster.connect(context, say)
+    submission.check(cluster)
+    if not no_try:
+        cluster.say(trial.before(submission.job, submission.file))
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
+    bring_program(cluster, submission)
+    split(cluster, submission, run.reporter)
+    train(cluster, submission)
+    return run
+
+
+def bring_program(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
+    job, archive = submission.job, submission.job.program.archive
+    if archive is None:
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"{archive.digest}.tar")
+        archive.write(file)
+        submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
+        with (
+            VolumeAccess(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+            bar(archive.root.name, file.stat().st_size) as progress,
+        ):
+            sent = upload(volume, [(file, file.name)], "programs", progress)
+    cluster.say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
+
+
+def split(cluster: Cluster, submission: Submission, reporter: PodReporter) -> None:
+    """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
+    if submission.data_job is None:
+        return
+    job = submission.job
+    if submission.local_file is not None:
+        from k8s_charts.kinds import data_job
+
+        # Not sent where the bucket holds this content.
+        upload_files(client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs))
+    submission.apply(cluster, submission.preparation())
+    # Only the data job knows whether its source has changed: it runs again, and ends at once where it has not.
+    submission.forget_data(cluster)
+    cluster.apply(submission.data_job)
+    found = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, reporter=reporter)
+    if found.data is not None and found.data.phase == "failed":
+        pod = culprit(pod for pod in found.pods if pod.component == "data")
+        raise Failed(
+            f"job {job.name}: the data split failed: {pod.failure if pod else found.data.reason}; "
+            f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
+        )
+    cluster.say(f"the data is split: {submission.data_job['metadata']['name']} is done")
+
+
+def train(cluster: Cluster, submission: Submission) -> None:
+    """Starts the training."""
+    rehearsal_backend.submitted()
+    submission.apply(cluster, submission.rest())
+    training = submission.training
+    cluster.say(f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}")

@@ -1,0 +1,146 @@
+"""A job's documents on their way to a cluster: checked first, then applied in order, the data split before the training.
+
+A running job is never overwritten. What was interrupted continues: each step is a server-side apply of the same documents.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from k8s_charts.deployed import Deployed
+from k8s_charts.spec import TrainingJob
+from operations.cluster.cluster import Cluster, NotInstalled, Object
+from operations.errors import BadInput, Failed
+from operations.jobs.early_checks import check_data, check_deployed
+from operations.jobs.job_objects import component, created, ended, jobs, operator_jobs, selector
+from operations.jobs.removal import remove
+from operations.screen import age, of_job
+
+SERVED = 60.0
+"""Seconds for a new kind of object to be served; an API server takes a few."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to be submitted."""
+
+    job: TrainingJob
+    file: Path
+    deployed: Deployed
+    documents: tuple[Object, ...]
+
+    @classmethod
+    def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Self:
+        """From the job file and what deploy and push wrote; raises SettingError with one sentence."""
+        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        from k8s_charts import documents
+
+        job = TrainingJob.load(file, fetch=True)
+        deployed = Deployed.load(job, outputs_file, image_file)
+        check_deployed(job, outputs_file)
+        return cls(job, file, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image)))
+
+    @property
+    def data_job(self) -> Object | None:
+        """The data-split Job, where there is one."""
+        return next((d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None)
+
+    @property
+    def training(self) -> Object:
+        """The Job or PaddleJob that trains."""
+        return next(d for d in self.documents if d["kind"] == "PaddleJob" or (d["kind"] == "Job" and component(d) == "trainer"))
+
+    @property
+    def template(self) -> Object:
+        """What the pods that train look like."""
+        spec = self.training["spec"]
+        template: Object = spec.get("worker", spec)["template"]
+        return template
+
+    @property
+    def local_file(self) -> Path | None:
+        """The data file that has to be uploaded first."""
+        local = self.job.local_file
+        return self.file.parent / local if local is not None else None
+
+    def preparation(self) -> list[Object]:
+        """What is applied before the data Job, in order; nothing where there is none."""
+        return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job else []
+
+    def rest(self) -> list[Object]:
+        """What is applied once the data lies on the volume."""
+        return list(self.documents[self.documents.index(self.data_job) + 1 :] if self.data_job else self.documents)
+
+    def check(self, cluster: Cluster, again: bool = False) -> None:
+        """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
+        if self.deployed.missing:
+            raise BadInput(
+                f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file outputs.json`, or name your own in "
+                "the job file: any Kubernetes is enough then (docs/jobs.md)"
+            )
+        check_data(self.job, self.file, cluster.say)
+        defined = {d["spec"]["names"]["kind"] for d in self.documents if d["kind"] == "CustomResourceDefinition"}
+        for document in self.documents:
+            if document["kind"] not in defined:
+                cluster.path(document)
+        self._check_runs(cluster, again)
+
+    def _check_runs(self, cluster: Cluster, again: bool) -> None:
+        name, namespace = self.job.name, self.job.namespace
+        for found in [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]:
+            known, since, data = found["metadata"]["name"], age(created(found)), component(found) == "data"
+            if not ended(found):
+                if data and self.data_job and self.data_job["metadata"]["name"] == known:
+                    continue
+                raise BadInput(
+                    f"job {name} runs already ({known}, for {since}): wait for it, end it with "
+                    f"`paddle-aws cancel {of_job(name, namespace)}`, or give this one another name"
+                )
+            if not data and known == self.training["metadata"]["name"] and not again:
+                raise BadInput(
+                    f"this very job has run already ({known}, {since} ago): `paddle-aws resume` runs it on from its newest pass, "
+                    f"`paddle-aws delete {of_job(name, namespace)}` forgets it"
+                )
+
+    def apply(self, cluster: Cluster, documents: list[Object]) -> None:
+        """Sends documents in their order."""
+        for document in documents:
+            cluster.apply(document)
+            if document["kind"] == "CustomResourceDefinition":
+                wait_for_kind(cluster, document["spec"])
+        if documents:
+            names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
+            cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
+
+    def data_jobs(self, cluster: Cluster) -> list[Object]:
+        """The data Jobs of this job that the cluster still has, of earlier job files too."""
+        return [d for d in cluster.items(jobs(self.job.namespace), selector(self.job.name)) if component(d) == "data"]
+
+    def forget_data(self, cluster: Cluster) -> None:
+        """Deletes the data Jobs that have ended: the next one splits anew, and is the only one that says whose the shards are."""
+        for found in self.data_jobs(cluster):
+            if ended(found):
+                remove(cluster, f"{jobs(self.job.namespace)}/{found['metadata']['name']}")
+
+    def forget_training(self, cluster: Cluster) -> None:
+        """Deletes the training of ours that has ended, so that it can run again."""
+        path = cluster.path(self.training)
+        found = cluster.find(path)
+        if found is not None and ended({"kind": self.training["kind"], **found}):
+            remove(cluster, path)
+
+
+def wait_for_kind(cluster: Cluster, definition: Object) -> None:
+    """Returns when the API server serves a kind that it was just told of, which takes it a moment."""
+    version, kind = f"{definition['group']}/{definition['versions'][0]['name']}", definition["names"]["kind"]
+    anyone = {"apiVersion": version, "kind": kind, "metadata": {"name": "any", "namespace": "any"}}
+    deadline = time.monotonic() + SERVED
+    while True:
+        try:
+            cluster.path(anyone)
+            return
+        except NotInstalled:
+            if time.monotonic() > deadline:
+                raise Failed(f"the cluster does not serve {kind} ({version}) after {SERVED:.0f} s: submit again") from None
+            time.sleep(0.5)

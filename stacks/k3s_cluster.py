@@ -1,0 +1,130 @@
+"""The control plane of a self-managed cluster, who may talk to it, and its names."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from constructs_lib.ec2.ssh_key import SshKey
+from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
+from constructs_lib.k3s.release import BOOTSTRAP, MachineFile, Release
+from stacks.access import AccessStack
+from stacks.cluster import make_tunnel
+from stacks.cluster_spec import ClusterSpec
+from stacks.distribution_lock import DistributionLock
+from stacks.network import NetworkStack
+from stacks.part import ClusterPart
+from stacks.people import BucketArns, grant_work
+
+
+def release(spec: ClusterSpec) -> Release:
+    """What the machines run, as the lock says; SettingError, one sentence, where there is no lock or no file."""
+    place = spec.cluster.distribution
+    lock = DistributionLock.load(place.lock_path)
+    if "version" in spec.cluster.model_fields_set:
+        lock.check_version(spec.cluster.version, place.lock_path)
+    ours = [path for path in sorted(BOOTSTRAP.rglob("*")) if path.is_file() and path.suffix != ".md"]
+    return Release(
+        version=lock.version,
+        files=[
+            *(MachineFile(*file) for file in lock.cached(place.files_path)),
+            *(MachineFile.small(path) for path in ours),
+        ],
+        images=lock.images,
+    )
+
+
+class OwnClusterStack(ClusterPart):
+    """The self-managed cluster without nodes."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        spec: ClusterSpec,
+        *,
+        release: Release,
+        access: AccessStack,
+        network: NetworkStack,
+        bucket: s3.IBucket,
+    ) -> None:
+        super().__init__(scope, spec, "cluster", "self-managed control plane")
+        settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
+        ssh = settings.ssh
+        made = SshKey(self, "KeyPair", name=spec.name) if ssh and not ssh.key_pair else None
+        key_name = made.name if made else ssh.key_pair if ssh else None
+        granted = BucketArns(self, bucket)
+        subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
+        self.cluster = SelfManagedCluster(
+            self,
+            "Cluster",
+            vpc=vpc,
+            cluster_name=spec.name,
+            release=release,
+            snapshots=SnapshotPlace(
+                bucket_name=bucket.bucket_name,
+                bucket_arn=granted.bucket,
+                encryption_key=key,
+                schedule=settings.snapshots.schedule,
+                keep=settings.snapshots.keep,
+            ),
+            subnet=subnets[spec.network.zones.index(spec.control_plane_zone)],
+            private_address=spec.control_plane_address,
+            elastic_ip=settings.elastic_ip,
+            names=[zone.zone_name, f"api.{zone.zone_name}"],
+            api_from=settings.public_access_from,
+            ssh_from=ssh.allowed_from if ssh else (),
+            key_name=key_name,
+            jobs_namespace=spec.jobs.namespace,
+            pod_cidr=settings.pod_cidr,
+            service_cidr=settings.services,
+            instance_type=settings.instance_type,
+            volume_gib=settings.volume_gib,
+            volume_snapshot=settings.volume_snapshot,
+            encryption_key=key,
+            disk_key=access.node_volume_key,
+            group_name=spec.control_plane_group,
+            removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
+        )
+        grant_work(self, spec, access.people, granted, ssh_key=made.private_key_parameter if made else None)
+        where = (self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
+        make_tunnel(self, spec, access, vpc, where)
+        self._names(spec, zone)
+        self._outputs(spec, zone)
+        # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.
+        CfnOutput(self, "KubernetesVersion", value=".".join(release.version.removeprefix("v").split(".")[:2]))
+        if made:
+            command = f"aws ssm get-parameter --region {spec.region} --name {made.private_key_parameter} --with-decryption"
+            CfnOutput(self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text")
+
+    def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
+        # The tutorials give the zone's own name to the control plane, which an address may have and an EKS endpoint may not.
+        for id, name in (("Api", "api"), *(() if spec.zone.existing else (("Apex", ""),))):
+            route53.ARecord(
+                self,
+                id,
+                zone=zone,
+                record_name=name or zone.zone_name,
+                target=route53.RecordTarget.from_ip_addresses(self.cluster.private_address),
+                ttl=Duration.minutes(1),
+                comment="Kubernetes API",
+            )
+
+    def _outputs(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
+        cluster = self.cluster
+        kubeconfigs = cluster.secrets.kubeconfigs
+        CfnOutput(self, "ClusterName", value=cluster.cluster_name)
+        CfnOutput(self, "ClusterEndpoint", value=cluster.cluster_endpoint)
+        CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
+        CfnOutput(self, "ControlPlaneAddress", value=cluster.private_address)
+        CfnOutput(self, "Region", value=self.region)
+        CfnOutput(self, "KubeconfigSecretArn", value=kubeconfigs["operator"])
+        CfnOutput(self, "TrainerKubeconfigSecretArn", value=kubeconfigs["trainer"])
+        CfnOutput(self, "ReaderKubeconfigSecretArn", value=kubeconfigs["reader"])
+        # The data job's pod has the node's role, not one of its own.
+        CfnOutput(self, "DataJobCredentials", value="instance-profile")
+        # Between nodes the firewall lets the kubelet and the pod network through, and no port of a job's own.
+        CfnOutput(self, "HostPorts", value="closed")
+        # By name it finds the team's own secret; the raw command would print it.
+        CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")

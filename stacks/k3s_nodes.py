@@ -1,0 +1,63 @@
+"""What computes in a self-managed cluster: groups of nodes that join by its token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aws_cdk import CfnOutput
+from constructs import Construct
+
+from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
+from constructs_lib.k3s.release import Release
+from stacks.access import AccessStack
+from stacks.cluster_spec import ClusterSpec
+from stacks.k3s_cluster import OwnClusterStack
+from stacks.network import NetworkStack
+from stacks.node_settings import NodeGroup
+from stacks.nodes import props_of
+from stacks.part import ClusterPart
+from stacks.people import BucketArns
+from stacks.storage import StorageStack
+
+
+class OwnNodesStack(ClusterPart):
+    """Node groups."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        spec: ClusterSpec,
+        *,
+        release: Release,
+        home: OwnClusterStack,
+        access: AccessStack,
+        network: NetworkStack,
+        storage: StorageStack,
+    ) -> None:
+        super().__init__(scope, spec, "nodes", "worker nodes")
+        # An upgrade replaces the control plane first: a node is never newer.
+        self.add_stack_dependency(home)
+        granted = BucketArns(self, storage.bucket)
+        # One role for all groups. Sources alone: the snapshots in the same bucket hold every secret of the cluster.
+        role = TokenNodeRole(
+            self,
+            "Joining",
+            cluster=home.cluster,
+            release=release,
+            data_arns=[granted.sources],
+            data_bucket_arn=granted.bucket,
+        )
+
+        def made(name: str, group: NodeGroup) -> K3sNodeGroup:
+            props = props_of(group, storage.file_system, access.node_volume_key)
+            if group.ssh is None and (ssh := spec.cluster.ssh):
+                # A plain name, not a reference: this stack comes after the cluster's anyway, and needs no export of it.
+                key_pair = ssh.key_pair or spec.name
+                props["shape"] = replace(props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from)
+            group_name = spec.node_group_name(name)
+            return K3sNodeGroup(
+                self, name, cluster=home.cluster, vpc=network.vpc, release=release, role=role, group_name=group_name, **props
+            )
+
+        self.groups = [made(name, group) for name, group in spec.nodes.items()]
+        CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
