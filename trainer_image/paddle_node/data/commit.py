@@ -108,8 +108,16 @@ def refuse_foreign(folder: JobFolder) -> None:
 
 def sweep(folder: JobFolder, keep: str) -> None:
     """Removes splits that no run reads, and what dead pods left; the split `keep` stays."""
-    for gone in folder.splits.glob(f"{GONE}*"):
-        shutil.rmtree(gone, ignore_errors=True)
+    gone = list(folder.splits.glob(f"{GONE}*"))
+    current = _read(folder.data_manifest)
+    for path in gone:
+        known = _read(path / MANIFEST)
+        if known and known.split in (keep, current and current.split):
+            # Another data job renamed it before this one became the job's data, and has yet to look again.
+            with contextlib.suppress(OSError):
+                path.rename(folder.splits / known.split)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
     for place in (place for place in folder.splits.glob("[!.]*/") if not place.is_symlink()):
         for path in place.glob("[0-9]*.json"):
             if manifest := _read(path):
