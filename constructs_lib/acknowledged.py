@@ -6,8 +6,6 @@ acknowledged; checkov and cfn-lint read theirs in the template's metadata. A tes
 more. Importing this needs no such tool.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

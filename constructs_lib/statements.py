@@ -1,7 +1,5 @@
 """IAM statements, and other documents of AWS's, that stand in a JSON file as AWS writes them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from string import Template

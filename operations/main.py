@@ -1,7 +1,5 @@
 """The console script `paddle-aws`. Each command is a function in a module of its own, registered here."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import sys

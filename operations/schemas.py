@@ -3,8 +3,6 @@
 The JSON Schemas are for editors, which complete and check both files by them; cluster-settings.md is for people.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

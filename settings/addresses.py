@@ -1,7 +1,5 @@
 """An address as a sentence may repeat it: without a user, a password and a query, each of which may be a secret."""
 
-from __future__ import annotations
-
 import re
 
 _WITH_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*:/+)[^/?#\s]*:.*@.*", re.IGNORECASE | re.DOTALL)

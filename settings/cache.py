@@ -1,7 +1,5 @@
 """Where this machine keeps what an interrupted command needs to go on: $XDG_CACHE_HOME, else ~/.cache."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

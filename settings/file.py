@@ -5,8 +5,6 @@ memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits and alia
 given twice, each is text, and each number is one that JSON and Kubernetes know too. Imports no aws_cdk.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

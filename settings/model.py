@@ -5,8 +5,6 @@ the setting by its path in the file, what was found and what is allowed. Rules b
 setting is wrong by itself, unless they are about that one or it has no default. Imports no aws_cdk.
 """
 
-from __future__ import annotations
-
 import copy
 import difflib
 import itertools

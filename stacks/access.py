@@ -1,7 +1,5 @@
 """Who may, and with which key: the stack with the longest life."""
 
-from __future__ import annotations
-
 from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct

@@ -4,8 +4,6 @@ Promises: strong references only from a shorter life to a longer one (nodes -> c
 that compute goes while data stays.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

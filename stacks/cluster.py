@@ -1,7 +1,5 @@
 """The control plane, who may talk to it, and its name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from aws_cdk import CfnOutput, Fn

@@ -1,7 +1,5 @@
 """cluster.yaml's `cluster`: the Kubernetes control plane, EKS or self-managed, and who may talk to it. Imports no aws_cdk."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -11,8 +11,6 @@ goes to named services; a group gets no policy that a deployment could write. Ea
 writes them to files, for review; `paddle-aws bootstrap` makes them and bootstraps with them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The control plane of a self-managed cluster, who may talk to it, and its names."""
 
-from __future__ import annotations
-
 from aws_cdk import CfnOutput, Duration, RemovalPolicy
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3

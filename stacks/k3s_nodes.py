@@ -1,7 +1,5 @@
 """What computes in a self-managed cluster: groups of nodes that join by its token."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from aws_cdk import CfnOutput

@@ -1,7 +1,5 @@
 """Where: the VPC and the private DNS zone."""
 
-from __future__ import annotations
-
 from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms

@@ -1,7 +1,5 @@
 """cluster.yaml's `network` and `zone`: where everything lives and what it is called. Imports no aws_cdk."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal

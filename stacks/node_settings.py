@@ -1,7 +1,5 @@
 """cluster.yaml's `nodes`: groups of equal machines. Imports no aws_cdk."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

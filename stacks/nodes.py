@@ -1,7 +1,5 @@
 """What computes: node groups, and the add-ons that need a node to become healthy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 

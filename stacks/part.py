@@ -1,7 +1,5 @@
 """What all stacks of one cluster have in common: name, region, description, tags, and what outlives a destroy (`retain`)."""
 
-from __future__ import annotations
-
 from aws_cdk import Environment, PermissionsBoundary, RemovalPolicy, Stack, Tags
 from constructs import Construct
 

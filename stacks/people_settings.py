@@ -1,7 +1,5 @@
 """cluster.yaml's `people`, `jobs`, `logs` and `budget`: who works with the cluster, and what it may cost. Imports no aws_cdk."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, field_validator

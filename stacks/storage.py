@@ -1,7 +1,5 @@
 """What must not get lost: file system, bucket, image repository."""
 
-from __future__ import annotations
-
 from aws_cdk import CfnOutput, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr

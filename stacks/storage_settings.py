@@ -1,7 +1,5 @@
 """cluster.yaml's `key`, `bucket`, `file_system` and `images`: what must not get lost. Imports no aws_cdk."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Literal

@@ -1,7 +1,5 @@
 """What it costs and how it does: budget, alarms, dashboard. On where cluster.yaml has a `budget`."""
 
-from __future__ import annotations
-
 from aws_cdk import CfnOutput
 from aws_cdk import aws_kms as kms
 from constructs import Construct

@@ -3,8 +3,6 @@
 Promises: IMDSv2 only; an encrypted disk that goes with its machine; machines that are replaced one at a time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from aws_cdk import CfnAutoScalingRollingUpdate, CfnCreationPolicy, CfnResourceSignal, CfnUpdatePolicy

@@ -5,8 +5,6 @@ IMDSv2 only, one hop unless told otherwise, so that no pod takes the node's role
 group is given, and no more; tags on the machine and its disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 

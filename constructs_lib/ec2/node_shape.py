@@ -1,7 +1,5 @@
 """What one node of a group is: machine, disk, network, and how Kubernetes sees it. The same for both kinds of groups."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

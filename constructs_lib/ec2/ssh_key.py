@@ -3,8 +3,6 @@
 Promises: its private key is in Parameter Store, encrypted, and nowhere else; it goes with its stack.
 """
 
-from __future__ import annotations
-
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 

@@ -6,8 +6,6 @@ because our volumes are static; log groups of containers are made here, encrypte
 them without either.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ private or opened to named ranges; access by access entries only (`cluster_acces
 control-plane logs that end with the cluster instead of outliving it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import Annotations

@@ -4,8 +4,6 @@ Promises: an `aws_eks_v2.Cluster`, an imported one, or a `TrainingCluster` will 
 ICluster for a type checker); rights come from EKS access entries and AWS's own access policies, never from a ConfigMap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol

@@ -1,7 +1,5 @@
 """A managed group of worker nodes: EKS launches, drains, updates and repairs them."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from aws_cdk import aws_ec2 as ec2

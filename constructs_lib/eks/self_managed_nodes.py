@@ -4,8 +4,6 @@ Promises: the same nodes as ManagedNodes makes (same launch template, labels, ta
 Linux 2023's nodeadm and an access entry, replaced one at a time when their template changes.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Unpack
 

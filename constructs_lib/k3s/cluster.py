@@ -8,8 +8,6 @@ says that it serves. Its role may attach its own volume, read its own secrets an
 nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ network (8472/udp, VXLAN) among the machines, HTTPS and HTTP out; NodePorts, etc
 Pods talk over the pod network, so no job needs a rule of its own (but one on its nodes' addresses, which stays closed).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from aws_cdk import aws_ec2 as ec2

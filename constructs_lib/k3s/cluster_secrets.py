@@ -5,8 +5,6 @@ control plane alone can know (the hash of its CA, the kubeconfigs) has an empty 
 writes over it.
 """
 
-from __future__ import annotations
-
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms

@@ -5,8 +5,6 @@ each that it makes. Its role may read its own token and files, what jobs may rea
 the role (two hops), and the jobs' NetworkPolicy keeps all but the data job from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Unpack
 

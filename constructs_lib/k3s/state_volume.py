@@ -4,8 +4,6 @@ Promises: encrypted, in one zone, never replaced by CloudFormation in silence (i
 stack it goes, and leaves a snapshot of itself where it is told to.
 """
 
-from __future__ import annotations
-
 from aws_cdk import Aws, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam

@@ -1,7 +1,5 @@
 """Whether address ranges are somebody's own. Imports no aws_cdk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from ipaddress import IPv4Network, collapse_addresses
 

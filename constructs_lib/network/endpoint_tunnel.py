@@ -6,8 +6,6 @@ that is a month old, by the newest Amazon Linux. It reaches Session Manager by N
 (`ssm` and `ssmmessages`).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -6,8 +6,6 @@ open to the VPC's own addresses on port 443 alone (container images must then co
 flow logs are encrypted, end, and are written by a role that can write nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 

@@ -1,7 +1,5 @@
 """Which subnets a construct takes: the selection it was given, or the VPC's private ones."""
 
-from __future__ import annotations
-
 from aws_cdk import aws_ec2 as ec2
 
 

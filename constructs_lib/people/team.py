@@ -5,8 +5,6 @@ groups: that is why there is a role.) With `may_take_role` the group holds that 
 limits the role, does not limit a group.
 """
 
-from __future__ import annotations
-
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct

@@ -4,8 +4,6 @@ Promises: encrypted at rest, mounted over TLS and from mount targets only, never
 to the client group alone; whatever mounts can depend on the mount targets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

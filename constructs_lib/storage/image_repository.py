@@ -4,8 +4,6 @@ Promises: tags that never move, images scanned when they are pushed, encrypted, 
 images where it is to go (ECR's own empty-on-delete, no Lambda).
 """
 
-from __future__ import annotations
-
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms

@@ -5,8 +5,6 @@ by themselves, each for this account's things alone: log groups, disks of Auto S
 another key of the same app (a plain `kms.Key`) opens it likewise; a key that is imported stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

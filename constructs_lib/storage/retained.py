@@ -1,7 +1,5 @@
 """What holds data outlives its replacement, whatever its stack's removal policy says."""
 
-from __future__ import annotations
-
 from aws_cdk import CfnDeletionPolicy, CfnResource
 from constructs import IConstruct
 

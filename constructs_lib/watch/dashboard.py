@@ -1,7 +1,5 @@
 """What a person wants to see of a cluster, the alarms that should reach a person, and mails before the money is gone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import Duration

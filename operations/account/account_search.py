@@ -6,8 +6,6 @@ given for it: without an answer about the stacks nothing is listed. What `retain
 deletion, is expected.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 AWS_ENDPOINT_URL, profiles and regions are boto3's own business; calls are tried again by botocore's standard mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

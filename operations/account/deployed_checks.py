@@ -4,8 +4,6 @@ Promises: reads only, unless told to fix. The sticking points are the known ones
 does not belong to any stack, and CloudFormation can delete no network that something still uses.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """An EKS cluster's address and its tokens, as the aws CLI writes them into a kubeconfig."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -4,8 +4,6 @@ Promises: nothing is tried out; what cdk's roles may do in turn is the deploymen
 The simulation knows the caller's policies and boundary, and does not know those of an organization.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Promises: no SSH, no public address, no key; the session's token is handed to AW
 other users of this machine cannot read it; when the tunnel closes, the session is ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 Promises: reads only; whatever is behind moves by the one way of docs/aws.md, which each line names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property

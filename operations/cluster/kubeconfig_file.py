@@ -5,8 +5,6 @@ it; what is in an entry is never shown. Each team has a kubeconfig of its own; w
 (docs/people.md).
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -11,8 +11,6 @@ pod ends by itself when nobody asks for two minutes. It goes to the pod as text:
     POST /<token>/set-aside?path=      renames a folder out of the way, and says what to
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`paddle-aws bootstrap`: `cdk bootstrap` for one cluster alone, and the policies of a restricted deployer."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

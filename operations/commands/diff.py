@@ -1,7 +1,5 @@
 """`paddle-aws diff`: what a `cdk deploy` would replace or remove, and what would be lost with it."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Iterator

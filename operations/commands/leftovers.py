@@ -1,7 +1,5 @@
 """`paddle-aws leftovers`: what of a cluster is in the account, and how to remove it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -5,8 +5,6 @@ of a node image only if Parameter Store recommends it.
 A file always begins with `read` (an ISO date, UTC) and `source`, and is there whole or as it was before.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

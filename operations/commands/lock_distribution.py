@@ -4,8 +4,6 @@ Promises: locks/distribution.json changes only after everything that it names wa
 SHA-256 of the release's own list; the files lie in .cache/distribution/<version>/, ready for the bucket.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

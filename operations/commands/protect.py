@@ -1,7 +1,5 @@
 """`paddle-aws protect`: what holds data can be neither replaced nor taken away by a `cdk deploy`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated
