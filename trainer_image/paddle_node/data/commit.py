@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from paddle_node import contract, durable
@@ -124,9 +125,9 @@ def sweep(folder: JobFolder, keep: str) -> None:
                 winners = {file.name.split("/")[2] for file in manifest.files()}
                 for other in place.glob(f"{path.stem}.*/"):
                     if other.name not in winners:
-                        remove(other, lambda: True)
+                        remove(other, lambda _: True)
         if place.name != keep:
-            remove(place, lambda place=place: _unwanted(place, folder))  # type: ignore[misc]
+            remove(place, partial(_unwanted, folder, place.name))
 
 
 def unused(folder: JobFolder) -> bool:
@@ -135,26 +136,27 @@ def unused(folder: JobFolder) -> bool:
     return holder is None or not attempts.begun(folder, holder[0]) or _now(folder) - holder[1] > contract.LEASE
 
 
-def remove(path: Path, sure: Callable[[], bool]) -> None:
-    """Removes a folder, if `sure` says so both before and after its renaming."""
-    if not sure():
+def remove(path: Path, sure: Callable[[Path], bool]) -> None:
+    """Removes a folder, if `sure` says so of it both before and after its renaming, where it lies then."""
+    if not sure(path):
         return
     gone = path.with_name(f"{GONE}{os.urandom(4).hex()}")
     try:
         path.rename(gone)
     except FileNotFoundError:
         return
-    if sure():
+    if sure(gone):
         shutil.rmtree(gone, ignore_errors=True)
         return
     with contextlib.suppress(OSError):  # Another pod has made it anew.
         gone.rename(path)
 
 
-def _unwanted(place: Path, folder: JobFolder) -> bool:
+def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
+    """Whether nobody needs a split, whose files lie at `place` now."""
     if (place / MANIFEST).exists():
         current = _read(folder.data_manifest)
-        return current is not None and current.split not in ("", place.name) and unused(folder)
+        return current is not None and current.split not in ("", split) and unused(folder)
     newest = 0.0
     for root, _, names in os.walk(place):
         for name in (".", *names):

@@ -191,7 +191,7 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
     mine = place / f"{settings.index}.json"
     place.mkdir(parents=True, exist_ok=True)
 
-    def undone() -> bool:
+    def undone(_: Path | None = None) -> bool:
         durable.look(place)
         return not mine.exists()
 
