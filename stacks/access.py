@@ -34,6 +34,6 @@ class AccessStack(ClusterPart):
         ):
             CfnOutput(self, f"{name}Group", value=team.group.group_name)
             CfnOutput(self, f"{name}RoleArn", value=team.role.role_arn)
-        for team in (self.people.trainer, self.people.reader):
+        for team in (self.people.operator, self.people.trainer, self.people.reader):
             # `deployer: restricted` needs it no longer, but CloudFormation removes no export that a deployed stack imports.
             self.export_value(team.group.group_name)

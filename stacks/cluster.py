@@ -109,7 +109,9 @@ class ClusterStack(ClusterPart):
         ):
             for arn in arns:
                 # By the principal's own name: taking one off the list leaves the others' entries alone.
-                allow(f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-')}", arn, level)
+                account, _, name = arn.partition(":iam::")[2].partition("/")
+                # No principal's name has a bar: a path's slash is no hyphen.
+                allow(f"{kind}-{account.replace(':', '-')}-{name.replace('/', '|')}", arn, level)
         allow("Operators", people.operator.role.role_arn, AccessLevel.ADMINISTER)
         allow("Trainers", people.trainer.role.role_arn, AccessLevel.DEPLOY)
         allow("ReadOnly", people.reader.role.role_arn, AccessLevel.READ)

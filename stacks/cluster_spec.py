@@ -95,8 +95,12 @@ class ClusterSpec(Settings):
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
             allowed = "allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last"
             raise Refused("", value, allowed)
-        if f"{value}-".startswith("cdk-"):
-            raise Refused("", value, "names that begin with cdk- belong to the CDK's bootstrap")
+        if f"{value}-".startswith("cdk-") or value == "hnb659fds":
+            raise Refused("", value, "names that begin with cdk- and hnb659fds belong to the CDK's bootstrap")
+        if value.startswith(("aws", "amazon", "amzn", "sg-")):
+            raise Refused("", value, "AWS keeps names that begin with aws, amazon, amzn and sg- to itself")
+        if value.endswith(tuple(f"-{part}" for part in PARTS)):
+            raise Refused("", value, f"names that end with -{', -'.join(PARTS)} are those of another cluster's stacks")
         return value
 
     @field_validator("region")
@@ -106,6 +110,16 @@ class ClusterSpec(Settings):
         if not any(value in partition["regions"] for partition in partitions):
             raise Refused("", value, "AWS has no such region, as far as this boto3 knows: allowed is one such as us-west-2")
         return value
+
+    @field_validator("nodes")
+    @classmethod
+    def _groups(cls, groups: dict[str, NodeGroup]) -> dict[str, NodeGroup]:
+        for name in groups:
+            if name in ADDONS or name.endswith("-self-managed"):
+                raise Refused(
+                    "", name, "names of add-ons, and those that end with -self-managed, are taken; name the group otherwise"
+                )
+        return groups
 
     @field_validator("tags")
     @classmethod

@@ -158,7 +158,8 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
         names = sorted({_name(spec, stack, one) for stack, one in _resources(templates) if one["Type"] == NAMED[kind]})
     elif kind == "ssm:parameter":
         # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a key pair.
-        names = ["CFN-*", "ec2/keypair/*"]
+        key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
+        names = ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])]
     else:
         names = [known.get(kind, f"{cluster}/*" if kind.startswith("eks:") else "*")]
     form = DATA["arns"][kind].replace("${Partition}", _partition(spec)).replace("${Region}", spec.region)
@@ -213,7 +214,10 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     everywhere -= {action for action in everywhere if action.startswith("ec2:Describe")}
     everywhere.add("ec2:Describe*")
     shows = ["ec2:DescribeInstanceAttribute", "ec2:DescribeLaunchTemplateVersions"]
-    found: list[dict[str, Any]] = [{"Effect": "Deny", "Action": shows, "Resource": "*"}]
+    found: list[dict[str, Any]] = [
+        {"Effect": "Deny", "Action": shows, "Resource": "*"},
+        _filled(WRITTEN["foreign"], {"name": spec.name}),
+    ]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {arn for arn in arns if not any(arn != wide and fnmatchcase(arn, wide) for wide in arns)}
         statement_ = Statement(

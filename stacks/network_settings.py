@@ -1,6 +1,7 @@
 """cluster.yaml's `network` and `zone`: where everything lives and what it is called. Imports no aws_cdk."""
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from settings.model import Fault, Refused, Settings
 def ip_network(value: str) -> ipaddress.IPv4Network:
     """`value` as an IPv4 network; Refused if it is none."""
     try:
-        if "/" not in value:
+        if not re.fullmatch(r"[\d.]+/\d{1,2}", value):
             raise ValueError
         return ipaddress.IPv4Network(value)
     except ValueError:
@@ -92,6 +93,12 @@ class ExistingVpc(Settings):
     """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
     public_subnets: dict[str, SubnetId] = Field(default={})
     """Zone: id of its public subnet, where there is one."""
+
+    @field_validator("private_subnets", "public_subnets")
+    @classmethod
+    def _sorted(cls, subnets: dict[str, str]) -> dict[str, str]:
+        # What lies in them is numbered: another order must not move it.
+        return dict(sorted(subnets.items()))
 
     @field_validator("cidr")
     @classmethod

@@ -30,7 +30,11 @@ def most_vcpus(instance_type: str) -> int | None:
 
 
 LabelName = Annotated[
-    str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$", examples=["example.com/team"])
+    str,
+    Field(
+        pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+        examples=["example.com/team"],
+    ),
 ]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$", examples=["vision"])]
 

@@ -8,7 +8,7 @@ from settings.model import Refused, Settings
 from stacks.network_settings import LogDays, once
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
-Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", examples=["somebody@example.com"])]
+Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"])]
 
 DATA_ACCOUNT = "paddle-data"
 """Service account of the data job, as its manifests name it: it alone may read the bucket. Trainers have no rights in AWS."""

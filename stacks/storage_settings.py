@@ -41,7 +41,7 @@ class Bucket(Settings):
     """How long access logs are kept."""
 
     def _faults(self) -> Iterator[Fault]:
-        if self.existing_name and re.fullmatch(r"[\d.]+", self.existing_name):
+        if self.existing_name and re.fullmatch(r"[\d.]+|xn--.*|.*(-s3alias|--x-s3)", self.existing_name):
             yield Refused("existing_name", self.existing_name, "allowed is one such as their-training-data")
         if self.existing_key_arn and not self.existing_name:
             yield Refused("existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only")

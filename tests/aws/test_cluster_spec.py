@@ -17,6 +17,11 @@ from stacks.cluster_spec import ClusterSpec
 OWN = "retain: false\ncluster: {kind: self-managed"
 REFUSED_OF_A_SELF_MANAGED_CLUSTER = [
     ("retain: false\ncluster: {elastic_ip: true}", "cluster.elastic_ip is true: allowed with cluster.kind self-managed only, and the kind is eks"),
+    ("retain: false\nname: paddle-access", "name is paddle-access: names that end with -access, -network, -storage, -cluster, -nodes, -watch are those of another cluster's stacks"),
+    ("retain: false\nname: aws-team", "name is aws-team: AWS keeps names that begin with aws, amazon, amzn and sg- to itself"),
+    ("retain: false\nnodes: {coredns: {}}", "nodes is coredns: names of add-ons, and those that end with -self-managed, are taken; name the group otherwise"),
+    ("retain: false\nnetwork: {cidr: 10.0.0.0/255.255.0.0}", "network.cidr is 10.0.0.0/255.255.0.0: allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix"),
+    ("retain: false\nbucket: {existing_name: a--x-s3}", "bucket.existing_name is a--x-s3: allowed is one such as their-training-data"),
     ("retain: false\ncluster: {kind: k3s}", "cluster.kind must be eks or self-managed (found k3s)"),
     (OWN + ", oidc_provider: true}", "cluster.oidc_provider is true: allowed with cluster.kind eks only, and the kind is self-managed"),
     (OWN + ", log_days: 30}", "cluster.log_days is 30: allowed with cluster.kind eks only, and the kind is self-managed"),

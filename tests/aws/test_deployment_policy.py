@@ -147,11 +147,13 @@ def test_a_long_name_is_met_as_cloudformation_shortens_it(built: Any) -> None:
     assert "arn:aws:iam::*:role/a-cluster-with-a-long-na*" in {arn for found in policy(long) for arn in found["Resource"]}
 
 
-@pytest.mark.parametrize("name", ["cdk", "cdk-hnb659fds-cfn-exec-role"])
+@pytest.mark.parametrize("name", ["cdk", "hnb659fds", "cdk-hnb659fds-cfn-exec-role"])
 def test_the_names_of_the_bootstrap_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cluster.yaml").write_text(f"name: {name}\nretain: true\n")
     assert main(["--config", str(tmp_path / "cluster.yaml"), "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.endswith(f"name is {name}: names that begin with cdk- belong to the CDK's bootstrap\n")
+    assert capsys.readouterr().err.endswith(
+        f"name is {name}: names that begin with cdk- and hnb659fds belong to the CDK's bootstrap\n"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -210,6 +212,9 @@ ESCALATIONS = [
     ("ec2:CreateTags", VPC, THEIRS),
     ("ec2:DeleteVpc", VPC, THEIRS),
     ("ec2:DescribeInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
+    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
+    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:vpc/vpc-1", THEIRS),
+    ("ec2:ModifyInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", THEIRS),
     ("ec2:ModifyInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", THEIRS),
     ("kms:PutKeyPolicy", KEY, THEIRS),
     ("kms:ScheduleKeyDeletion", KEY, {}),
