@@ -40,7 +40,7 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
         "shard": str(node.trainer_id),
     }
     newest = attempt.resume.get("newest", "")
-    environ = {
+    handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
         # Paddle 2.6.2 brings a zlib of its own: where it is loaded first, Python's gzip, and scipy with it, fails.
@@ -53,15 +53,15 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
         words = [command_line.fill(word, values) for word in program]
         words += node.arguments
         words += [command_line.fill(word, values, str(node.folder.root / newest)) for word in node.own.resume if newest]
-        environ |= {name: command_line.fill(environ.get(name, ""), values) for name in node.own.templates.split(",") if name}
+        handed_on |= {name: command_line.fill(handed_on.get(name, ""), values) for name in node.own.templates.split(",") if name}
     except ValueError as error:
         raise SettingError(f"{Variable.COMMAND} has {error}") from None
-    _look_for(words[0], node, environ)
+    _look_for(words[0], node, handed_on.get("PATH"))
     log = node.folder.node(node.trainer_id) / f"rank-{more['RANK']}.log"
     return Process(
         role="trainer",
         argv=tuple(words),
-        environ=environ,
+        environ=handed_on,
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
     )
@@ -118,8 +118,8 @@ def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, scr
     }
 
 
-def _look_for(program: str, node: NodeEnvironment, environ: Mapping[str, str]) -> None:
-    found = node.program / program if "/" in program else shutil.which(program, path=environ.get("PATH"))
+def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
+    found = node.program / program if "/" in program else shutil.which(program, path=path)
     if found is None or not Path(found).is_file():
         raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
 
