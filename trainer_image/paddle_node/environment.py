@@ -134,19 +134,9 @@ def variables(settings: Any) -> dict[str, str]:
     return {name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value) for name, value in found.items()}
 
 
-@dataclass(frozen=True)
-class Peer:
-    """One pod of the job, this pod included. `address` is a plain IPv4 or IPv6 address."""
-
-    index: int
-    """Trainer id."""
-    name: str
-    """DNS name (index) or pod name (pod-list): for people and messages."""
-    address: str
-
-    def endpoint(self, port: int) -> str:
-        """`address:port`, an IPv6 address in brackets."""
-        return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
+def endpoint(address: str, port: int) -> str:
+    """`address:port`, an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ record of every shard was trained and every pserver's part is on the volume; a r
 """
 
 import contextlib
-import errno
 import json
 import sys
 import traceback
@@ -294,7 +293,7 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         print(error.sentence, file=sys.stderr)
         # A pass that cannot be loaded ends the attempt and not the job: the next attempts pass over it.
         code = 1 if isinstance(error, passes.DamagedPass) else error.code
-    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    elif isinstance(error, OSError) and full_disk.is_full(error):
         volume = environment.Reader().text(Variable.JOB_PATH, contract.VOLUME_MOUNT)
         if scratch := full_disk.scratch(error, contract.path(volume)):
             print(f"{scratch} is full, which is the pod's own and not the volume: {error}; give it more room", file=sys.stderr)

@@ -5,7 +5,6 @@ indexes give the same bytes. A kill at any moment leaves a complete split or non
 """
 
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -43,7 +42,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if full_disk.is_full(error):
             where = Reader(environ).raw(contract.Variable.OUT_DIR)
             full = full_disk.scratch(error, contract.path(where, environ)) or f"the volume of {where}"
             sentence = f"{full} is full: nothing that was complete before has changed; make room and run again"

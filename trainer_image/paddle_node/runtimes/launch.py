@@ -10,19 +10,19 @@ from pathlib import Path
 
 from paddle_node import command_line
 from paddle_node.contract import MASTER_PORTS, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.file_progress import FileProgress
 
 
-def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """One for each rank of this pod; of a script that starts them itself, one."""
     if not node.own.words:
         raise SettingError(f"{Variable.COMMAND} is missing: runtime launch needs the command that trains")
     line = command_line.read(node.own.words)
-    cluster = _cluster(node, peers, attempt, line.starts_ranks)
-    ranks = _ranks(node, peers)
+    cluster = _cluster(node, addresses, attempt, line.starts_ranks)
+    ranks = _ranks(node, addresses)
     if line.starts_ranks and node.own.processes > 1:
         # To a script that starts the pod's ranks by Paddle's launcher or torchrun, the pod is the rank.
         ranks = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
@@ -67,10 +67,10 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
     )
 
 
-def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]:
+def _ranks(node: NodeEnvironment, addresses: Sequence[str]) -> list[dict[str, str]]:
     """The variables that Paddle's launcher, and torchrun, give each rank."""
     count = node.own.processes
-    endpoints = [peer.endpoint(node.port + local) for peer in peers for local in range(count)]
+    endpoints = [endpoint(address, node.port + local) for address in addresses for local in range(count)]
     first = node.trainer_id * count
     # As with the launcher: all of the pod's GPUs for its only process, or one for each of several.
     devices = [",".join(map(str, range(node.own.gpus)))] if count == 1 else [str(local) for local in range(count)]
@@ -96,15 +96,15 @@ def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]
     ]
 
 
-def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, script: bool) -> dict[str, str]:
+def _cluster(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool) -> dict[str, str]:
     """Variables of all ranks of a pod, which win over the launcher's flags."""
     master = node.port + MASTER_PORTS
     # The launcher serves its peers if the master's address is its own, which it knows by the host's name only.
     launcher = script and node.trainer_id == 0 and node.trainers > 1
     return {
         **backend(node),
-        "POD_IP": peers[node.trainer_id].address,
-        "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else peers[0].endpoint(master),
+        "POD_IP": addresses[node.trainer_id],
+        "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else endpoint(addresses[0], master),
         "PADDLE_NNODES": str(node.trainers),
         "PADDLE_RANK": str(node.trainer_id),
         # Keeps messages of an earlier attempt's launcher out.
@@ -113,7 +113,7 @@ def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, scr
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
         "NNODES": str(node.trainers),
         "NODE_RANK": str(node.trainer_id),
-        "MASTER_ADDR": peers[0].address,
+        "MASTER_ADDR": addresses[0],
         "MASTER_PORT": str(master + 1),
     }
 

@@ -175,7 +175,7 @@ class Parser:
             return self._parse(record.text)
         except (ValueError, KeyError, IndexError) as error:
             if self._first is None:
-                self._first = record.said(f" ({own_code.told(error)})")
+                self._first = record.said(f" ({own_code.summary(error)})")
             self.odd += 1
             return None
 

@@ -128,7 +128,7 @@ class Trial:
             try:
                 found += parser.values([record])
             except Exception as error:
-                text = f"{own_code.told(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
+                text = f"{own_code.summary(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
                 raise BadData(text) from None
         parser.check(len(self._records), self._source)
         if not found:
@@ -233,7 +233,7 @@ def main() -> int:
             print(sentence, file=sys.stderr)
             return failure.code
     except (Exception, SystemExit) as error:
-        sentence = own_code.told(error)
+        sentence = own_code.summary(error)
     print(sentence, file=sys.stderr)
     return ExitCode.BAD_SETTING
 
