@@ -193,7 +193,7 @@ class Agent:
         while True:
             try:
                 async with asyncio.timeout(LOOK if self._group.state is State.WAITING else None):
-                    message = await client.said.get()
+                    message = await client.messages.get()
             except TimeoutError:
                 if self._discovery.moved():
                     return None

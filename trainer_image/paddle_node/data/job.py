@@ -263,7 +263,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
 
     if len(shares) == 1:
         return lane(0, advance, share).files
-    with lanes.Beside(lambda advance: lane(1, advance, lambda taken: int(taken * settings.hold_out))) as second:
+    with lanes.SecondLane(lambda advance: lane(1, advance, lambda taken: int(taken * settings.hold_out))) as second:
 
         def both(count: int) -> None:
             second.check()

@@ -205,13 +205,13 @@ class Server:
                     rendezvous.hello(hello, writer, now())
                     try:
                         while (message := await m.receive(reader, *m.FROM_AGENT)) is not None:
-                            rendezvous.agent_said(hello.rank, writer, message, now())
+                            rendezvous.agent_message(hello.rank, writer, message, now())
                     finally:
                         rendezvous.closed(hello.rank, writer, now())
                 case m.Join() as join:
                     rendezvous.join(join, writer, now())
                     while (message := await m.receive(reader, *m.FROM_TRAINER)) is not None:
-                        rendezvous.trainer_said(join.rank, writer, message, now())
+                        rendezvous.trainer_message(join.rank, writer, message, now())
         finally:
             writer.close()
 

@@ -56,7 +56,7 @@ class Resumption:
 
     resume: Mapping[str, str] = field(default_factory=dict)
     """What all pods hand to their processes, by names of the runtime's own."""
-    said: str = "from the beginning"
+    description: str = "from the beginning"
     """The same for people, after the words "training starts"."""
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or could not be loaded."""

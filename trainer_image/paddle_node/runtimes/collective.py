@@ -6,7 +6,7 @@ Paddle learns the cluster from its environment, without its launcher, which mask
 from collections.abc import Sequence
 
 from paddle_node.environment import Attempt, NodeEnvironment, endpoint
-from paddle_node.runtimes import Process, Runtime, backend, python_program
+from paddle_node.runtimes import Process, Runtime, backend, launch, python_program
 from paddle_node.training.resumption import RecordedPasses
 
 
@@ -17,18 +17,13 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
 
 def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """The trainer."""
-    endpoints = [endpoint(address, node.port) for address in addresses]
     trainer = Process(
         role="trainer",
         argv=python_program.argv(node),
         environ={
             **python_program.environ(node),
-            "TRAINING_ROLE": "TRAINER",
+            **launch.ranks(node, addresses, 1)[0],
             "POD_IP": addresses[node.trainer_id],
-            "PADDLE_TRAINER_ID": str(node.trainer_id),
-            "PADDLE_TRAINERS_NUM": str(len(addresses)),
-            "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-            "PADDLE_CURRENT_ENDPOINT": endpoints[node.trainer_id],
             # The rendezvous needs a port of its own beside trainer 0's.
             "PADDLE_MASTER": endpoint(addresses[0], node.port + 1),
             **backend(node),

@@ -22,12 +22,12 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
         raise SettingError(f"{Variable.COMMAND} is missing: runtime launch needs the command that trains")
     line = command_line.read(node.own.words)
     cluster = _cluster(node, addresses, attempt, line.starts_ranks)
-    ranks = _ranks(node, addresses)
+    own = ranks(node, addresses, node.own.processes)
     if line.starts_ranks and node.own.processes > 1:
         # To a script that starts the pod's ranks by Paddle's launcher or torchrun, the pod is the rank.
-        ranks = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
-    several = len(ranks) > 1
-    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in ranks)
+        own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
+    several = len(own) > 1
+    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in own)
 
 
 def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, more: Mapping[str, str], several: bool) -> Process:
@@ -67,9 +67,8 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
     )
 
 
-def _ranks(node: NodeEnvironment, addresses: Sequence[str]) -> list[dict[str, str]]:
-    """The variables that Paddle's launcher, and torchrun, give each rank."""
-    count = node.own.processes
+def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:
+    """The variables that Paddle's launcher, and torchrun, give each of this pod's `count` ranks."""
     endpoints = [endpoint(address, node.port + local) for address in addresses for local in range(count)]
     first = node.trainer_id * count
     # As with the launcher: all of the pod's GPUs for its only process, or one for each of several.

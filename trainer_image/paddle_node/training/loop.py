@@ -138,7 +138,7 @@ class Training:
             self._stepped = True
             self._shard.check_answers(self._backend.answers, self._session.trainers)
             self._job.timeline.mark("parameters were loaded and a batch trained")
-            print(self._job.timeline.said(), flush=True)
+            print(self._job.timeline.line(), flush=True)
         self._steps += 1
         return loss
 
