@@ -17,7 +17,7 @@ from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import data_manifest
 from paddle_node.failure import BadData, Failure, SettingError
-from paddle_node.fleet import EVALUATED_PASS, Evaluated
+from paddle_node.fleet import Evaluated
 from paddle_node.training import passes
 
 
@@ -44,7 +44,7 @@ def main() -> int:
         manifest = data_manifest.find(node.folder, newest.identity.data)
         if manifest is None and newest.identity.data:
             print(f"the data of {newest.name} was split anew meanwhile: the newest held-out records are asked", file=sys.stderr)
-        os.environ.update({"TRAINING_ROLE": "EVALUATOR", EVALUATED_PASS: str(directory)})
+        os.environ |= {Variable.ROLE: "EVALUATOR", Variable.EVALUATED_PASS: str(directory)}
         os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
         sys.argv = [str(program), *sys.argv[1:]]
         sys.path.insert(0, str(program.parent))

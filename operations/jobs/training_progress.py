@@ -37,7 +37,7 @@ class TrainingProgress:
     @classmethod
     def heard(cls, line: str, told: str = "") -> Self | None:
         """From a line of trainer 0's log; None where it says nothing of it."""
-        facts = pass_metrics.heard(line)
+        facts = pass_metrics.parsed(line)
         if not facts.keys() >= {"pass", "passes", "attempt", "trainers", "loss", "records", "seconds"}:
             return None
         seconds, records = max(facts["seconds"], 0.001), max(facts["records"], 1)

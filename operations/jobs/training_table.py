@@ -23,7 +23,7 @@ class TrainingTable:
 
     def hear(self, rank: int, line: str) -> None:
         """A line of a pod's log; of each pass one row is made, of each sentence of the first pod's agent one line."""
-        facts = pass_metrics.heard(line)
+        facts = pass_metrics.parsed(line)
         if rank == 0 and (progress := TrainingProgress.heard(line)) is not None:
             self._now(str(progress))
         if facts and (one := self.passes.add(rank, facts)) is not None:

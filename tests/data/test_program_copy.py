@@ -50,6 +50,17 @@ def test_it_is_copied_once_and_a_copy_is_never_written_again(program: Path, fold
     ), "nothing else stays"
 
 
+def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("1\n2\n3\n")
+    job.split(tmp_path / "in.txt", PROGRAM_FROM=program)
+    copy = job.folder.program("mine")
+    (copy / "train.py").write_text("damaged")
+    (copy / "deep" / "more.py").unlink()
+    job.split(tmp_path / "in.txt", PROGRAM_FROM=program)
+    assert files(copy) == {"train.py": "one", "deep/more.py": "two"}
+    assert [path.name for path in job.folder.programs.glob("*/")] == [copy.resolve().name], "the damaged one is removed"
+
+
 def test_a_persons_program_stays(program: Path, folder: JobFolder) -> None:
     own = folder.program("mine")
     (own / "deep").mkdir(parents=True)

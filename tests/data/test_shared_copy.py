@@ -12,7 +12,7 @@ import pytest
 from job_folder import IMAGE, Job
 from paddle_node import runtimes
 from paddle_node.data import data_manifest
-from paddle_node.environment import Attempt, Peer
+from paddle_node.environment import Attempt
 from paddle_node.failure import Failure
 from paddle_node.staging import preparation
 
@@ -85,9 +85,9 @@ def assert_read(job: Job) -> Path:
     place = reading.folder.data
     assert place is not None and place.is_relative_to(job.folder.root.parent / SHARED)
     assert {file.relative_to(place).as_posix(): file.read_bytes() for file in place.rglob("*") if file.is_file()} == CONTENT
-    peers = [Peer(index, "", f"127.0.0.{index + 1}") for index in range(3)]
+    addresses = [f"127.0.0.{index + 1}" for index in range(3)]
     runtime, node = runtimes.by_name("collective"), job.trainer(PADDLE_NODE_RUNTIME="collective")
-    (process,) = runtime.processes(preparation.replace(node, folder=reading.folder), peers, Attempt(1))
+    (process,) = runtime.processes(preparation.replace(node, folder=reading.folder), addresses, Attempt(1))
     assert process.environ["PADDLE_NODE_DATA"] == str(place)
     return place
 

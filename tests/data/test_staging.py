@@ -1,5 +1,6 @@
 """A trainer reads its shard only when it is exactly what the split wrote."""
 
+import errno
 import io
 import os
 import shutil
@@ -176,6 +177,28 @@ class TestCopy:
             ]
         finally:
             subprocess.run(["umount", "-l", str(small)], check=True)
+
+    @pytest.mark.parametrize("fails", ["volume", "local"])
+    def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
+        self, split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+    ) -> None:
+        local, opened = tmp_path / "local", Path.open
+        place = local if fails == "local" else part_of(split_job)
+
+        def open_or_fail(path: Path, *more: object, **named: object) -> object:
+            if path.is_relative_to(place):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return opened(path, *more, **named)  # type: ignore[call-overload]
+
+        monkeypatch.setattr(Path, "open", open_or_fail)
+        with pytest.raises((OSError, Failure)) as caught:
+            stage(split_job.folder, 1, 3, local=LocalDisk(local))
+        if fails == "volume":
+            assert isinstance(caught.value, OSError) and caught.value.filename == str(place)
+            return
+        assert isinstance(caught.value, Failure) and caught.value.code == 1
+        sentence = f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
+        assert caught.value.sentence == sentence
 
     def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(self, split_job: Job, tmp_path: Path) -> None:
         with pytest.raises(Failure, match="the shard has 21 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more") as caught:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from paddle_node import environment, runtimes
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process
 
 FIRST = Attempt(1)
-PEERS = [Peer(i, f"job-{i}.job", f"192.168.129.{66 + i}") for i in range(3)]
+ADDRESSES = [f"192.168.129.{66 + i}" for i in range(3)]
 
 
 def node(*arguments: str, **more: str) -> NodeEnvironment:
@@ -23,7 +23,7 @@ def node(*arguments: str, **more: str) -> NodeEnvironment:
         "JOB_COMPLETION_INDEX": "1",
         "PADDLE_NODE_RUN_ID": "run",
         "PADDLE_NODE_SERVICE": "job",
-        "POD_IP": PEERS[1].address,
+        "POD_IP": ADDRESSES[1],
         "PYTHONPATH": "/theirs",
     }
     return environment.parse(environ | more, arguments)
@@ -39,7 +39,7 @@ def test_the_allowed_names():
 
 def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_untouched():
     arguments = ("--config_args=a=1,b=two words", "--show_parameter_stats_period", "$(id); 'quoted'")
-    server, trainer = runtimes.by_name("paddle-0.x").processes(node(*arguments), PEERS, Attempt(1))
+    server, trainer = runtimes.by_name("paddle-0.x").processes(node(*arguments), ADDRESSES, Attempt(1))
     assert " ".join(server.argv) == (
         "paddle pserver --nics=eth0 --port=7164 --ports_num=2 --ports_num_for_sparse=2 --num_gradient_servers=3"
         " --comment=paddle_process_by_paddle"
@@ -58,7 +58,7 @@ def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_unto
 
 def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
     with pytest.raises(SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"):
-        runtimes.by_name("fleet-ps").processes(node(), [Peer(i, "", f"fd00::{i + 1}") for i in range(3)], Attempt(1))
+        runtimes.by_name("fleet-ps").processes(node(), [f"fd00::{i + 1}" for i in range(3)], Attempt(1))
 
 
 def launched(command: str, *arguments: str, attempt: Attempt = FIRST, peers: int = 2, **more: str) -> list[Process]:
@@ -68,7 +68,7 @@ def launched(command: str, *arguments: str, attempt: Attempt = FIRST, peers: int
         "PATH": os.environ["PATH"],
     }
     told = replace(node(*arguments, **environ, **more), program=Path("/program"))
-    return list(runtimes.by_name("launch").processes(told, PEERS[:peers], attempt))
+    return list(runtimes.by_name("launch").processes(told, ADDRESSES[:peers], attempt))
 
 
 def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo():

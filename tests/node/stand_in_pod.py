@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 from paddle_node.__main__ import main
+from paddle_node.environment import endpoint
 from paddle_node.runtimes import Process, Runtime, python_program
 from paddle_node.training.resumption import RecordedPasses
 
 
-def processes(node, peers, attempt):
+def processes(node, addresses, attempt):
     program = str(Path(__file__).with_name("stand_in_process.py"))
-    servers = [peer.endpoint(node.port) for peer in peers]
+    servers = [endpoint(address, node.port) for address in addresses]
     environ = python_program.environ(node)
     server = {"address": node.pod_ip, "port": node.port}
     trainer = {"folder": str(node.folder.root), "index": node.trainer_id, "servers": servers}

@@ -51,7 +51,7 @@ def job(tmp_path):
 def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     progress = job.progress()
     first = progress.begin(MINE, History())
-    assert "newest" not in first.resume and first.said == "from the beginning"
+    assert "newest" not in first.resume and first.description == "from the beginning"
     assert progress.made(1, first) == ""
     for number in (9, 10):
         # The same moment: the numbers in the names decide.

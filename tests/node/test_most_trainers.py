@@ -4,7 +4,7 @@ import re
 
 import pytest
 from paddle_node import environment, runtimes
-from paddle_node.environment import Attempt, Peer
+from paddle_node.environment import Attempt
 from paddle_node.failure import SettingError
 
 pytestmark = pytest.mark.slow
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.slow
 def processes(runtime: str, trainers: int) -> tuple[runtimes.Process, ...]:
     job = {"JOB_NAME": "words", "TRAIN_CONFIG_DIR": "words", "CONF_PADDLE_GRADIENT_NUM": str(trainers), "POD_IP": "10.0.0.1"}
     node = environment.parse(job | {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": "run", "PADDLE_NODE_SERVICE": "words"})
-    peers = [Peer(i, f"words-{i}", f"10.100.{i // 250}.{i % 250}") for i in range(trainers)]
-    return runtimes.by_name(runtime).processes(node, peers, Attempt(1))
+    addresses = [f"10.100.{i // 250}.{i % 250}" for i in range(trainers)]
+    return runtimes.by_name(runtime).processes(node, addresses, Attempt(1))
 
 
 @pytest.mark.parametrize("runtime", ["fleet-ps", "collective", "paddle-0.x"])

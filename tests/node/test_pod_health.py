@@ -38,7 +38,7 @@ OWN = "this pod's pserver has answered nothing for"
     (None, 101, True, "training"),
 ])  # fmt: skip
 def test_only_the_pod_at_fault_is_unhealthy(change, now, healthy, sentence):
-    found = health.judge({**TRAINING, "trainer": None if change is None else TRAINING["trainer"] | change}, now, 30)
+    found = health.assess({**TRAINING, "trainer": None if change is None else TRAINING["trainer"] | change}, now, 30)
     assert found[0] is healthy and found[1].startswith(sentence)
 
 

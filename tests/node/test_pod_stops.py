@@ -104,6 +104,18 @@ def test_a_volume_that_hangs_from_the_beginning_is_left(job):
     assert "nothing can be read there" in pods.log(0)
 
 
+def test_a_volume_that_hangs_before_the_attempt_is_left(job):
+    # Where the pods have met, the first that the attempt asks is which pass it begins with.
+    pods = job(count=2, PEER_DEADLINE="3")
+    saved = pods.folder.attempt("run-0", 1) / "pass-00000"
+    saved.mkdir(parents=True)
+    os.mkfifo(saved / "done")
+    pods.start()
+    assert pods.codes() == [75, 75], pods.logs()
+    for index in (0, 1):
+        assert "nothing can be recorded there" in pods.log(index)
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
 def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
     """Each fsync of the agent really takes 7 s longer than it would: strace holds the system call up."""

@@ -56,7 +56,7 @@ class Scene:
 
     def tell(self, who: str, *messages: m.Message) -> None:
         kind, rank = who.split()[:2]
-        said = self.rendezvous.agent_said if kind == "agent" else self.rendezvous.trainer_said
+        said = self.rendezvous.agent_message if kind == "agent" else self.rendezvous.trainer_message
         for message in messages:
             said(int(rank), sys.intern(who), message, self.now)
 

@@ -46,7 +46,7 @@ def test_a_fault_that_passes_is_waited_for_and_then_counted(tmp_path, monkeypatc
     effects = Mock()
     rendezvous = Rendezvous(node, Members(1, "", str), True, None, effects, 0.0)
     rendezvous.hello(m.Hello(0, 1, "incarnation", "", "job-0", "", "10.0.0.1"), "agent", 0.0)
-    rendezvous.agent_said(0, "agent", m.Report(0, True, "d", "p", False, False, "", False), 0.0)
+    rendezvous.agent_message(0, "agent", m.Report(0, True, "d", "p", False, False, "", False), 0.0)
     volume.begin(*effects.ask.call_args.args[1:])(rendezvous, 1.0)
     assert rendezvous.state is found
     if found is State.FINISHED:

@@ -6,7 +6,6 @@ Each end on purpose is one sentence on the pod's output and in Kubernetes' termi
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from paddle_node import contract, environment, runtimes
+from paddle_node import contract, environment, full_disk, runtimes
 from paddle_node.agent import output
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
@@ -47,7 +46,7 @@ def main(
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         # A volume may refuse anything at any time: another try may find it well again.
-        code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1
+        code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else 1
         where = f"{error.filename}: " if error.filename else ""
         sentence = f"this pod cannot continue: {where}{error.strerror or str(error) or type(error).__name__}"
     output.say("agent", sentence)

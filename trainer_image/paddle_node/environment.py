@@ -8,6 +8,7 @@ import ipaddress
 import json
 import math
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -31,8 +32,12 @@ class Reader:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
 
+    def raw(self, variable: Variable) -> str:
+        """Blanks around it included; empty where it is missing."""
+        return self._environ.get(variable, "")
+
     def text(self, variable: Variable, default: str | None) -> str:
-        value = self._environ.get(variable, "").strip()
+        value = self.raw(variable).strip()
         if value:
             return value
         if default is None:
@@ -51,11 +56,22 @@ class Reader:
             raise SettingError(f"{variable} is {value[:20]!r}: a whole number from {least} to {most} is needed")
         return int(value)
 
-    def digest(self, variable: Variable) -> str:
-        value = self.text(variable, "")
-        if value and (len(value) != 64 or not set(value) <= set("0123456789abcdef")):
-            raise SettingError(f"{variable} is {value[:80]!r}: the 64 hex digits of a SHA-256 are needed")
+    def matching(self, variable: Variable, pattern: str, allowed: str, default: str | None = "") -> str:
+        """The default, or a text that the whole pattern matches; `allowed` says to people what that is."""
+        value = self.text(variable, default)
+        if value != default and not re.fullmatch(pattern, value):
+            raise SettingError(f"{variable} is {value[:80]!r}: {allowed}")
         return value
+
+    def digest(self, variable: Variable) -> str:
+        return self.matching(variable, "[0-9a-f]{64}", "the 64 hex digits of a SHA-256 are needed")
+
+    def folder_name(self, variable: Variable) -> str:
+        return self.matching(variable, r"(?!\.\.?$)[^/\0]+", "the name of one folder is needed, without a slash", None)
+
+    def absolute(self, variable: Variable, default: str | None) -> str:
+        allowed = f"an absolute path is needed, such as {default or contract.HOME}"
+        return self.matching(variable, "(?s)/.*", allowed, default)
 
     def words(self, variable: Variable) -> tuple[str, ...]:
         return tuple(self._json(variable, [], "list"))
@@ -74,27 +90,18 @@ class Reader:
             raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
         return found
 
-    def seconds(self, variable: Variable, default: float) -> float:
+    def number(self, variable: Variable, default: float, fits: Callable[[float], bool], allowed: str) -> float:
         value = self.text(variable, str(default))
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            raise SettingError(f"{variable} is {value!r}: a number of seconds above 0 is needed")
+        if not fits(number):
+            raise SettingError(f"{variable} is {value[:40]!r}: {allowed}")
         return number
 
-    def folder_name(self, variable: Variable) -> str:
-        value = self.text(variable, None)
-        if value in (".", "..") or "/" in value or "\0" in value:
-            raise SettingError(f"{variable} is {value!r}: the name of one folder is needed, without a slash")
-        return value
-
-    def absolute(self, variable: Variable, default: str | None) -> str:
-        value = self.text(variable, default)
-        if value and not value.startswith("/"):
-            raise SettingError(f"{variable} is {value!r}: an absolute path is needed, such as {default or contract.HOME}")
-        return value
+    def seconds(self, variable: Variable, default: float) -> float:
+        return self.number(variable, default, lambda number: 0 < number < math.inf, "a number of seconds above 0 is needed")
 
     def address(self, variable: Variable) -> str:
         value = self.text(variable, "")
@@ -127,19 +134,9 @@ def variables(settings: Any) -> dict[str, str]:
     return {name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value) for name, value in found.items()}
 
 
-@dataclass(frozen=True)
-class Peer:
-    """One pod of the job, this pod included. `address` is a plain IPv4 or IPv6 address."""
-
-    index: int
-    """Trainer id."""
-    name: str
-    """DNS name (index) or pod name (pod-list): for people and messages."""
-    address: str
-
-    def endpoint(self, port: int) -> str:
-        """`address:port`, an IPv6 address in brackets."""
-        return f"[{self.address}]:{port}" if ":" in self.address else f"{self.address}:{port}"
+def endpoint(address: str, port: int) -> str:
+    """`address:port`, an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 @dataclass(frozen=True)
@@ -253,6 +250,15 @@ class WorkerEnvironment:
     def read(cls, environ: Mapping[str, str] = os.environ) -> Self:
         """A worker's own; 1 of 1 where no agent started it."""
         return cls(**read_settings(cls, Reader(environ)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramEnvironment(WorkerEnvironment):
+    """What a training program on `paddle_node.fleet` finds beside that, by its runtime or by who evaluates or tries it."""
+
+    role: str = setting(Reader.text, Variable.ROLE, "")
+    master: str = setting(Reader.text, Variable.MASTER, "")
+    evaluated_pass: str = setting(Reader.text, Variable.EVALUATED_PASS, "")
 
 
 def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> NodeEnvironment:

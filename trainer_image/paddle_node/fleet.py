@@ -9,12 +9,10 @@ record of every shard was trained and every pserver's part is on the volume; a r
 """
 
 import contextlib
-import errno
 import json
-import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +22,7 @@ from paddle_node import contract, coordination, environment, full_disk, own_code
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.data import data_manifest
+from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, Failure, SettingError, leave
 from paddle_node.staging.program_copy import copy_files
 from paddle_node.training import passes, shard
@@ -41,8 +40,6 @@ records are left out and counted, too many end the job with the first one's plac
 Sampler = Callable[[Any], Sample]
 """From what a record says to {input: value}."""
 
-EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
-"""Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
 TRIAL = "TRIAL"
 """TRAINING_ROLE in `paddle_node.training.trial`."""
 
@@ -58,43 +55,44 @@ class Evaluated(BaseException):
 def start(parse: Parse = str, reader: Reader = lines) -> "Job":
     """`reader` makes records of a file, `parse` makes sense of a record. From here on a `Failure` ends the process."""
     sys.excepthook = _report
-    if os.environ.get("TRAINING_ROLE") == TRIAL:
+    program = ProgramEnvironment.read()
+    if program.role == TRIAL:
         from paddle_node.training.trial import Trial
 
         return Trial(parse, reader)  # type: ignore[return-value]  # A Job without what needs a pod.
-    return Job(os.environ, parse, reader)
+    return Job(program, parse, reader)
 
 
 class Job:
     """This process's part in the job."""
 
-    def __init__(self, environ: Mapping[str, str], parse: Parse, reader: Reader) -> None:
+    def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
         self.timeline = Timeline()
         self.timeline.mark("the peers came and the program was loaded")
         self.parse = parse
         self._reader = reader
-        self.role = environ.get("TRAINING_ROLE", "")
+        self.role = program.role
         if self.role not in ("PSERVER", "TRAINER", "EVALUATOR"):
             raise SettingError(
                 f"{Path(sys.argv[0]).name} is run by hand: name its folder in a job file (`program: {{folder: ./my_program}}`), "
                 "then `paddle-aws try job.yaml` runs it on a few records, and `make rehearse JOB=job.yaml` as a whole job"
             )
-        self.node = environment.parse(environ)
+        self.node = environment.parse()
         self.folder = self.node.folder
-        resumed = json.loads(environ.get(Variable.RESUMED) or "{}")
+        resumed = program.resumed
         self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
         self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
         self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
         """The newest checkpoint inside the pass behind that one."""
         self.resume_from = self.interrupted or self.resume_folder
         """The folder whose parameters this attempt begins with; None: new ones."""
-        self.trainer_id = int(environ.get(Variable.TRAINER_ID, "0"))
-        self.attempt = int(environ.get(Variable.ATTEMPT, "1"))
+        self.trainer_id = program.trainer_id
+        self.attempt = program.attempt
         self.place = self.folder.attempt(self.node.run_id, self.attempt)
         """Where this attempt saves, and no other."""
-        self._evaluated = Path(environ.get(EVALUATED_PASS, ""))
+        self._evaluated = Path(program.evaluated_pass)
         self._program = Path(sys.argv[0]).resolve().parent
-        self._session = coordination.join(environ) if self.role == "TRAINER" else None
+        self._session = coordination.join() if self.role == "TRAINER" else None
         self._agreed: dict[str, str] = {}
         """As JSON: what the attempt resumed from may be removed before the next pass is saved."""
 
@@ -202,8 +200,7 @@ class Job:
             (directory / f"{name}.json").write_text(text)
 
     def _shard(self) -> shard.Shard:
-        to = self.node.environ.get(Variable.STAGE_TO, "")
-        staged = JobFolder(contract.path(to, dict(self.node.environ))) if to else None
+        staged = JobFolder(self.node.local_disk.folder) if self.node.local_disk else None
         return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
 
     def _checked(self) -> Iterator[Any]:
@@ -296,8 +293,8 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         print(error.sentence, file=sys.stderr)
         # A pass that cannot be loaded ends the attempt and not the job: the next attempts pass over it.
         code = 1 if isinstance(error, passes.DamagedPass) else error.code
-    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        volume = os.environ.get(Variable.JOB_PATH) or contract.VOLUME_MOUNT
+    elif isinstance(error, OSError) and full_disk.is_full(error):
+        volume = environment.Reader().text(Variable.JOB_PATH, contract.VOLUME_MOUNT)
         if scratch := full_disk.scratch(error, contract.path(volume)):
             print(f"{scratch} is full, which is the pod's own and not the volume: {error}; give it more room", file=sys.stderr)
         else:

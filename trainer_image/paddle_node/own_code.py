@@ -12,13 +12,13 @@ _PADDLES_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTILINE)
 
 
-def told(error: BaseException) -> str:
+def summary(error: BaseException) -> str:
     """The error in one line, and the line of the user's code that it comes from."""
     kind, text, where = type(error).__name__, str(error), line(error)
     # An operator of a static network fails where it runs; Paddle's message says where it was made, and after that what is wrong.
     made = [f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)]
-    if summary := _PADDLES_SUMMARY.findall(text):
-        kind, text, where = summary[-1][0] or kind, summary[-1][1], made[-1] if made else where
+    if says := _PADDLES_SUMMARY.findall(text):
+        kind, text, where = says[-1][0] or kind, says[-1][1], made[-1] if made else where
     elif isinstance(error, SyntaxError) and error.filename and _own(error.filename):
         text, where = error.msg, f"{_shown(error.filename)}:{error.lineno}"
     return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}"

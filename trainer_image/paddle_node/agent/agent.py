@@ -18,7 +18,7 @@ from paddle_node.agent.client import Client
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer, WorkerEnvironment, variables
+from paddle_node.environment import Attempt, NodeEnvironment, WorkerEnvironment, endpoint, variables
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
@@ -193,7 +193,7 @@ class Agent:
         while True:
             try:
                 async with asyncio.timeout(LOOK if self._group.state is State.WAITING else None):
-                    message = await client.said.get()
+                    message = await client.messages.get()
             except TimeoutError:
                 if self._discovery.moved():
                     return None
@@ -251,9 +251,8 @@ class Agent:
 
     def _start(self, attempt: Attempt, addresses: list[str]) -> None:
         node, manifest = self._prepared, self._prepared.folder.manifest
-        peers = [Peer(rank, self._discovery.name_of(rank), address) for rank, address in enumerate(addresses)]
         worker = WorkerEnvironment(
-            server=peers[0].endpoint(node.control_port),
+            server=endpoint(addresses[0], node.control_port),
             session_key=m.attempt_key(self._secret, attempt.number),
             attempt=attempt.number,
             resumed=attempt.resume,
@@ -264,7 +263,7 @@ class Agent:
             trainers=node.trainers,
             run_id=node.run_id,
         )
-        own, processes = variables(worker), self._runtime.processes(node, peers, attempt)
+        own, processes = variables(worker), self._runtime.processes(node, addresses, attempt)
         self._group.start(node, attempt.number, [replace(each, environ={**each.environ, **own}) for each in processes])
 
     async def _end_workers(self) -> bool:

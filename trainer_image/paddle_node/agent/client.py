@@ -20,7 +20,7 @@ class Client:
     """Open from `open` until `close`, or until the other side is lost."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: Callable[[], float | None]) -> None:
-        self.said: asyncio.Queue[m.Message | None] = asyncio.Queue()
+        self.messages: asyncio.Queue[m.Message | None] = asyncio.Queue()
         """What the server said, signs of life left out; None: it was lost."""
         self.status = m.Status("", None)
         self._reader = reader
@@ -72,7 +72,7 @@ class Client:
             if isinstance(message, m.Status):
                 self.status = message
             else:
-                self.said.put_nowait(message)
+                self.messages.put_nowait(message)
         self._lost()
 
     async def _beat(self) -> None:
@@ -93,4 +93,4 @@ class Client:
             if task is not asyncio.current_task():
                 task.cancel()
         self._writer.close()
-        self.said.put_nowait(None)
+        self.messages.put_nowait(None)

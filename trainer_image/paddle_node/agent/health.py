@@ -37,7 +37,7 @@ def write(home: Path, status: Mapping[str, Any]) -> None:
     temporary.replace(target)
 
 
-def judge(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[bool, str]:
+def assess(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[bool, str]:
     """Whether the pod is healthy, and one sentence that says why."""
     if status is None:
         return False, "the agent has not written a status yet"
@@ -96,7 +96,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         status = json.loads(status_file(home).read_text())
     except (OSError, ValueError):
         status = None
-    healthy, sentence = judge(status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL))
+    healthy, sentence = assess(status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL))
     if kill_frozen(status, time.monotonic()):
         # Not a failure that the kubelet should count: it would end the pod, whose container starts again by itself.
         healthy, sentence = True, f"{sentence}: it is killed"

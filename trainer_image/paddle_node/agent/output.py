@@ -89,7 +89,7 @@ class Log(threading.Thread):
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
         self._early = b""
-        self.heard = time.monotonic()
+        self.last_output = time.monotonic()
         self.exceptions = Exceptions()
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
@@ -101,7 +101,7 @@ class Log(threading.Thread):
     def run(self) -> None:
         rest = b""
         while part := os.read(self._source.fileno(), 65536):
-            self.heard = time.monotonic()
+            self.last_output = time.monotonic()
             self._begin()
             self._write(part)
             *lines, rest = (rest + part).split(b"\n")

@@ -46,7 +46,7 @@ class WorkerGroup:
         self._node = node
         self._tasks = tasks
         self._tell = tell
-        self._workers = Workers(lambda worker: self._tasks.spawn(self._hear_out(worker)))
+        self._workers = Workers(lambda worker: self._tasks.spawn(self._ended(worker)))
         self._processes: Sequence[Process] = ()
         self._running: list[Worker] = []
         self._standby: list[Worker] = []
@@ -182,7 +182,7 @@ class WorkerGroup:
                 self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
                 self._tell()
 
-    async def _hear_out(self, worker: Worker) -> None:
+    async def _ended(self, worker: Worker) -> None:
         if worker.code:
             await background.call(worker.drain)  # Its last lines say why.
         elif worker.process.role == "server" and not self.leaving:

@@ -53,7 +53,7 @@ class Worker:
 
     @property
     def quiet(self) -> float:
-        return time.monotonic() - self._log.heard
+        return time.monotonic() - self._log.last_output
 
     def signal(self, number: signal.Signals) -> None:
         """To the process itself; its descendants are its own business."""

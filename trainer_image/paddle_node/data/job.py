@@ -5,7 +5,6 @@ indexes give the same bytes. A kill at any moment leaves a complete split or non
 """
 
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -27,6 +26,7 @@ from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.registry import Object, Piece, Source
+from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
@@ -42,9 +42,9 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            where = environ.get(contract.Variable.OUT_DIR, "")
-            full = full_disk.scratch(error, contract.path(where, dict(environ))) or f"the volume of {where}"
+        if full_disk.is_full(error):
+            where = Reader(environ).raw(contract.Variable.OUT_DIR)
+            full = full_disk.scratch(error, contract.path(where, environ)) or f"the volume of {where}"
             sentence = f"{full} is full: nothing that was complete before has changed; make room and run again"
             code = ExitCode.VOLUME_FULL
     except KeyboardInterrupt:
@@ -60,7 +60,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     commit.refuse_foreign(folder)
     folder.root.mkdir(parents=True, exist_ok=True)
     if settings.program_from:
-        program = contract.path(settings.program_from, dict(environ))
+        program = contract.path(settings.program_from, environ)
         copied = program_copy.copy_program(program, folder, settings.program)
         _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
     if settings.archive:
@@ -263,7 +263,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
 
     if len(shares) == 1:
         return lane(0, advance, share).files
-    with lanes.Beside(lambda advance: lane(1, advance, lambda taken: int(taken * settings.hold_out))) as second:
+    with lanes.SecondLane(lambda advance: lane(1, advance, lambda taken: int(taken * settings.hold_out))) as second:
 
         def both(count: int) -> None:
             second.check()

@@ -34,7 +34,7 @@ class Dealt:
     held: int
 
 
-class Beside:
+class SecondLane:
     """A lane in a process of its own, which ends with the `with` block."""
 
     def __init__(self, lane: Callable[[Advance], Dealt]) -> None:

@@ -50,7 +50,7 @@ def load_reader(name: str, program: Path) -> RecordReader:
     except ModuleNotFoundError as error:
         raise SettingError(f"{setting}, but {program} has no module {error.name}") from None
     except BaseException as error:  # Also sys.exit(), which must not end the data job with success.
-        raise SettingError(f"{setting}, and importing {module_name} fails: {own_code.told(error)}") from None
+        raise SettingError(f"{setting}, and importing {module_name} fails: {own_code.summary(error)}") from None
     finally:
         sys.path.remove(str(program))
     function: RecordReader | None = getattr(module, function_name, None)
@@ -92,7 +92,7 @@ def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[by
         except (Failure, KeyboardInterrupt):
             raise  # A failure of the source; Ctrl-C.
         except BaseException as error:
-            raise BadData(f"the record reader failed on {name}: {own_code.told(error)}") from None
+            raise BadData(f"the record reader failed on {name}: {own_code.summary(error)}") from None
         if record is None:
             break
         batch.append(record)

@@ -27,7 +27,7 @@ class Interrupted(Exception):
     """The try ended early for a reason that another try may cure."""
 
 
-def told(error: object) -> str:
+def reason(error: object) -> str:
     """An error without what it may quote: addresses, and answers of any length."""
     return getattr(error, "strerror", None) or (error if isinstance(error, str) else type(error).__name__)
 
@@ -169,7 +169,7 @@ class Resumed(io.RawIOBase):
         try:
             return bytes(answer.body.read(amount))
         except self._breaks as error:
-            raise Interrupted(f"the connection broke: {told(error)}") from None
+            raise Interrupted(f"the connection broke: {reason(error)}") from None
 
     def _drop(self) -> None:
         if self._answer:

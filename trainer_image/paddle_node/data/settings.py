@@ -1,7 +1,6 @@
 """The data job's environment, parsed once: a `SettingError` names the variable, what was found and what is allowed."""
 
 import os
-import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,14 +10,15 @@ from typing import Self
 
 from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
-from paddle_node.data import data_manifest
 from paddle_node.data.sources import registry
 from paddle_node.environment import Reader, read_settings, setting
 from paddle_node.failure import SettingError
 
 FORMATS = ("lines", "files")
-_READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,100}")
+_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+_NAME = (r"[A-Za-z0-9][A-Za-z0-9-]{0,100}", "letters, digits and hyphens are allowed")
+_SHARED = (r"shared/[0-9a-f]{16}", "shared/ and 16 hexadecimal digits are needed")
+_SHARE = (lambda share: 0 <= share < 1, "the share kept for evaluation is a number from 0 to below 1")
 _OURS = ("output", "splits", "programs", "held-out", contract.DATA_MANIFEST)
 """What the data job, or the training, writes into the job's folder, beside the shards' folders, which are numbers."""
 
@@ -29,10 +29,12 @@ class SplitSettings:
 
     folder: JobFolder
     shards: int = setting(Reader.whole, Variable.SPLIT_COUNT, None, 1, 10_000)
-    source: str
+    source: str = setting(Reader.raw, Variable.DATA_SOURCE)
     """As the user wrote it: a container path, s3://, https:// or http://."""
-    format: str = setting(Reader.text, Variable.DATA_FORMAT, FORMATS[0])
-    hold_out: float
+    format: str = setting(
+        Reader.matching, Variable.DATA_FORMAT, _FORMAT, "lines, files or module:function is allowed", FORMATS[0]
+    )
+    hold_out: float = setting(Reader.number, Variable.HOLD_OUT, 0.0, *_SHARE)
     seed: str | None
     program_from: str
     """Folder of the image, a container path; empty: nothing to copy."""
@@ -44,9 +46,9 @@ class SplitSettings:
     pods: int = setting(Reader.whole, Variable.SPLIT_PODS, 1, 1, 10_000)
     """Pods that share the split; each is an index of the same Job."""
     index: int
-    run: str
+    run: str = setting(Reader.matching, Variable.RUN_ID, *_NAME)
     """Run id, the same for all pods: names the folder of the split."""
-    pod: str
+    pod: str = setting(Reader.matching, Variable.POD_UID, *_NAME)
     """Uid of this pod: names the folder of what it writes."""
     shared: Path | None = None
     """Folder for the one unsplit copy that all jobs share; None: the data is split."""
@@ -65,37 +67,28 @@ class SplitSettings:
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Raises `SettingError` for the first variable that is missing or wrong."""
         read = Reader(environ)
-        out = read.absolute(Variable.OUT_DIR, None)
+        found = read_settings(cls, read)
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
-        folder = JobFolder(contract.path(out, dict(environ)))
-        program = program_from.rpartition("/")[2] or environ.get(Variable.TRAIN_CONFIG_DIR, "")
+        folder = JobFolder(contract.path(read.absolute(Variable.OUT_DIR, None), environ))
+        _check_source(found["source"], folder, environ)
+        program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")
         if program in _OURS or program.isdigit():
             raise SettingError(
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes {program} in the job's folder"
             )
-        found = read_settings(cls, read)
-        pods, form, archive = found["pods"], found["format"], found["archive"]
-        run = _named(Variable.RUN_ID, environ)
-        if not run and pods > 1:
+        pods, shared = found["pods"], read.matching(Variable.SHARED, *_SHARED)
+        if not found["run"] and pods > 1:
             raise SettingError(f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize each other by it")
-        if form not in FORMATS and not _READER.fullmatch(form):
-            raise SettingError(f"{Variable.DATA_FORMAT} is {form!r}: lines, files or module:function is allowed")
-        shared = read.text(Variable.SHARED, "")
-        if shared and not data_manifest.SHARED.fullmatch(f"{shared}/{'0' * 32}"):
-            raise SettingError(f"{Variable.SHARED} is {shared!r}: shared/ and 16 hexadecimal digits are needed")
+        unnamed = {name: uuid.uuid4().hex for name in ("run", "pod") if not found[name]}
         return cls(
-            **found,
+            **found | unnamed,
             folder=folder,
             shared=folder.root.parent / shared if shared else None,
-            source=_source(environ, folder),
-            hold_out=_hold_out(read.text(Variable.HOLD_OUT, "0")),
-            seed=environ.get(Variable.SHUFFLE_SEED, "") or None,
+            seed=read.raw(Variable.SHUFFLE_SEED) or None,
             program_from=program_from,
             program=program,
-            reader_folder=contract.path(contract.UNPACKED, dict(environ)) if archive else folder.program(program),
+            reader_folder=contract.path(contract.UNPACKED, environ) if found["archive"] else folder.program(program),
             index=read.whole(Variable.COMPLETION_INDEX, 0, 0, pods - 1),
-            run=run or uuid.uuid4().hex,
-            pod=_named(Variable.POD_UID, environ) or uuid.uuid4().hex,
         )
 
 
@@ -114,32 +107,13 @@ def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
                 )
 
 
-def _source(environ: Mapping[str, str], folder: JobFolder) -> str:
-    value = environ.get(Variable.DATA_SOURCE, "")
+def _check_source(value: str, folder: JobFolder, environ: Mapping[str, str]) -> None:
     registry.check(value)
     if "://" not in value:
-        path = contract.path(value, dict(environ))
+        path = contract.path(value, environ)
         if folder.root.is_relative_to(path):
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {value!r}, which holds {Variable.OUT_DIR}: the shards would become part of their own "
                 "source; name a folder beside the job's folder, or in it"
             )
         refuse_own(folder, [path], value)
-    return value
-
-
-def _hold_out(value: str) -> float:
-    try:
-        share = float(value)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise SettingError(f"{Variable.HOLD_OUT} is {value[:40]!r}: the share kept for evaluation is a number from 0 to below 1")
-    return share
-
-
-def _named(variable: Variable, environ: Mapping[str, str]) -> str:
-    value = environ.get(variable, "")
-    if value and not _NAME.fullmatch(value):
-        raise SettingError(f"{variable} is {value[:40]!r}: letters, digits and hyphens are allowed")
-    return value

@@ -8,7 +8,6 @@ a hard link is the only way to take it over: only one can. A heartbeat replaces 
 """
 
 import contextlib
-import errno
 import json
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_node import durable
+from paddle_node import durable, full_disk
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.retry import passing
@@ -174,7 +173,7 @@ def acquire(
     except OSError as error:
         if passing(error):
             raise
-        code = ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ExitCode.BAD_SETTING
+        code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else ExitCode.BAD_SETTING
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
 
 

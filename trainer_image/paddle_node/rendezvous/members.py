@@ -15,7 +15,7 @@ class Member:
 
     hello: Hello
     connection: object
-    heard: float
+    last_heard: float
     read: Identity | None = None
 
     def __str__(self) -> str:

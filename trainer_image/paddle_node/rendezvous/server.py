@@ -6,14 +6,13 @@ that does not prove in time that it knows the run's secret, or says anything mal
 
 import asyncio
 import contextlib
-import errno
 import secrets
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from paddle_node import background
+from paddle_node import background, full_disk
 from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
@@ -77,7 +76,7 @@ class Volume:
             sentence = f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
             if passing(error):
                 return lambda rendezvous, now: rendezvous.not_begun(sentence)
-            outcome = Outcome(ExitCode.VOLUME_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1, sentence)
+            outcome = Outcome(ExitCode.VOLUME_FULL if full_disk.is_full(error) else 1, sentence)
         return lambda rendezvous, now: rendezvous.finish(outcome)
 
     def record_end(self, loss: Loss) -> Answer:
@@ -206,13 +205,13 @@ class Server:
                     rendezvous.hello(hello, writer, now())
                     try:
                         while (message := await m.receive(reader, *m.FROM_AGENT)) is not None:
-                            rendezvous.agent_said(hello.rank, writer, message, now())
+                            rendezvous.agent_message(hello.rank, writer, message, now())
                     finally:
                         rendezvous.closed(hello.rank, writer, now())
                 case m.Join() as join:
                     rendezvous.join(join, writer, now())
                     while (message := await m.receive(reader, *m.FROM_TRAINER)) is not None:
-                        rendezvous.trainer_said(join.rank, writer, message, now())
+                        rendezvous.trainer_message(join.rank, writer, message, now())
         finally:
             writer.close()
 

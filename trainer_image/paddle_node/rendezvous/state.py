@@ -146,11 +146,11 @@ class Rendezvous:
 
     # What agents and trainers say.
 
-    def agent_said(self, rank: int, connection: object, message: m.Message, now: float) -> None:
+    def agent_message(self, rank: int, connection: object, message: m.Message, now: float) -> None:
         member = self.members.get(rank)
         if member is None or member.connection is not connection:
             return
-        member.heard = now
+        member.last_heard = now
         match message:
             case m.Beat(quiet):
                 if quiet is not None and self.state in RUNNING:
@@ -183,7 +183,7 @@ class Rendezvous:
             self._crashed = [member.hello.rank, lost.code] if lost.code else None
             self._lose(loss, now)
 
-    def trainer_said(self, rank: int, connection: object, message: m.Message, now: float) -> None:
+    def trainer_message(self, rank: int, connection: object, message: m.Message, now: float) -> None:
         session = self.trainers.sessions.get(rank)
         if session is None or session.connection is not connection or self.state not in RUNNING:
             return
@@ -213,7 +213,7 @@ class Rendezvous:
             self._crashed, self.differ, self.stop_cause, self._faults = None, None, "", 0
             self.moved = now
             self._enter(State.STARTING, now)
-            self._effects.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.said}")
+            self._effects.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
             addresses = m.pack([member.hello.address for member in members])
             self._broadcast(m.Start(number, dict(resumption.resume), addresses))
         self._advance(now)
@@ -265,8 +265,8 @@ class Rendezvous:
 
     def _advance(self, now: float) -> None:
         members = self.members
-        if self.state in (State.STARTING, State.TRAINING) and (vain := self.trainers.in_vain(members.trained)):
-            self._lose(Loss(vain, PROGRAM), now)
+        if self.state in (State.STARTING, State.TRAINING) and (deadlock := self.trainers.deadlock(members.trained)):
+            self._lose(Loss(deadlock, PROGRAM), now)
         if self.state is State.STARTING and members.all(members.serving):
             self._enter(State.TRAINING, now)
             self._broadcast(m.AllReached(self.attempt, "serving"))
@@ -330,7 +330,7 @@ class Rendezvous:
         waiting = trainers.waiting(members.serving)
         silent = [[rank, round(now - since, 1)] for rank, since in sorted(members.silent.items())[:SHOWN]]
         for rank, member in list(members.items()):
-            if now - member.heard > m.SILENCE and not late:
+            if now - member.last_heard > m.SILENCE and not late:
                 self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
             else:
                 status = trainers.status(rank, waiting, silent, now) if training else None

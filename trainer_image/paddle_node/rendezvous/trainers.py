@@ -74,7 +74,7 @@ class Trainers:
             session.waits_in, session.moved = None, now
         self.send(answer, *(session.connection for session in sessions))
 
-    def in_vain(self, ended: Collection[int]) -> str | None:
+    def deadlock(self, ended: Collection[int]) -> str | None:
         """Why some wait can never end; None: each may. `ended` are the ranks whose trainers have ended."""
         for name, arrived in self.gathers.items():
             if gone := sorted(set(ended) - arrived.keys()):

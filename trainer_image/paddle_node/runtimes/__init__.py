@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from paddle_node.contract import Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.training.passes import Identity
 
@@ -56,7 +56,7 @@ class Resumption:
 
     resume: Mapping[str, str] = field(default_factory=dict)
     """What all pods hand to their processes, by names of the runtime's own."""
-    said: str = "from the beginning"
+    description: str = "from the beginning"
     """The same for people, after the words "training starts"."""
     passed_over: tuple[str, ...] = ()
     """Newer ones that were damaged, or could not be loaded."""
@@ -99,8 +99,8 @@ class Runtime:
 
     name: str
     """As PADDLE_NODE_RUNTIME spells it."""
-    processes: Callable[[NodeEnvironment, Sequence[Peer], Attempt], tuple[Process, ...]]
-    """All processes of this pod in one attempt, servers first. The pod is done when every trainer among them ended with 0."""
+    processes: Callable[[NodeEnvironment, Sequence[str], Attempt], tuple[Process, ...]]
+    """From all pods' addresses, by rank: this pod's processes in one attempt, servers first. Each trainer must end with 0."""
     progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]
     """Its second argument prints what people should know."""
     standby: Callable[[NodeEnvironment], tuple[Process, ...]] = lambda node: ()

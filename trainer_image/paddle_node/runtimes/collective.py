@@ -5,8 +5,8 @@ Paddle learns the cluster from its environment, without its launcher, which mask
 
 from collections.abc import Sequence
 
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
-from paddle_node.runtimes import Process, Runtime, backend, python_program
+from paddle_node.environment import Attempt, NodeEnvironment, endpoint
+from paddle_node.runtimes import Process, Runtime, backend, launch, python_program
 from paddle_node.training.resumption import RecordedPasses
 
 
@@ -15,22 +15,17 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     return (python_program.standby(node, "trainer", "paddle_node.training.backends.collective", "paddle_node.training.loop"),)
 
 
-def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """The trainer."""
-    endpoints = [peer.endpoint(node.port) for peer in peers]
     trainer = Process(
         role="trainer",
         argv=python_program.argv(node),
         environ={
             **python_program.environ(node),
-            "TRAINING_ROLE": "TRAINER",
-            "POD_IP": peers[node.trainer_id].address,
-            "PADDLE_TRAINER_ID": str(node.trainer_id),
-            "PADDLE_TRAINERS_NUM": str(len(peers)),
-            "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-            "PADDLE_CURRENT_ENDPOINT": endpoints[node.trainer_id],
+            **launch.ranks(node, addresses, 1)[0],
+            "POD_IP": addresses[node.trainer_id],
             # The rendezvous needs a port of its own beside trainer 0's.
-            "PADDLE_MASTER": peers[0].endpoint(node.port + 1),
+            "PADDLE_MASTER": endpoint(addresses[0], node.port + 1),
             **backend(node),
         },
         log=node.folder.train_log(node.trainer_id),

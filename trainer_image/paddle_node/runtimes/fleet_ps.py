@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from paddle_node import command_line
 from paddle_node.contract import Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
 from paddle_node.runtimes.file_progress import FileProgress
@@ -27,28 +27,28 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     )
 
 
-def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """The pserver, and the trainer beside it: the trainer waits for all pservers by itself."""
-    me = peers[node.trainer_id]
-    if ":" in me.address:
+    own = addresses[node.trainer_id]
+    if ":" in own:
         raise SettingError(
-            f"{Variable.POD_IP} is {me.address}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
+            f"{Variable.POD_IP} is {own}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
             f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
         )
     cluster = {
-        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(peer.endpoint(node.port) for peer in peers),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(peer.endpoint(_trainer_port(node)) for peer in peers),
-        "PADDLE_TRAINERS_NUM": str(len(peers)),
-        "POD_IP": me.address,
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(endpoint(address, node.port) for address in addresses),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoint(address, _trainer_port(node)) for address in addresses),
+        "PADDLE_TRAINERS_NUM": str(len(addresses)),
+        "POD_IP": own,
     }
     names: tuple[Role, Role] = ("server", "trainer")
     roles = (
         {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
-        {"TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(_trainer_port(node)), "PADDLE_TRAINER_ID": str(me.index)},
+        {"TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(_trainer_port(node)), "PADDLE_TRAINER_ID": str(node.trainer_id)},
     )
     if node.own.words:
         program = command_line.read(node.own.words, servers=True).program
-        cluster |= {"RANK": str(me.index), "WORLD_SIZE": str(len(peers)), **_gloo(node, peers)}
+        cluster |= {"RANK": str(node.trainer_id), "WORLD_SIZE": str(len(addresses)), **_gloo(node, addresses)}
         server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles)
     else:
         # Paddle's own wait for the pservers knows no deadline: the agents wait instead.
@@ -72,7 +72,7 @@ def _trainer_port(node: NodeEnvironment) -> int:
     return node.port + 1
 
 
-def _gloo(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
+def _gloo(node: NodeEnvironment, addresses: Sequence[str]) -> dict[str, str]:
     """What role makers need for gloo; without it their barriers do nothing.
 
     The trainers meet by HTTP in a child of pserver 0, which ends with its attempt. In a folder Paddle would dial an earlier
@@ -81,7 +81,7 @@ def _gloo(node: NodeEnvironment, peers: Sequence[Peer]) -> dict[str, str]:
     return {
         "PADDLE_WITH_GLOO": node.environ.get("PADDLE_WITH_GLOO", "1"),
         "PADDLE_GLOO_RENDEZVOUS": "3",
-        "PADDLE_GLOO_HTTP_ENDPOINT": peers[0].endpoint(node.port + 2),
+        "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(addresses[0], node.port + 2),
     }
 
 

@@ -10,24 +10,24 @@ from pathlib import Path
 
 from paddle_node import command_line
 from paddle_node.contract import MASTER_PORTS, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.file_progress import FileProgress
 
 
-def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """One for each rank of this pod; of a script that starts them itself, one."""
     if not node.own.words:
         raise SettingError(f"{Variable.COMMAND} is missing: runtime launch needs the command that trains")
     line = command_line.read(node.own.words)
-    cluster = _cluster(node, peers, attempt, line.starts_ranks)
-    ranks = _ranks(node, peers)
+    cluster = _cluster(node, addresses, attempt, line.starts_ranks)
+    own = ranks(node, addresses, node.own.processes)
     if line.starts_ranks and node.own.processes > 1:
         # To a script that starts the pod's ranks by Paddle's launcher or torchrun, the pod is the rank.
-        ranks = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
-    several = len(ranks) > 1
-    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in ranks)
+        own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
+    several = len(own) > 1
+    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in own)
 
 
 def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, more: Mapping[str, str], several: bool) -> Process:
@@ -40,7 +40,7 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
         "shard": str(node.trainer_id),
     }
     newest = attempt.resume.get("newest", "")
-    environ = {
+    handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
         # Paddle 2.6.2 brings a zlib of its own: where it is loaded first, Python's gzip, and scipy with it, fails.
@@ -53,24 +53,23 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
         words = [command_line.fill(word, values) for word in program]
         words += node.arguments
         words += [command_line.fill(word, values, str(node.folder.root / newest)) for word in node.own.resume if newest]
-        environ |= {name: command_line.fill(environ.get(name, ""), values) for name in node.own.templates.split(",") if name}
+        handed_on |= {name: command_line.fill(handed_on.get(name, ""), values) for name in node.own.templates.split(",") if name}
     except ValueError as error:
         raise SettingError(f"{Variable.COMMAND} has {error}") from None
-    _look_for(words[0], node, environ)
+    _look_for(words[0], node, handed_on.get("PATH"))
     log = node.folder.node(node.trainer_id) / f"rank-{more['RANK']}.log"
     return Process(
         role="trainer",
         argv=tuple(words),
-        environ=environ,
+        environ=handed_on,
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
     )
 
 
-def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]:
-    """The variables that Paddle's launcher, and torchrun, give each rank."""
-    count = node.own.processes
-    endpoints = [peer.endpoint(node.port + local) for peer in peers for local in range(count)]
+def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:
+    """The variables that Paddle's launcher, and torchrun, give each of this pod's `count` ranks."""
+    endpoints = [endpoint(address, node.port + local) for address in addresses for local in range(count)]
     first = node.trainer_id * count
     # As with the launcher: all of the pod's GPUs for its only process, or one for each of several.
     devices = [",".join(map(str, range(node.own.gpus)))] if count == 1 else [str(local) for local in range(count)]
@@ -96,15 +95,15 @@ def _ranks(node: NodeEnvironment, peers: Sequence[Peer]) -> list[dict[str, str]]
     ]
 
 
-def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, script: bool) -> dict[str, str]:
+def _cluster(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool) -> dict[str, str]:
     """Variables of all ranks of a pod, which win over the launcher's flags."""
     master = node.port + MASTER_PORTS
     # The launcher serves its peers if the master's address is its own, which it knows by the host's name only.
     launcher = script and node.trainer_id == 0 and node.trainers > 1
     return {
         **backend(node),
-        "POD_IP": peers[node.trainer_id].address,
-        "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else peers[0].endpoint(master),
+        "POD_IP": addresses[node.trainer_id],
+        "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else endpoint(addresses[0], master),
         "PADDLE_NNODES": str(node.trainers),
         "PADDLE_RANK": str(node.trainer_id),
         # Keeps messages of an earlier attempt's launcher out.
@@ -113,13 +112,13 @@ def _cluster(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt, scr
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
         "NNODES": str(node.trainers),
         "NODE_RANK": str(node.trainer_id),
-        "MASTER_ADDR": peers[0].address,
+        "MASTER_ADDR": addresses[0],
         "MASTER_PORT": str(master + 1),
     }
 
 
-def _look_for(program: str, node: NodeEnvironment, environ: Mapping[str, str]) -> None:
-    found = node.program / program if "/" in program else shutil.which(program, path=environ.get("PATH"))
+def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
+    found = node.program / program if "/" in program else shutil.which(program, path=path)
     if found is None or not Path(found).is_file():
         raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
 

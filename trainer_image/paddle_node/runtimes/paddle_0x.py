@@ -6,7 +6,7 @@ success); the user's arguments come last, so that they win. 0.x writes the passe
 
 from collections.abc import Sequence
 
-from paddle_node.environment import Attempt, NodeEnvironment, Peer
+from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.runtimes import Process, Runtime
 from paddle_node.training.resumption import OldPasses
 
@@ -14,7 +14,7 @@ CONFIG = "trainer_config.lr.py"
 COMMENT = "paddle_process_by_paddle"
 
 
-def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) -> tuple[Process, ...]:
+def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """`paddle pserver`, and `paddle train` as soon as all pservers listen."""
     server = Process(
         role="server",
@@ -32,7 +32,7 @@ def processes(node: NodeEnvironment, peers: Sequence[Peer], attempt: Attempt) ->
             "train",
             *_network(node),
             f"--comment={COMMENT}",
-            f"--pservers={','.join(peer.address for peer in peers)}",
+            f"--pservers={','.join(addresses)}",
             *_cluster(node),
             f"--config=./{CONFIG}",
             f"--trainer_count={node.threads}",

@@ -3,14 +3,13 @@
 The folder appears only when the archive's bytes are those that the job names; nothing is written outside of it.
 """
 
-import errno
 import hashlib
 import os
 import shutil
 import tarfile
 from pathlib import Path
 
-from paddle_node import contract, durable
+from paddle_node import contract, durable, full_disk
 from paddle_node.contract import JobFolder
 from paddle_node.failure import SettingError
 
@@ -34,7 +33,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
                 tar.extraction_filter = lambda member, path: member  # They are checked, by Pythons without filters too.
                 tar.extractall(part, members)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not full_disk.is_full(error):
                 raise
             raise SettingError(f"the pod's scratch has no room for the program in {archive}: raise its `scratch`") from None
     part.rename(place)

@@ -5,7 +5,6 @@ without a manifest, filled by hand in one of the tutorials' two layouts, works w
 """
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from paddle_node import full_disk
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest
@@ -135,7 +135,7 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
         with ThreadPoolExecutor(WORKERS) as pool:
             copied = sum(pool.map(lambda file: _copy(file.path, copy / file.name, file.stated), files))
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = full_disk.is_full(error)
         if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
             raise  # It is the volume that failed.
         if full and local.when == local_disk.AUTO:

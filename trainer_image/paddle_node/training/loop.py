@@ -106,7 +106,7 @@ class Training:
             if self._first and trained and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
                 far = {"step": step, "shard": self._shard.expected or 0}
-                print(pass_metrics.said({**self._metrics(number, position()), **far}), flush=True)
+                print(pass_metrics.formatted({**self._metrics(number, position()), **far}), flush=True)
         parser.check(read, self._shard.name)
         own = position()
         # A trainer that is through the pass meets the others at their checkpoints, too.
@@ -138,7 +138,7 @@ class Training:
             self._stepped = True
             self._shard.check_answers(self._backend.answers, self._session.trainers)
             self._job.timeline.mark("parameters were loaded and a batch trained")
-            print(self._job.timeline.said(), flush=True)
+            print(self._job.timeline.line(), flush=True)
         self._steps += 1
         return loss
 
@@ -231,7 +231,7 @@ class Training:
     def _record(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         metrics = {**self._metrics(number, position), "attempt": attempt, "trainers": trainers}
         pass_metrics.append(self._folder.metrics(self._session.trainer_id), metrics)
-        print(pass_metrics.said(metrics), flush=True)
+        print(pass_metrics.formatted(metrics), flush=True)
 
     def _metrics(self, number: int, position: Position) -> dict[str, Any]:
         return {

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_SAID = re.compile(r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)")
+_LINE = re.compile(r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)")
 
 
-def said(facts: Mapping[str, Any]) -> str:
+def formatted(facts: Mapping[str, Any]) -> str:
     """Facts of a pass as a trainer prints them: `pass=0 attempt=1 ...`."""
     return " ".join(f"{name}={value}" for name, value in facts.items())
 
 
-def heard(line: str) -> dict[str, float]:
-    """The facts in a log line that `said` made; empty for any other line."""
-    found = _SAID.fullmatch(line)
+def parsed(line: str) -> dict[str, float]:
+    """The facts in a log line that `formatted` made; empty for any other line."""
+    found = _LINE.fullmatch(line)
     return {name: float(value) for name, _, value in (word.partition("=") for word in found[1].split())} if found else {}
 
 

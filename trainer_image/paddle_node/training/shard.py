@@ -36,7 +36,7 @@ class Record(NamedTuple):
     """From 1, within the file, or within the stretch of it that begins behind byte `begin`."""
     begin: int = 0
 
-    def said(self, why: str = "") -> str:
+    def described(self, why: str = "") -> str:
         """Where it lies, and its beginning."""
         behind = f" behind byte {self.begin}" if self.begin else ""
         shown = self.text if len(self.text) <= 80 else f"{self.text[:80]}..."
@@ -134,7 +134,7 @@ class Shard:
             what = f"about {records} records have {len(answers)} different answers: is the answer in another column?"
         else:
             return
-        raise BadData(f"{self.name}: {what} {next(iter(self)).said()}")
+        raise BadData(f"{self.name}: {what} {next(iter(self)).described()}")
 
 
 class Parser:
@@ -175,7 +175,7 @@ class Parser:
             return self._parse(record.text)
         except (ValueError, KeyError, IndexError) as error:
             if self._first is None:
-                self._first = record.said(f" ({own_code.told(error)})")
+                self._first = record.described(f" ({own_code.summary(error)})")
             self.odd += 1
             return None
 

@@ -17,7 +17,7 @@ class Timeline:
     def mark(self, name: str) -> None:
         self._marks.append((name, time.time()))
 
-    def said(self) -> str:
+    def line(self) -> str:
         # Since boot: when the kernel started this process, to a hundredth of a second.
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")

@@ -17,15 +17,17 @@ import runpy
 import sys
 import zlib  # noqa: F401  Before Paddle: see paddle_node.training.program.
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
-from paddle_node import command_line, own_code
+from paddle_node import command_line, environment, own_code
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import records
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.sources import registry, unpack
+from paddle_node.environment import read_settings, setting
 from paddle_node.failure import BadData, Failure, SettingError, leave
 from paddle_node.training.backends.backend import Sample
 from paddle_node.training.shard import Parser, Reader, Record
@@ -33,6 +35,22 @@ from paddle_node.training.shard import Parser, Reader, Record
 RECORDS = 100
 FILES = 20
 STEPS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSettings:
+    """What is tried, with the variables of the pods that it stands for."""
+
+    runtime: str = setting(environment.Reader.text, Variable.RUNTIME, environment.DEFAULT_RUNTIME)
+    seed: int = setting(environment.Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
+    source: str = setting(environment.Reader.raw, Variable.DATA_SOURCE)
+    format: str = setting(environment.Reader.text, Variable.DATA_FORMAT, FORMATS[0])
+    command: tuple[str, ...] = setting(environment.Reader.words, Variable.COMMAND)
+
+    @classmethod
+    def read(cls) -> Self:
+        """Raises `SettingError`."""
+        return cls(**read_settings(cls, environment.Reader()))
 
 
 class Tried(BaseException):
@@ -44,12 +62,11 @@ class Trial:
 
     def __init__(self, parse: Callable[[str], Any], reader: Reader) -> None:
         self._parse = parse
-        self._runtime = os.environ[Variable.RUNTIME]
-        self._seed = int(os.environ[Variable.SEED])
-        files = _first(os.environ)
+        self._settings = TrialSettings.read()
+        files = _first(self._settings)
         read = (Record(text, file, number) for file in files for number, text in enumerate(reader(file), start=1))
         self._records = list(islice(read, RECORDS))
-        self._source = registry.public(os.environ[Variable.DATA_SOURCE]).rpartition("/")[2]
+        self._source = registry.public(self._settings.source).rpartition("/")[2]
 
     def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
         counted = json.loads(json.dumps(count(iter(self._values()))))
@@ -61,7 +78,7 @@ class Trial:
         from paddle_node import fleet
         from paddle_node.training.backends.network import Feeder, local
 
-        fleet.static_mode(self._runtime, self._seed)
+        fleet.static_mode(self._settings.runtime, self._settings.seed)
         with paddle.base.unique_name.guard(), local():
             model = fleet.checked(network(), network)
             (more.get("optimizer") or paddle.optimizer.Adam(learning_rate)).minimize(model.loss)
@@ -86,8 +103,8 @@ class Trial:
 
         from paddle_node import fleet
 
-        fleet.expect(self._runtime, "collective", "run")
-        paddle.seed(self._seed)
+        fleet.expect(self._settings.runtime, "collective", "run")
+        paddle.seed(self._settings.seed)
         made = layer()
         parameters = made.parameters()
         chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
@@ -111,7 +128,7 @@ class Trial:
             try:
                 found += parser.values([record])
             except Exception as error:
-                text = f"{own_code.told(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
+                text = f"{own_code.summary(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
                 raise BadData(text) from None
         parser.check(len(self._records), self._source)
         if not found:
@@ -125,10 +142,10 @@ class Trial:
         return [sample(value) for value in values]
 
 
-def _first(environ: Mapping[str, str]) -> list[Path]:
+def _first(settings: TrialSettings) -> list[Path]:
     """The source's first records in a file as the data job would write it; of whole files the first ones."""
-    source = registry.open_source(environ[Variable.DATA_SOURCE], environ)
-    form = environ[Variable.DATA_FORMAT]
+    source = registry.open_source(settings.source, os.environ)
+    form = settings.format
     reader = None if form in FORMATS else records.load_reader(form, Path(sys.argv[0]).parent)
     try:
         objects = source.objects()
@@ -202,8 +219,8 @@ def main() -> int:
     sys.dont_write_bytecode = True
     os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle says which executor it chose.
     try:
-        if command := os.environ.get(Variable.COMMAND):
-            _command(json.loads(command), program.parent)
+        if command := TrialSettings.read().command:
+            _command(command, program.parent)
             return ExitCode.DONE
         sys.path.insert(0, str(program.parent))
         runpy.run_path(str(program), run_name="__main__")
@@ -216,7 +233,7 @@ def main() -> int:
             print(sentence, file=sys.stderr)
             return failure.code
     except (Exception, SystemExit) as error:
-        sentence = own_code.told(error)
+        sentence = own_code.summary(error)
     print(sentence, file=sys.stderr)
     return ExitCode.BAD_SETTING
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, told
+from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, reason
 from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, public
 from paddle_node.failure import Failure, SettingError
 
@@ -109,10 +109,10 @@ class HttpSource(Source):
                 raise SettingError(f"{setting}, which {answered}") from None
             raise Interrupted(f"it {answered}") from None
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise SettingError(f"{setting}, whose certificate cannot be trusted: {reason.verify_message}") from None
-            raise Interrupted(told(reason)) from None
+            cause = getattr(error, "reason", None) or error
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise SettingError(f"{setting}, whose certificate cannot be trusted: {cause.verify_message}") from None
+            raise Interrupted(reason(cause)) from None
         if response.status not in (200, 206):
             response.close()
             raise SettingError(f"{setting}, which answered {response.status}")

@@ -17,8 +17,8 @@ class LocalSource(Source):
 
     def __init__(self, uri: str, environ: Mapping[str, str]) -> None:
         super().__init__(uri)
-        self._root = contract.path("/", dict(environ))
-        self._base = self._path = contract.path(uri, dict(environ))
+        self._root = contract.path("/", environ)
+        self._base = self._path = contract.path(uri, environ)
 
     def objects(self) -> list[Object]:
         try:

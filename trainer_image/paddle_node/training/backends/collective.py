@@ -4,7 +4,6 @@ Gradients are averaged over all trainers in each step, weighted as if the step's
 """
 
 import contextlib
-import os
 import shutil
 import socket
 import time
@@ -17,6 +16,7 @@ import paddle
 from paddle import distributed
 
 from paddle_node.coordination import Session
+from paddle_node.environment import ProgramEnvironment
 from paddle_node.training import metrics
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import Model
@@ -128,7 +128,7 @@ class Collective(Backend):
 
 def _await_rendezvous() -> None:
     """Returns when trainer 0 listens: Paddle, if it comes too early, sleeps for 3 s before it tries again."""
-    host, _, port = os.environ["PADDLE_MASTER"].rpartition(":")
+    host, _, port = ProgramEnvironment.read().master.rpartition(":")
     while True:
         with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=1):
             return
