@@ -13,7 +13,7 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
-from constructs_lib.eks.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
+from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
@@ -69,7 +69,7 @@ class ClusterStack(ClusterPart):
         policy.add_statements(*bucket.may_read())
         acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, bucket.objects))
 
-    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:
+    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> eks.ICluster:
         settings = spec.cluster
         if existing := settings.existing:
             return eks.Cluster.from_cluster_attributes(

@@ -34,7 +34,7 @@ def release(spec: ClusterSpec) -> Release:
     )
 
 
-class OwnClusterStack(ClusterPart):
+class K3sClusterStack(ClusterPart):
     """The self-managed cluster without nodes."""
 
     def __init__(

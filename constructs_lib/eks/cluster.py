@@ -1,9 +1,4 @@
-"""The Kubernetes control plane: EKS by CloudFormation alone.
-
-Promises: no Lambda and no custom resource unless asked for, so that a destroy has nothing to get stuck on; an endpoint that is
-private or opened to named ranges; access by access entries only (`cluster_access.ClusterAccess`); secrets encrypted;
-control-plane logs that end with the cluster instead of outliving it.
-"""
+"""The Kubernetes control plane on EKS, by CloudFormation alone: no Lambda and no custom resource unless asked for."""
 
 from collections.abc import Mapping, Sequence
 

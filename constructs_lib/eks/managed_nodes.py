@@ -9,7 +9,6 @@ from constructs import Construct
 
 from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
-from constructs_lib.eks.cluster_access import AnyCluster
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
 """EKS's names of the image, without and with GPUs."""
@@ -33,7 +32,7 @@ class ManagedNodes(NodeGroup):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: eks.ICluster,
         vpc: ec2.IVpc,
         auto_repair: bool = True,
         kubernetes_version: str | None = None,

@@ -1,11 +1,7 @@
-"""A Kubernetes cluster of one's own on plain EC2, without nodes: what kube-aws and kube-up built, as code.
+"""A Kubernetes cluster of one's own on plain EC2, without nodes.
 
-Promises: one control plane at a fixed address, with its state on a volume that outlives it; certificates for every name that
-it is called by; join tokens that AWS makes; nothing that only the cluster itself could delete, so that a destroy has nothing
-to get stuck on. The control plane is an Auto Scaling group of exactly one machine, never two at once: one that dies is replaced
-by one with the same address and the same state, and so is one whose template changes (an upgrade); CloudFormation waits until it
-says that it serves. Its role may attach its own volume, read its own secrets and files, write what others need of it, and
-nothing else.
+The control plane is an Auto Scaling group of exactly one machine, at a fixed address, with its state on a volume that outlives
+it. A machine that dies, or whose template changes, is replaced by one with the same address and state.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,4 @@
-"""The secrets of a self-managed cluster, in Secrets Manager.
-
-Promises: the two join tokens are made by AWS at deploy and are in no template, no user data and no log of ours; what the
-control plane alone can know (the hash of its CA, the kubeconfigs) has an empty secret that it fills, so that no later deploy
-writes over it.
-"""
+"""The secrets of a self-managed cluster: AWS makes the join tokens; the control plane fills the rest, which begin empty."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam

@@ -1,10 +1,4 @@
-"""The VPC of a training cluster, over named availability zones, with no look-up at synth.
-
-Promises: DNS on (EKS and EFS need it), nodes in private subnets, S3 traffic free of NAT charges by the gateway endpoint,
-no public address unless a NAT gateway needs one, and no NAT gateway on an address that somebody chose. Interface endpoints are
-open to the VPC's own addresses on port 443 alone (container images must then come from ECR, docs/aws.md says which to mirror);
-flow logs are encrypted, end, and are written by a role that can write nothing else.
-"""
+"""The VPC of a training cluster, over named availability zones, with no look-up at synth; its endpoints and flow logs."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network

@@ -1,8 +1,6 @@
 """People with one task: an IAM group for users, and a role that its members take to reach a cluster's API.
 
-Promises: group and role hold the same managed policies and nothing else. (EKS access entries know roles and users, not
-groups: that is why there is a role.) With `may_take_role` the group holds that policy alone: a permissions boundary, which
-limits the role, does not limit a group.
+EKS access entries know roles and users, not groups: that is why there is a role.
 """
 
 from aws_cdk import Stack

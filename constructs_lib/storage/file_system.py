@@ -1,8 +1,4 @@
-"""The shared file system of a cluster: EFS that whoever carries one security group can mount, and nobody else.
-
-Promises: encrypted at rest, mounted over TLS and from mount targets only, never as root; its security group opens TCP 2049
-to the client group alone; whatever mounts can depend on the mount targets.
-"""
+"""The shared file system of a cluster: EFS that clients with one security group can mount over TLS, never as root."""
 
 from collections.abc import Sequence
 from typing import cast
