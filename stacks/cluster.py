@@ -86,13 +86,10 @@ class ClusterStack(ClusterPart):
             "Cluster",
             vpc=vpc,
             cluster_name=spec.name,
-            version=settings.version,
             encryption_key=key,
-            public_access_from=settings.public_access_from,
             service_ipv4_cidr=settings.services,
-            log_days=settings.log_days,
             addon_versions=addon_versions,
-            oidc_provider=settings.oidc_provider,
+            **settings.model_dump(include={"version", "public_access_from", "log_days", "oidc_provider"}),
         )
 
     def _grant_access(self, spec: ClusterSpec, people: People) -> None:
