@@ -40,16 +40,6 @@ def test_what_aws_takes_is_taken(text: str, tmp_path: Path) -> None:
     ClusterSpec.load(tmp_path / "s.yaml")
 
 
-def test_an_existing_vpc_and_a_new_one_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    existing = (
-        "{id: vpc-01234567, cidr: 10.9.0.0/16, private_subnets: {us-west-2a: subnet-00000001, us-west-2b: subnet-00000002}}"
-    )
-    file.write_text(f"retain: false\nnetwork: {{nat_gateways: 1, existing: {existing}}}")
-    with pytest.raises(SettingError, match=r"network.nat_gateways is 1: network.existing names a VPC that is there already"):
-        ClusterSpec.load(file)
-
-
 def test_the_shortest_file_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("retain: true")
