@@ -50,12 +50,7 @@ class NodeGroupProps(TypedDict, total=False):
 
 
 class NodeGroup(Construct):
-    """What a kind of node group is made from.
-
-    Attributes:
-        shape: what a node is.
-        sizes: fewest nodes, nodes at the start, most nodes.
-    """
+    """What a kind of node group is made from; `sizes`: fewest nodes, nodes at the start, most nodes."""
 
     group_name: str
     role: iam.IRole

@@ -47,7 +47,6 @@ class TrainingCluster(eks.Cluster):
         log_days: how long control-plane logs are kept; 0: none are written.
         addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
         oidc_provider: also make an IAM OIDC provider (by CloudFormation alone), for tools that use roles for service accounts.
-        role: the cluster's role; None: one is made.
         kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
     """
 

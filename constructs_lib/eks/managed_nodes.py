@@ -23,8 +23,6 @@ class ManagedNodes(NodeGroup):
         kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
         release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. A change of either
             drains and replaces the nodes one at a time; CloudFormation refuses it together with any other change of the group.
-        role: the nodes' role; None: one is made.
-        props: as `NodeGroupProps` says.
     """
 
     def __init__(

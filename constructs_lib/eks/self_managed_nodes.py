@@ -29,9 +29,7 @@ class SelfManagedNodes(NodeGroup):
 
     Args:
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
-        service_ipv4_cidr: the cluster's addresses of services.
         role: the nodes' role, from a `SelfManagedNodeRole`; None: one is made.
-        props: as `NodeGroupProps` says.
     """
 
     def __init__(

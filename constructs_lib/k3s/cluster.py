@@ -62,8 +62,6 @@ class SelfManagedCluster(Construct):
 
     Args:
         cluster_name: name; the secrets and tags carry it.
-        release: what the control plane runs.
-        snapshots: where etcd's snapshots go.
         subnet: the control plane's; None: the first private one (public with `elastic_ip`).
         private_address: the control plane's address in that subnet; None: AWS picks one, which then stays.
         elastic_ip: also a public address; the subnet must be a public one.
@@ -72,8 +70,6 @@ class SelfManagedCluster(Construct):
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
         key_name: key pair of SSH; None: none.
         jobs_namespace: namespace of the jobs, made with the cluster.
-        pod_cidr: addresses of pods.
-        service_cidr: addresses of services.
         instance_type: EC2 type of the control plane, a Nitro one.
         volume_gib: size of the state's volume, GiB.
         volume_snapshot: an EBS snapshot that the volume begins with.
@@ -86,9 +82,7 @@ class SelfManagedCluster(Construct):
     Attributes:
         cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
         server_url: https address of the API for nodes.
-        secrets: tokens and kubeconfigs.
         private_address: the control plane's address, which stays while machines come and go.
-        volume: the state's volume.
         group: the control plane's Auto Scaling group, to depend on.
     """
 
@@ -243,7 +237,7 @@ class SelfManagedCluster(Construct):
             files.may_read(),
             *self.volume.may_attach(own),
             *statements(OF_MACHINES, "look"),
-            secrets.may_read("Secrets", secrets.server_token, secrets.node_token, *written),
+            *statements(OF_MACHINES, "secrets", secrets=[secrets.server_token, secrets.node_token, *written]),
             *statements(OF_MACHINES, "publish", secrets=written),
             *secrets.may_open(),
             *statements(OF_MACHINES, "snapshots", bucket=snapshots.bucket_arn, snapshots=place),

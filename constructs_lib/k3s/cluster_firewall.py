@@ -22,10 +22,6 @@ class ClusterFirewall(Construct):
     Args:
         api_from: CIDRs that may reach the API, beside the nodes.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
-
-    Attributes:
-        control_plane: carried by the control plane.
-        nodes: carried by every node.
     """
 
     def __init__(

@@ -28,9 +28,6 @@ class TokenNodeRole(Construct):
     Args:
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
         data_bucket_arn: the bucket of those; None: no data.
-
-    Attributes:
-        files: what the nodes fetch.
     """
 
     def __init__(
@@ -51,7 +48,7 @@ class TokenNodeRole(Construct):
         policy.add_statements(
             takes_sessions(),
             self.files.may_read(),
-            secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
+            *statements(OF_MACHINES, "join token", secrets=[secrets.node_token, secrets.ca_hash]),
             *secrets.may_open(),
             *statements(OF_MACHINES, "ready", stack=Stack.of(self).stack_id),
             *statements(OF_MACHINES, "mount targets"),

@@ -43,9 +43,6 @@ class MachineFile:
 class MachineFiles(Construct):
     """Files for the machines of one stack.
 
-    Args:
-        files: which.
-
     Attributes:
         lines: one file a line: `<name> <s3 uri> <sha256>`.
     """

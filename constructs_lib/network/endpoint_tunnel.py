@@ -40,14 +40,10 @@ class EndpointTunnel(Construct):
 
     Args:
         host: name or address of the endpoint, as the machine sees it.
-        port: its port.
         document_name: name of the session document, taken once in an account and region.
         vpc_subnets: where the machine lies; None: the private subnets.
         encryption_key: KMS key of its disk (the policy of one that is imported must let Auto Scaling use it); None: the
             account's default key for EBS.
-
-    Attributes:
-        document_name: name of the session document.
     """
 
     def __init__(

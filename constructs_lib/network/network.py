@@ -85,12 +85,8 @@ class FlowLogs(Construct):
     """Flow logs of one VPC.
 
     Args:
-        vpc: whose traffic.
         days: how long the records are kept.
         encryption_key: KMS key of the log group; None: AWS's own.
-
-    Attributes:
-        log_group: where the records are.
     """
 
     def __init__(

@@ -14,9 +14,6 @@ class Team(Construct):
     Args:
         task: what these people do, for the descriptions.
         may_take_role: a policy made elsewhere that lets its holders take the role; default: one of its own.
-
-    Attributes:
-        role: the role that its members may take.
     """
 
     def __init__(self, scope: Construct, id: str, *, task: str, may_take_role: iam.IManagedPolicy | None = None) -> None:

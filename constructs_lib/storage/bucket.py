@@ -108,9 +108,6 @@ class DataBucket(s3.Bucket):
         keep_old_versions_days: how long an overwritten or deleted object can be brought back.
         keep_logs_days: how long access logs are kept.
         removal_policy: RETAIN keeps both buckets; DESTROY empties and deletes both.
-
-    Attributes:
-        log_bucket: where the accesses are logged.
     """
 
     def __init__(

@@ -78,11 +78,9 @@ class SharedFileSystem(MountableFileSystem):
     """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
 
     Args:
-        vpc: where it is mounted.
         vpc_subnets: one mount target is made in each zone of these; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
         throughput_mode: docs/file-system.md compares the modes.
-        provisioned_throughput_per_second: for mode PROVISIONED.
         require_tls: refuse mounts without TLS. False lets plain NFS mount: data then crosses the VPC in the clear, and the
             synth says so.
         infrequent_access_after: files not read for so long move to the cheaper class until they are read; None: never.
