@@ -153,16 +153,6 @@ def test_a_misspelled_property_is_refused_by_name(stack: Stack, kind: str, prope
         stack({"Thing": resource(kind, **properties)})
 
 
-def test_a_machine_that_its_template_cannot_make_fails_the_stack(stack: Stack) -> None:
-    data = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large", "Monitorings": {}}
-    version = {"LaunchTemplateId": ref("Template"), "Version": att("Template", "LatestVersionNumber")}
-    sizes = {"MinSize": "1", "MaxSize": "1", "VPCZoneIdentifier": [ref("A")]}
-    group = resource("AWS::AutoScaling::AutoScalingGroup", LaunchTemplate=version, **sizes)
-    template = resource("AWS::EC2::LaunchTemplate", LaunchTemplateData=data)
-    with pytest.raises(AssertionError, match="Monitorings"):
-        stack(NETWORK | {"Template": template, "Group": group})
-
-
 def full_bucket(cloud: Cloud, name: str) -> None:
     cloud.client("s3").put_object(Bucket=name, Key="data", Body=b"1")
 
