@@ -8,7 +8,7 @@ from aws_cdk import App
 from settings.errors import SettingError
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
-from stacks.part import fate
+from stacks.part import removal_summary
 
 HERE = Path(__file__).parent
 
@@ -20,7 +20,7 @@ if __name__ == "__main__":
     except SettingError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    print(fate(spec), file=sys.stderr)
+    print(removal_summary(spec), file=sys.stderr)
     print(
         f"{spec.name}: deployed through its own bootstrap (qualifier {spec.qualifier}), by `paddle-aws bootstrap`",
         file=sys.stderr,

@@ -1,9 +1,5 @@
-"""Why a rule of a security review does not fit one construct, said next to that construct.
-
-Promises: each acknowledgment names one finding, of cdk-nag (AwsSolutions, NIST 800-53 R5), of the CDK's own validation (W...),
-of checkov (CKV_) or of cfn-lint (cfn-lint:...), and its reason. The CDK prints a finding of the first two that nobody
-acknowledged; checkov and cfn-lint read theirs in the template's metadata. A test fails on one that no construct needs any
-more. Importing this needs no such tool.
+"""Why a finding of cdk-nag, the CDK's validation (W...), checkov (CKV_) or cfn-lint (cfn-lint:...) does not fit one construct,
+said next to that construct. A test fails on an acknowledgment that no construct needs any more.
 """
 
 import re

@@ -1,7 +1,5 @@
-"""All stacks of one cluster, in one place: the order of their lifetimes.
-
-Promises: strong references only from a shorter life to a longer one (nodes -> cluster -> storage -> network -> access), so
-that compute goes while data stays.
+"""All stacks of one cluster: references go only from a shorter life to a longer one (nodes -> cluster -> storage -> network ->
+access), so that compute goes while data stays.
 """
 
 import json
@@ -43,13 +41,13 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     storage = StorageStack(scope, spec, key=access.key, vpc=network.vpc)
     if spec.cluster.self_managed:
         # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
-        from stacks.k3s_cluster import OwnClusterStack, release
-        from stacks.k3s_nodes import OwnNodesStack
+        from stacks.k3s_cluster import K3sClusterStack, release
+        from stacks.k3s_nodes import K3sNodesStack
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
-        own = OwnClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
-        nodes: Stack = OwnNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
+        own = K3sClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
+        nodes: Stack = K3sNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}

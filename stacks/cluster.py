@@ -13,7 +13,7 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
-from constructs_lib.eks.cluster_access import AccessLevel, AnyCluster, ClusterAccess, EndpointName
+from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
@@ -69,7 +69,7 @@ class ClusterStack(ClusterPart):
         policy.add_statements(*bucket.may_read())
         acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, bucket.objects))
 
-    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> AnyCluster:
+    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> eks.ICluster:
         settings = spec.cluster
         if existing := settings.existing:
             return eks.Cluster.from_cluster_attributes(
@@ -86,13 +86,10 @@ class ClusterStack(ClusterPart):
             "Cluster",
             vpc=vpc,
             cluster_name=spec.name,
-            version=settings.version,
             encryption_key=key,
-            public_access_from=settings.public_access_from,
             service_ipv4_cidr=settings.services,
-            log_days=settings.log_days,
             addon_versions=addon_versions,
-            oidc_provider=settings.oidc_provider,
+            **settings.model_dump(include={"version", "public_access_from", "log_days", "oidc_provider"}),
         )
 
     def _grant_access(self, spec: ClusterSpec, people: People) -> None:

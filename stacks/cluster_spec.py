@@ -1,7 +1,6 @@
 """What cluster.yaml says, checked: the one description of a cluster that everything else is built from.
 
-Promises: a `ClusterSpec` that exists can be synthesized and, as far as can be known without an account, deployed;
-anything else is refused by `ClusterSpec.load` with one sentence. Imports no aws_cdk, so that tools can read it.
+Imports no aws_cdk, so that tools can read it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """What CloudFormation may do when it deploys one cluster: policies that an administrator makes before the first deploy.
 
-Promises: made from the templates of this cluster.yaml, before anything is deployed. Which actions each resource's handler
-calls, and on what, is AWS's own data (deployment_actions.json; its part `reviewed` is the only one written by hand); under
-which conditions, deployment_policies.json says. What has a name is limited to the names that these templates give; what has a
-tag is changed and deleted by the tag `cluster` alone. A role is made with the boundary, gets policies only while it has it, and
-goes to named services; a group gets no policy that a deployment could write. Each policy is below IAM's 6,144 characters.
+They are made from the templates of this cluster.yaml. deployment_actions.json is AWS's own data (but for its part `reviewed`):
+which actions each resource's handler calls, and on what. deployment_policies.json says under which conditions.
 
     python -m stacks.deployment_policy --config cluster.yaml --out dist/policies
 

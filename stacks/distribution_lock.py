@@ -1,7 +1,5 @@
 """The lock file of the self-managed cluster's Kubernetes distribution: which files its machines run, where they lie here.
 
-Promises: a `DistributionLock` that was loaded names every file and image with its SHA-256 or reference as `paddle-aws lock
-distribution` read them at their source, and the files lie in the cache at their full size; anything else is one sentence.
 Nothing of 200 MB is hashed here: the machines that download a file check it. Imports no aws_cdk.
 """
 

@@ -34,7 +34,7 @@ def release(spec: ClusterSpec) -> Release:
     )
 
 
-class OwnClusterStack(ClusterPart):
+class K3sClusterStack(ClusterPart):
     """The self-managed cluster without nodes."""
 
     def __init__(
@@ -64,22 +64,17 @@ class OwnClusterStack(ClusterPart):
                 bucket_name=bucket.bucket_name,
                 bucket_arn=granted.bucket,
                 encryption_key=key,
-                schedule=settings.snapshots.schedule,
-                keep=settings.snapshots.keep,
+                **settings.snapshots.model_dump(),
             ),
             subnet=subnets[spec.network.zones.index(spec.control_plane_zone)],
             private_address=spec.control_plane_address,
-            elastic_ip=settings.elastic_ip,
             names=[zone.zone_name, f"api.{zone.zone_name}"],
             api_from=settings.public_access_from,
             ssh_from=ssh.allowed_from if ssh else (),
             key_name=key_name,
             jobs_namespace=spec.jobs.namespace,
-            pod_cidr=settings.pod_cidr,
             service_cidr=settings.services,
-            instance_type=settings.instance_type,
-            volume_gib=settings.volume_gib,
-            volume_snapshot=settings.volume_snapshot,
+            **settings.model_dump(include={"elastic_ip", "pod_cidr", "instance_type", "volume_gib", "volume_snapshot"}),
             encryption_key=key,
             disk_key=access.node_volume_key,
             group_name=spec.control_plane_group,

@@ -9,7 +9,7 @@ from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import Release
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
-from stacks.k3s_cluster import OwnClusterStack
+from stacks.k3s_cluster import K3sClusterStack
 from stacks.network import NetworkStack
 from stacks.node_settings import NodeGroup
 from stacks.nodes import props_of
@@ -18,7 +18,7 @@ from stacks.people import BucketArns
 from stacks.storage import StorageStack
 
 
-class OwnNodesStack(ClusterPart):
+class K3sNodesStack(ClusterPart):
     """Node groups."""
 
     def __init__(
@@ -27,7 +27,7 @@ class OwnNodesStack(ClusterPart):
         spec: ClusterSpec,
         *,
         release: Release,
-        home: OwnClusterStack,
+        home: K3sClusterStack,
         access: AccessStack,
         network: NetworkStack,
         storage: StorageStack,

@@ -31,16 +31,12 @@ class NetworkStack(ClusterPart):
             self.vpc = TrainingNetwork(
                 self,
                 "Network",
-                availability_zones=settings.availability_zones,
-                cidr=settings.cidr,
-                nat_gateways=settings.nat_gateways,
+                **settings.model_dump(exclude={"existing"}),
                 # Or else it may take the control plane's, which is made later.
                 nat_at_the_end=own and spec.cluster.elastic_ip,
-                interface_endpoints=settings.interface_endpoints,
                 endpoint_services=services,
                 # EC2's own names of machines, said instead of assumed: the kubelet's certificates carry them.
                 domain_name=_domain(spec.region) if own else None,
-                flow_log_days=settings.flow_log_days,
                 encryption_key=key,
             ).vpc
         self.zone: route53.IHostedZone

@@ -40,7 +40,7 @@ def removal(spec: ClusterSpec) -> RemovalPolicy:
     return RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
 
 
-def fate(spec: ClusterSpec) -> str:
+def removal_summary(spec: ClusterSpec) -> str:
     """One line that says what a destroy will keep and lose."""
     ours = [
         name

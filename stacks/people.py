@@ -1,8 +1,6 @@
-"""Who works with a cluster: the operator, the trainer who only submits jobs and reads results, and who only looks.
+"""Who works with a cluster: the operator; the trainer, who submits jobs and reads results; the reader, who only looks.
 
-Promises: each statement (people.json, with what it is for) is on what this cluster is made of; docs/people.md tells which command
-each team may run, and a test simulates it. All of Session Manager's ask for a document: else it opens a shell to whoever names
-none and may start any session.
+Each statement of Session Manager asks for a document: a session without one opens a shell.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ class StorageStack(ClusterPart):
                 self,
                 "Bucket",
                 encryption_key=key,
-                keep_old_versions_days=spec.bucket.keep_old_versions_days,
-                keep_logs_days=spec.bucket.keep_logs_days,
+                **spec.bucket.model_dump(include={"keep_old_versions_days", "keep_logs_days"}),
                 removal_policy=kept,
             )
         self.repository: ecr.IRepository

@@ -1,7 +1,4 @@
-"""EC2 machines: their IAM roles, launch templates, and how an Auto Scaling group replaces them.
-
-Promises: IMDSv2 only; an encrypted disk that goes with its machine; machines that are replaced one at a time.
-"""
+"""EC2 machines: IAM roles, launch templates (IMDSv2 only, encrypted disks), and how an Auto Scaling group replaces them."""
 
 from typing import Any
 

@@ -1,12 +1,7 @@
-"""A group of equal worker nodes: what its three kinds (managed, self-managed, joining) have in common.
-
-Promises: nodes in private subnets, started only when what they mount can be mounted; an encrypted disk that goes with its node;
-IMDSv2 only, one hop unless told otherwise, so that no pod takes the node's role; the cluster's security group and those that the
-group is given, and no more; tags on the machine and its disk.
-"""
+"""A group of equal worker nodes: what its three kinds (EKS managed, EKS self-managed, k3s) have in common."""
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack
 
 from aws_cdk import Tags
 from aws_cdk import aws_autoscaling as autoscaling
@@ -18,10 +13,18 @@ from constructs import Construct, IDependable
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import SCALING_ACTIVITIES, launch_template, launch_template_of, one_at_a_time, override
 from constructs_lib.ec2.node_shape import NodeShape
-from constructs_lib.eks.cluster_access import NodesCluster
 from constructs_lib.network.addresses import everybody
 from constructs_lib.network.subnets import chosen
 from constructs_lib.storage.key import open_to_node_volumes
+
+
+class NodesCluster(Protocol):
+    """What a node's machine needs of its cluster: of EKS or self-managed."""
+
+    @property
+    def cluster_name(self) -> str: ...
+    @property
+    def cluster_security_group_id(self) -> str: ...
 
 
 class NodeGroupProps(TypedDict, total=False):
@@ -47,12 +50,7 @@ class NodeGroupProps(TypedDict, total=False):
 
 
 class NodeGroup(Construct):
-    """What a kind of node group is made from.
-
-    Attributes:
-        shape: what a node is.
-        sizes: fewest nodes, nodes at the start, most nodes.
-    """
+    """What a kind of node group is made from; `sizes`: fewest nodes, nodes at the start, most nodes."""
 
     group_name: str
     role: iam.IRole

@@ -1,7 +1,4 @@
-"""An SSH key pair that AWS makes.
-
-Promises: its private key is in Parameter Store, encrypted, and nowhere else; it goes with its stack.
-"""
+"""An SSH key pair that AWS makes: its private key is in Parameter Store, encrypted, and nowhere else."""
 
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct

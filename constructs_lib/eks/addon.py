@@ -1,9 +1,7 @@
 """EKS add-ons, and rights in AWS for their pods and those of jobs, by EKS Pod Identity.
 
-Promises: EKS picks an add-on's version unless one is given (no number is shipped that was not read at its source); a role can
-be taken by EKS's pod-identity service alone, for one service account of one cluster. The EFS driver makes and deletes nothing,
-because our volumes are static; log groups of containers are made here, encrypted and with an end, before the agent would make
-them without either.
+EKS picks an add-on's version unless one is given. Log groups of containers are made here, encrypted and with an end, before the
+agent would make them without either.
 """
 
 import json
@@ -18,7 +16,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
-from constructs_lib.eks.cluster_access import AnyCluster
+from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.key import EndingLogGroup
 
 
@@ -40,7 +38,7 @@ class PodIdentity(Construct):
         role: the role; grant to the construct itself: `bucket.grant_read(identity)`.
     """
 
-    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, namespace: str, service_account: str) -> None:
+    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster, namespace: str, service_account: str) -> None:
         super().__init__(scope, id)
         role = iam.Role(
             self,
@@ -84,7 +82,7 @@ class ClusterAddon(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: eks.ICluster,
         addon_name: str,
         version: str | None = None,
         configuration: Mapping[str, Any] | None = None,
@@ -116,11 +114,11 @@ class EfsDriver(Construct):
         version: add-on version; None: EKS's default.
     """
 
-    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster, version: str | None = None) -> None:
+    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster, version: str | None = None) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(self, "Role", assumed_by=pod_identity_principal())
         policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Finds file systems and their mount targets")
-        policy.add_statements(finds_mount_targets("Find"))
+        policy.add_statements(*statements(OF_MACHINES, "efs driver"))
         acknowledge(policy, "file systems are found by Describe, which reads names and no data", *wildcards(policy, "*"))
         self.resource = ClusterAddon(
             self,
@@ -132,20 +130,6 @@ class EfsDriver(Construct):
             service_account="efs-csi-controller-sa",
         ).resource
         self.resource.node.add_dependency(policy)
-
-
-def finds_mount_targets(sid: str) -> iam.PolicyStatement:
-    """What the EFS driver asks to find file systems and their mount targets; it reads names and no data."""
-    return iam.PolicyStatement(
-        sid=sid,
-        actions=[
-            "elasticfilesystem:DescribeAccessPoints",
-            "elasticfilesystem:DescribeFileSystems",
-            "elasticfilesystem:DescribeMountTargets",
-            "ec2:DescribeAvailabilityZones",
-        ],
-        resources=["*"],
-    )
 
 
 POLICY = "CloudWatchAgentServerPolicy"
@@ -170,7 +154,7 @@ class ContainerLogs(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: eks.ICluster,
         cluster_name: str,
         days: int,
         logs: bool = True,

@@ -1,9 +1,4 @@
-"""The Kubernetes control plane: EKS by CloudFormation alone.
-
-Promises: no Lambda and no custom resource unless asked for, so that a destroy has nothing to get stuck on; an endpoint that is
-private or opened to named ranges; access by access entries only (`cluster_access.ClusterAccess`); secrets encrypted;
-control-plane logs that end with the cluster instead of outliving it.
-"""
+"""The Kubernetes control plane on EKS, by CloudFormation alone: no Lambda and no custom resource unless asked for."""
 
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +47,6 @@ class TrainingCluster(eks.Cluster):
         log_days: how long control-plane logs are kept; 0: none are written.
         addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
         oidc_provider: also make an IAM OIDC provider (by CloudFormation alone), for tools that use roles for service accounts.
-        role: the cluster's role; None: one is made.
         kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
     """
 

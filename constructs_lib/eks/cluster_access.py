@@ -1,35 +1,12 @@
-"""Who reaches a cluster: by which rights, by which name, and what the constructs around a cluster need of it.
-
-Promises: an `aws_eks_v2.Cluster`, an imported one, or a `TrainingCluster` will do (aws_eks_v2's own Cluster does not match its
-ICluster for a type checker); rights come from EKS access entries and AWS's own access policies, never from a ConfigMap.
-"""
+"""Who reaches an EKS cluster: by which access entry, and by which name."""
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol
 
 from aws_cdk import Aws, Duration, Fn
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
-
-
-class NodesCluster(Protocol):
-    """What a node's machine needs of its cluster, EKS or self-managed."""
-
-    @property
-    def cluster_name(self) -> str: ...
-    @property
-    def cluster_security_group_id(self) -> str: ...
-
-
-class AnyCluster(NodesCluster, Protocol):
-    """An EKS cluster, whoever made it."""
-
-    @property
-    def cluster_endpoint(self) -> str: ...
-    @property
-    def cluster_certificate_authority_data(self) -> str: ...
 
 
 class AccessLevel(Enum):
@@ -57,7 +34,7 @@ class ClusterAccess(Construct):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: eks.ICluster,
         principal_arn: str,
         level: AccessLevel,
         namespaces: Sequence[str] = (),
@@ -88,7 +65,7 @@ class EndpointName(Construct):
         name: the whole name.
     """
 
-    def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: AnyCluster) -> None:
+    def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: eks.ICluster) -> None:
         super().__init__(scope, id)
         self.name = f"api.{zone.zone_name}"
         # The endpoint attribute is an https address: the name is what follows the two slashes.

@@ -9,7 +9,6 @@ from constructs import Construct
 
 from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
-from constructs_lib.eks.cluster_access import AnyCluster
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
 """EKS's names of the image, without and with GPUs."""
@@ -24,8 +23,6 @@ class ManagedNodes(NodeGroup):
         kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
         release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. A change of either
             drains and replaces the nodes one at a time; CloudFormation refuses it together with any other change of the group.
-        role: the nodes' role; None: one is made.
-        props: as `NodeGroupProps` says.
     """
 
     def __init__(
@@ -33,7 +30,7 @@ class ManagedNodes(NodeGroup):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: eks.ICluster,
         vpc: ec2.IVpc,
         auto_repair: bool = True,
         kubernetes_version: str | None = None,

@@ -1,8 +1,4 @@
-"""A self-managed group of worker nodes: an Auto Scaling group of your own, for what managed groups do not do.
-
-Promises: the same nodes as ManagedNodes makes (same launch template, labels, taints, image family), joined by Amazon
-Linux 2023's nodeadm and an access entry, replaced one at a time when their template changes.
-"""
+"""A self-managed group of EKS worker nodes: an Auto Scaling group that joins by nodeadm and an access entry."""
 
 import json
 from typing import Unpack
@@ -15,13 +11,12 @@ from constructs import Construct
 from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.ec2.node_shape import NodeShape
-from constructs_lib.eks.cluster_access import AnyCluster
 
 
 class SelfManagedNodeRole(Construct):
     """A node role that the cluster knows: what EKS does by itself for managed groups. One serves many groups."""
 
-    def __init__(self, scope: Construct, id: str, *, cluster: AnyCluster) -> None:
+    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster) -> None:
         super().__init__(scope, id)
         self.role = node_role(self, "Role")
         eks.CfnAccessEntry(
@@ -34,9 +29,7 @@ class SelfManagedNodes(NodeGroup):
 
     Args:
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
-        service_ipv4_cidr: the cluster's addresses of services.
         role: the nodes' role, from a `SelfManagedNodeRole`; None: one is made.
-        props: as `NodeGroupProps` says.
     """
 
     def __init__(
@@ -44,7 +37,7 @@ class SelfManagedNodes(NodeGroup):
         scope: Construct,
         id: str,
         *,
-        cluster: AnyCluster,
+        cluster: eks.ICluster,
         vpc: ec2.IVpc,
         kubernetes_version: str,
         service_ipv4_cidr: str = "172.20.0.0/16",
@@ -67,7 +60,7 @@ class SelfManagedNodes(NodeGroup):
         self.resource.node.add_dependency(joining, *self._depends_on)
 
 
-def _user_data(cluster: AnyCluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
+def _user_data(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
     """nodeadm's configuration: https://awslabs.github.io/amazon-eks-ami/nodeadm/."""
     flags = []
     if shape.all_labels:

@@ -1,11 +1,7 @@
-"""A Kubernetes cluster of one's own on plain EC2, without nodes: what kube-aws and kube-up built, as code.
+"""A Kubernetes cluster of one's own on plain EC2, without nodes.
 
-Promises: one control plane at a fixed address, with its state on a volume that outlives it; certificates for every name that
-it is called by; join tokens that AWS makes; nothing that only the cluster itself could delete, so that a destroy has nothing
-to get stuck on. The control plane is an Auto Scaling group of exactly one machine, never two at once: one that dies is replaced
-by one with the same address and the same state, and so is one whose template changes (an upgrade); CloudFormation waits until it
-says that it serves. Its role may attach its own volume, read its own secrets and files, write what others need of it, and
-nothing else.
+The control plane is an Auto Scaling group of exactly one machine, at a fixed address, with its state on a volume that outlives
+it. A machine that dies, or whose template changes, is replaced by one with the same address and state.
 """
 
 from collections.abc import Sequence
@@ -66,8 +62,6 @@ class SelfManagedCluster(Construct):
 
     Args:
         cluster_name: name; the secrets and tags carry it.
-        release: what the control plane runs.
-        snapshots: where etcd's snapshots go.
         subnet: the control plane's; None: the first private one (public with `elastic_ip`).
         private_address: the control plane's address in that subnet; None: AWS picks one, which then stays.
         elastic_ip: also a public address; the subnet must be a public one.
@@ -76,8 +70,6 @@ class SelfManagedCluster(Construct):
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
         key_name: key pair of SSH; None: none.
         jobs_namespace: namespace of the jobs, made with the cluster.
-        pod_cidr: addresses of pods.
-        service_cidr: addresses of services.
         instance_type: EC2 type of the control plane, a Nitro one.
         volume_gib: size of the state's volume, GiB.
         volume_snapshot: an EBS snapshot that the volume begins with.
@@ -90,9 +82,7 @@ class SelfManagedCluster(Construct):
     Attributes:
         cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
         server_url: https address of the API for nodes.
-        secrets: tokens and kubeconfigs.
         private_address: the control plane's address, which stays while machines come and go.
-        volume: the state's volume.
         group: the control plane's Auto Scaling group, to depend on.
     """
 
@@ -247,7 +237,7 @@ class SelfManagedCluster(Construct):
             files.may_read(),
             *self.volume.may_attach(own),
             *statements(OF_MACHINES, "look"),
-            secrets.may_read("Secrets", secrets.server_token, secrets.node_token, *written),
+            *statements(OF_MACHINES, "secrets", secrets=[secrets.server_token, secrets.node_token, *written]),
             *statements(OF_MACHINES, "publish", secrets=written),
             *secrets.may_open(),
             *statements(OF_MACHINES, "snapshots", bucket=snapshots.bucket_arn, snapshots=place),

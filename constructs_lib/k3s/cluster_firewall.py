@@ -1,8 +1,6 @@
-"""Who may connect to whom in a self-managed cluster: one security group for the control plane, one for the nodes.
+"""Who may connect to whom in a self-managed cluster: the exact ports, in both directions.
 
-Promises: the exact ports, in both directions: the API (6443) from nodes and named ranges, the kubelet (10250) and the pod
-network (8472/udp, VXLAN) among the machines, HTTPS and HTTP out; NodePorts, etcd and SSH closed unless a range is named.
-Pods talk over the pod network, so no job needs a rule of its own (but one on its nodes' addresses, which stays closed).
+Pods talk over the pod network, so no job needs a rule of its own; ports of nodes, etcd and SSH stay closed.
 """
 
 from collections.abc import Sequence
@@ -24,10 +22,6 @@ class ClusterFirewall(Construct):
     Args:
         api_from: CIDRs that may reach the API, beside the nodes.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
-
-    Attributes:
-        control_plane: carried by the control plane.
-        nodes: carried by every node.
     """
 
     def __init__(

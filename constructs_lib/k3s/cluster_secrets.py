@@ -1,9 +1,4 @@
-"""The secrets of a self-managed cluster, in Secrets Manager.
-
-Promises: the two join tokens are made by AWS at deploy and are in no template, no user data and no log of ours; what the
-control plane alone can know (the hash of its CA, the kubeconfigs) has an empty secret that it fills, so that no later deploy
-writes over it.
-"""
+"""The secrets of a self-managed cluster: AWS makes the join tokens; the control plane fills the rest, which begin empty."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -12,6 +7,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.statements import OF_MACHINES, statements
 
 
 class ClusterSecrets(Construct):
@@ -63,21 +59,10 @@ class ClusterSecrets(Construct):
         )
         return secret.ref
 
-    def may_read(self, sid: str, *secrets: str) -> iam.PolicyStatement:
-        """Leave to read some of the secrets."""
-        return iam.PolicyStatement(sid=sid, actions=["secretsmanager:GetSecretValue"], resources=list(secrets))
-
     def may_open(self) -> list[iam.PolicyStatement]:
         """Leave to open what the key seals, for Secrets Manager and S3 alone."""
         if self.encryption_key is None:
             return []
         stack = Stack.of(self)
         through = [f"{service}.{stack.region}.{stack.url_suffix}" for service in ("secretsmanager", "s3")]
-        return [
-            iam.PolicyStatement(
-                sid="Open",
-                actions=["kms:Decrypt"],
-                resources=[self.encryption_key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": through}},
-            )
-        ]
+        return statements(OF_MACHINES, "open", key=self.encryption_key.key_arn, through=through)

@@ -1,8 +1,6 @@
 """A group of nodes of a self-managed cluster: an Auto Scaling group whose machines join by a token.
 
-Promises: a node checks whom it joins by the hash of the cluster's CA; a terminated one is replaced; CloudFormation waits for
-each that it makes. Its role may read its own token and files, what jobs may read of the data, and pull images; pods reach
-the role (two hops), and the jobs' NetworkPolicy keeps all but the data job from it.
+Pods reach the nodes' role (two hops); the jobs' NetworkPolicy keeps all but the data job from it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +14,6 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.ec2.machine import SESSIONS, counts_machines, machine_role, takes_sessions
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
-from constructs_lib.eks.addon import finds_mount_targets
 from constructs_lib.k3s.cluster import SelfManagedCluster
 from constructs_lib.k3s.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
 from constructs_lib.statements import OF_MACHINES, statements
@@ -31,9 +28,6 @@ class TokenNodeRole(Construct):
     Args:
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
         data_bucket_arn: the bucket of those; None: no data.
-
-    Attributes:
-        files: what the nodes fetch.
     """
 
     def __init__(
@@ -54,10 +48,10 @@ class TokenNodeRole(Construct):
         policy.add_statements(
             takes_sessions(),
             self.files.may_read(),
-            secrets.may_read("JoinToken", secrets.node_token, secrets.ca_hash),
+            *statements(OF_MACHINES, "join token", secrets=[secrets.node_token, secrets.ca_hash]),
             *secrets.may_open(),
             *statements(OF_MACHINES, "ready", stack=Stack.of(self).stack_id),
-            finds_mount_targets("FindMountTargets"),
+            *statements(OF_MACHINES, "mount targets"),
         )
         if data_bucket_arn:
             policy.add_statements(*statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns)))

@@ -1,8 +1,7 @@
 """What the machines of a self-managed cluster run: an image of Amazon's, the distribution's files, our scripts.
 
-Promises: machines fetch files from the bucket that `cdk bootstrap` made, and check each by its SHA-256, which stands in the
-template; nothing is hashed or copied at synth (an archive of 200 MB costs what a line of text costs); a machine may read the
-files it needs and no other object of that bucket. No secret is in user data (secrets are named by ARN).
+Machines fetch the files from the bucket that `cdk bootstrap` made, and check each by the SHA-256 in the template. Nothing is
+hashed or copied at synth, and no secret is in user data (secrets are named by ARN).
 """
 
 from __future__ import annotations
@@ -43,9 +42,6 @@ class MachineFile:
 
 class MachineFiles(Construct):
     """Files for the machines of one stack.
-
-    Args:
-        files: which.
 
     Attributes:
         lines: one file a line: `<name> <s3 uri> <sha256>`.

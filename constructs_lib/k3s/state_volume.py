@@ -1,8 +1,4 @@
-"""The volume of a control plane's state: it outlives the machine, and waits for the next one.
-
-Promises: encrypted, in one zone, never replaced by CloudFormation in silence (it refuses to move or re-encrypt one); with its
-stack it goes, and leaves a snapshot of itself where it is told to.
-"""
+"""The volume of a control plane's state: it outlives the machine, and waits for the next one."""
 
 from aws_cdk import Aws, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_ec2 as ec2

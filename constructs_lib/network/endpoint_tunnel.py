@@ -1,9 +1,7 @@
-"""The way to a private endpoint: one small machine, and a Session Manager document that leads through it there and nowhere else.
+"""The way to a private endpoint: a small machine, and a Session Manager document that leads through it there and nowhere else.
 
-Promises: a session's host and port stand in the document, and its user chooses a port of their own machine alone; the machine
-takes no connection, has no public address, no SSH and no right but to take sessions; one that fails is replaced, and so is one
-that is a month old, by the newest Amazon Linux. It reaches Session Manager by NAT or by the VPC's interface endpoints
-(`ssm` and `ssmmessages`).
+The machine takes no connection, has no public address, no SSH and no right but to take sessions. One that fails or is a month
+old is replaced by the newest Amazon Linux.
 """
 
 import json
@@ -42,14 +40,10 @@ class EndpointTunnel(Construct):
 
     Args:
         host: name or address of the endpoint, as the machine sees it.
-        port: its port.
         document_name: name of the session document, taken once in an account and region.
         vpc_subnets: where the machine lies; None: the private subnets.
         encryption_key: KMS key of its disk (the policy of one that is imported must let Auto Scaling use it); None: the
             account's default key for EBS.
-
-    Attributes:
-        document_name: name of the session document.
     """
 
     def __init__(

@@ -1,10 +1,4 @@
-"""The VPC of a training cluster, over named availability zones, with no look-up at synth.
-
-Promises: DNS on (EKS and EFS need it), nodes in private subnets, S3 traffic free of NAT charges by the gateway endpoint,
-no public address unless a NAT gateway needs one, and no NAT gateway on an address that somebody chose. Interface endpoints are
-open to the VPC's own addresses on port 443 alone (container images must then come from ECR, docs/aws.md says which to mirror);
-flow logs are encrypted, end, and are written by a role that can write nothing else.
-"""
+"""The VPC of a training cluster, over named availability zones, with no look-up at synth; its endpoints and flow logs."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
@@ -91,12 +85,8 @@ class FlowLogs(Construct):
     """Flow logs of one VPC.
 
     Args:
-        vpc: whose traffic.
         days: how long the records are kept.
         encryption_key: KMS key of the log group; None: AWS's own.
-
-    Attributes:
-        log_group: where the records are.
     """
 
     def __init__(
@@ -187,26 +177,22 @@ class TrainingNetwork(Construct):
             "closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours carries it",
             "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
         )
-        for subnet in self.vpc.public_subnets:
+        self.private_subnets = ec2.SubnetSelection(subnet_type=private)
+        public_subnets = self.vpc.public_subnets
+        for subnet in (*public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
+            acknowledge(subnet, "the caller names the zones on purpose: no look-up at synth", "cfn-lint:W3010")
+            # Load balancer controllers find their subnets by these two tags.
+            Tags.of(subnet).add(f"kubernetes.io/role/{'elb' if subnet in public_subnets else 'internal-elb'}", "1")
+        for subnet in public_subnets:
             acknowledge(
                 subnet,
                 "this is what makes a subnet public; nodes lie in the private ones",
                 "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW",
             )
-        for subnet in (*self.vpc.public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
-            acknowledge(subnet, "the caller names the zones on purpose: no look-up at synth", "cfn-lint:W3010")
-        if nat_at_the_end:
-            for subnet in self.vpc.public_subnets:
-                for gateway in subnet.node.find_all():
-                    if isinstance(gateway, ec2.CfnNatGateway):
-                        # The very last one is the broadcast address, which AWS keeps.
-                        gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
-        self.private_subnets = ec2.SubnetSelection(subnet_type=private)
-        # Load balancer controllers find their subnets by these two tags.
-        for subnet in self.vpc.public_subnets:
-            Tags.of(subnet).add("kubernetes.io/role/elb", "1")
-        for subnet in (*self.vpc.private_subnets, *self.vpc.isolated_subnets):
-            Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
+            for gateway in subnet.node.find_all():
+                if nat_at_the_end and isinstance(gateway, ec2.CfnNatGateway):
+                    # The very last one is the broadcast address, which AWS keeps.
+                    gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
         if interface_endpoints:
             ServiceEndpoints(
                 self,

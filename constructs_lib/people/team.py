@@ -1,8 +1,6 @@
 """People with one task: an IAM group for users, and a role that its members take to reach a cluster's API.
 
-Promises: group and role hold the same managed policies and nothing else. (EKS access entries know roles and users, not
-groups: that is why there is a role.) With `may_take_role` the group holds that policy alone: a permissions boundary, which
-limits the role, does not limit a group.
+EKS access entries know roles and users, not groups: that is why there is a role.
 """
 
 from aws_cdk import Stack
@@ -16,9 +14,6 @@ class Team(Construct):
     Args:
         task: what these people do, for the descriptions.
         may_take_role: a policy made elsewhere that lets its holders take the role; default: one of its own.
-
-    Attributes:
-        role: the role that its members may take.
     """
 
     def __init__(self, scope: Construct, id: str, *, task: str, may_take_role: iam.IManagedPolicy | None = None) -> None:

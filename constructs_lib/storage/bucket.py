@@ -1,8 +1,6 @@
-"""The bucket of a training cluster: training data and what jobs upload.
+"""The bucket of a training cluster: closed, encrypted, versioned, and every access logged to a second such bucket.
 
-Promises: encrypted with a key, reached over TLS only, never public, versioned with an end to old versions, every access
-logged to a second bucket that is as closed; and, with RemovalPolicy.DESTROY, gone with all it holds: the one Lambda function
-of the whole library, one for each stack, empties these buckets and may touch no other.
+With RemovalPolicy.DESTROY the one Lambda function of the library, one for each stack, empties these buckets and no other.
 """
 
 from __future__ import annotations
@@ -110,9 +108,6 @@ class DataBucket(s3.Bucket):
         keep_old_versions_days: how long an overwritten or deleted object can be brought back.
         keep_logs_days: how long access logs are kept.
         removal_policy: RETAIN keeps both buckets; DESTROY empties and deletes both.
-
-    Attributes:
-        log_bucket: where the accesses are logged.
     """
 
     def __init__(

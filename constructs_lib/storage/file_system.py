@@ -1,10 +1,7 @@
-"""The shared file system of a cluster: EFS that whoever carries one security group can mount, and nobody else.
-
-Promises: encrypted at rest, mounted over TLS and from mount targets only, never as root; its security group opens TCP 2049
-to the client group alone; whatever mounts can depend on the mount targets.
-"""
+"""The shared file system of a cluster: EFS that clients with one security group can mount over TLS, never as root."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 import jsii
@@ -17,7 +14,11 @@ from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
+from constructs_lib.statements import statements
 from constructs_lib.storage.retained import retain_if_replaced
+
+POLICY = Path(__file__).with_name("file_system_policy.json")
+"""Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""
 
 
 @jsii.implements(ec2.IConnectable)
@@ -77,11 +78,9 @@ class SharedFileSystem(MountableFileSystem):
     """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
 
     Args:
-        vpc: where it is mounted.
         vpc_subnets: one mount target is made in each zone of these; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
         throughput_mode: docs/file-system.md compares the modes.
-        provisioned_throughput_per_second: for mode PROVISIONED.
         require_tls: refuse mounts without TLS. False lets plain NFS mount: data then crosses the VPC in the clear, and the
             synth says so.
         infrequent_access_after: files not read for so long move to the cheaper class until they are read; None: never.
@@ -122,7 +121,9 @@ class SharedFileSystem(MountableFileSystem):
             provisioned_throughput_per_second=provisioned_throughput_per_second,
             lifecycle_policy=infrequent_access_after,
             out_of_infrequent_access_policy=(efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None),
-            file_system_policy=_policy(require_tls),
+            file_system_policy=iam.PolicyDocument(
+                statements=[*statements(POLICY, "mounts"), *(statements(POLICY, "tls") if require_tls else ())]
+            ),
             # Else the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
             allow_anonymous_access=True,
             removal_policy=removal_policy,
@@ -192,28 +193,3 @@ class SharedFileSystem(MountableFileSystem):
 def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:
     what = "Mount targets of the shared file system"
     return ec2.SecurityGroup(scope, id, vpc=vpc, description=what, allow_all_outbound=False)
-
-
-def _policy(require_tls: bool) -> iam.PolicyDocument:
-    policy = iam.PolicyDocument(
-        statements=[
-            iam.PolicyStatement(
-                sid="MountTargetsOnly",
-                principals=[iam.AnyPrincipal()],
-                # No ClientRootAccess: root is squashed, and the access point sets the user.
-                actions=["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
-                conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
-            )
-        ]
-    )
-    if require_tls:
-        policy.add_statements(
-            iam.PolicyStatement(
-                sid="TlsOnly",
-                effect=iam.Effect.DENY,
-                principals=[iam.AnyPrincipal()],
-                actions=["*"],
-                conditions={"Bool": {"aws:SecureTransport": "false"}},
-            )
-        )
-    return policy

@@ -1,8 +1,4 @@
-"""The image repository of a cluster.
-
-Promises: tags that never move, images scanned when they are pushed, encrypted, with an end to old images; gone with its
-images where it is to go (ECR's own empty-on-delete, no Lambda).
-"""
+"""The image repository of a cluster: tags never move, images are scanned when pushed, old ones go."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_ecr as ecr

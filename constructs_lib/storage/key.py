@@ -1,8 +1,7 @@
 """One KMS key for everything that a cluster stores, and log groups that it seals.
 
-Promises: a key that rotates, that its own account's IAM policies open, and beside them only the services that must use it
-by themselves, each for this account's things alone: log groups, disks of Auto Scaling groups, alarms. Whatever of ours is given
-another key of the same app (a plain `kms.Key`) opens it likewise; a key that is imported stays as it is.
+A key that another construct of ours is given (a plain `kms.Key` of the same app) is opened to the services that must use it, for
+this account's things alone; a key that is imported stays as it is.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,6 @@ class ClusterDashboard(Construct):
 
     Args:
         dashboard_name: name; None: CloudFormation makes one.
-        emails: who is told of alarms.
         min_nodes: fewer nodes than this raise an alarm, and so does an agent that stops counting them (make this after nodes
             and agent: until it counts, it is silent, too). 0: none does, because no node and no agent look alike.
         bursting: the file system is in mode bursting: watch its credits.
@@ -30,9 +29,6 @@ class ClusterDashboard(Construct):
         scaling_groups: Auto Scaling groups that count their machines, and how many each should have: fewer raise an alarm.
         encryption_key: KMS key of the topic (the policy of one that is imported must let CloudWatch use it, as EncryptionKey's
             does); None: SNS's own encryption.
-
-    Attributes:
-        topic: where alarms go.
     """
 
     def __init__(

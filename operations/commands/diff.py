@@ -13,13 +13,27 @@ from operations.errors import BadInput, Failed, cli_errors, of_aws
 from operations.screen import Json, as_json, say, show
 
 NAME = "paddle-aws-diff"
-MIXED = "refused"
+REFUSED = "refused"
 VERSIONS = {"Version", "ReleaseVersion"}
 """Of a node group: EKS changes them alone."""
+MIXED = "CloudFormation changes a node group's version alone: deploy its other changes first, then the version"
+FOR_GOOD = {
+    "AWS::EKS::Cluster": {"KubernetesNetworkConfig": "cluster.service_cidr", "EncryptionConfig": "key"},
+    "AWS::ECR::Repository": {"EncryptionConfiguration": "key"},
+    "AWS::EC2::Volume": {
+        "AvailabilityZone": "cluster.availability_zone",
+        "KmsKeyId": "key",
+        "SnapshotId": "cluster.volume_snapshot",
+    },
+}
+"""Properties whose change CloudFormation refuses, and their settings: it replaces neither what has a fixed name nor a volume."""
 
 
 class Loss(NamedTuple):
-    """A resource that a change set replaces or removes; `what` is what a user loses with it, if it holds data."""
+    """A resource that a change set replaces or removes.
+
+    `what` is what a user loses with it, if it holds data; where `change` is REFUSED, why CloudFormation refuses the deploy.
+    """
 
     stack: str
     resource: str
@@ -35,7 +49,7 @@ def diff(
     """Name each resource that `cdk deploy` would replace or remove, and the data that would go with it.
 
     CloudFormation itself works it out, in change sets that are prepared, read and deleted: nothing is changed.
-    Exit code 1 if something that holds data would go.
+    Exit code 1 if something that holds data would go, or CloudFormation would refuse the deploy.
 
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
@@ -65,10 +79,18 @@ def diff(
             return
         if refused := refused_step(spec, account.outputs):
             raise BadInput(refused)
-        api = account.client("cloudformation")
-        _prepare(config, deployed)
+        api, watch = account.client("cloudformation"), f"{spec.name}-watch"
+        left = [Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")]
+        if spec.budget or watch not in deployed:
+            left = []
+        else:
+            deployed.remove(watch)
+            delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
+            say(f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms behind: run `{delete}` first")
+        if deployed:
+            _prepare(config, deployed)
         try:
-            losses = [loss for stack in deployed for loss in _losses(api, stack, {**HOLDS_DATA, **IN_USE})]
+            losses = left + [loss for stack in deployed for loss in _losses(api, stack, HOLDS_DATA, IN_USE)]
         finally:
             for stack in deployed:
                 with suppress(api.exceptions.ChangeSetNotFoundException):
@@ -76,16 +98,17 @@ def diff(
         if json:
             as_json([loss._asdict() for loss in losses])
         elif losses:
-            show(("STACK", "RESOURCE", "TYPE", "CHANGE", "LOST WITH IT"), losses)
+            show(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
         else:
             say("nothing is replaced or removed")
-        if any(loss.what for loss in losses):
-            raise Failed(
+        ends = list(dict.fromkeys(loss.what for loss in losses if loss.change == REFUSED))
+        if any(loss.what and loss.change != REFUSED for loss in losses):
+            ends.append(
                 "the deploy would lose what the last column names: keep the old settings; or copy the data and "
                 "run `paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
             )
-        if any(loss.change == MIXED for loss in losses):
-            raise Failed("CloudFormation changes a node group's version alone: deploy its other changes first, then the version")
+        if ends:
+            raise Failed("\n".join(ends))
 
 
 def _prepare(config: Path, stacks: list[str]) -> None:
@@ -102,15 +125,25 @@ def _prepare(config: Path, stacks: list[str]) -> None:
         raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))
 
 
-def _losses(api: Any, stack: str, lost: dict[str, str]) -> Iterator[Loss]:
+def _losses(api: Any, stack: str, data: dict[str, str], in_use: dict[str, str]) -> Iterator[Loss]:
     pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
     # cdk makes none for a stack that does not change.
     with suppress(api.exceptions.ChangeSetNotFoundException):
         for change in pages.search("Changes[].ResourceChange"):
+            kind = change["ResourceType"]
             replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
+            says = "removed" if change["Action"] == "Remove" else replaced
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
-            mixed = MIXED if change["ResourceType"] == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS else None
-            says = "removed" if change["Action"] == "Remove" else mixed or replaced
-            if says:
-                kind = change["ResourceType"]
-                yield Loss(stack, change["LogicalResourceId"], kind, says, lost.get(kind, ""))
+            settings = ", ".join(sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""}))
+            refused = in_use.get(kind) if says else None
+            if settings:
+                refused = (
+                    f"CloudFormation cannot change {settings} of a deployed cluster: "
+                    "set it back, or deploy a cluster of another `name`"
+                )
+            elif kind == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS:
+                refused = MIXED
+            if refused:
+                yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
+            elif says:
+                yield Loss(stack, change["LogicalResourceId"], kind, says, data.get(kind, ""))

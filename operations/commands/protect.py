@@ -20,7 +20,7 @@ HOLDS_DATA = {
 """The types of resource that hold data, and what a user loses with one."""
 IN_USE = dict.fromkeys(
     ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::Route53::HostedZone"),
-    "nothing yet: CloudFormation refuses it while the other stacks use it; a cluster of another `name` can have it",
+    "CloudFormation refuses it while the other stacks use it: set it back, or deploy a cluster of another `name`",
 )
 """What other stacks hold on to, so that only a new cluster can change it."""
 _ALL = {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"}

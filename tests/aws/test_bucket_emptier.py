@@ -50,14 +50,6 @@ def _event(url: str, kind: str, physical_id: str | None = None) -> dict[str, Any
     return {**event, "PhysicalResourceId": physical_id} if physical_id else event
 
 
-def test_creating_touches_nothing_and_takes_the_buckets_name(cloudformation: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    url, told = cloudformation
-    monkeypatch.setattr(bucket_emptier_handler, "empty", lambda *_: pytest.fail("emptied"))
-    bucket_emptier_handler.handler(_event(url, "Create"), None)
-    bucket_emptier_handler.handler(_event(url, "Update", "old-name"), None)
-    assert [(each["Status"], each["PhysicalResourceId"]) for each in told] == [("SUCCESS", "new-name")] * 2
-
-
 def test_deleting_empties_the_bucket_it_was_made_for(cloudformation: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a replacement the properties name the new bucket: that one must not be touched."""
     url, told = cloudformation

@@ -30,18 +30,6 @@ def test_the_endpoint_is_private_unless_ranges_are_named(shipped: Any, variant: 
     assert (access["EndpointPrivateAccess"], access["PublicAccessCidrs"]) == (True, ["203.0.113.7/32"])
 
 
-def test_access_is_by_entries_and_nobody_is_administrator_unnamed(shipped: Any) -> None:
-    (cluster,) = shipped.resources("AWS::EKS::Cluster")
-    assert cluster["AccessConfig"] == {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": False}
-
-
-def test_secrets_are_sealed_and_every_log_written(shipped: Any) -> None:
-    (cluster,) = shipped.resources("AWS::EKS::Cluster")
-    assert cluster["EncryptionConfig"][0]["Resources"] == ["secrets"]
-    kinds = {each["Type"] for each in cluster["Logging"]["ClusterLogging"]["EnabledTypes"]}
-    assert kinds == {"api", "audit", "authenticator", "controllerManager", "scheduler"}
-
-
 def test_logs_end_with_the_cluster(shipped: Any, otherwise: Any) -> None:
     """EKS would make the group itself and leave it: ours is there first and goes last."""
     ((name, group),) = shipped.whole("AWS::Logs::LogGroup", "cluster").items()
@@ -57,23 +45,6 @@ def test_no_function_and_no_custom_resource(each_variant: Any) -> None:
     for stack in ("access", "network", "cluster", "nodes", "watch"):
         types = [r["Type"] for r in each_variant.templates.get(stack, {}).get("Resources", {}).values()]
         assert [t for t in types if t.startswith(("Custom::", "AWS::Lambda", "AWS::CloudFormation::CustomResource"))] == []
-
-
-def test_the_cluster_lies_in_two_zones(each_variant: Any) -> None:
-    for cluster in each_variant.resources("AWS::EKS::Cluster"):
-        assert len(cluster["ResourcesVpcConfig"]["SubnetIds"]) == len(each_variant.spec.network.zones) >= 2
-
-
-def test_daemons_come_with_the_cluster_and_network_policy_is_on(shipped: Any) -> None:
-    addons = {addon["AddonName"]: addon for addon in shipped.resources("AWS::EKS::Addon", "cluster")}
-    assert set(addons) == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
-    assert json.loads(addons["vpc-cni"]["ConfigurationValues"]) == {"enableNetworkPolicy": "true"}
-    assert all("AddonVersion" not in addon for addon in addons.values())
-
-
-def test_a_version_of_an_addon_can_be_named(variant: Any) -> None:
-    (addon,) = [a for a in variant("self-managed").resources("AWS::EKS::Addon") if a["AddonName"] == "coredns"]
-    assert addon["AddonVersion"] == "v1.12.1-eksbuild.2"
 
 
 def test_locked_versions_are_taken_where_none_is_named(otherwise: Any) -> None:
@@ -121,20 +92,6 @@ def test_only_the_data_jobs_account_gets_rights(shipped: Any) -> None:
     assert set(trust["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
     (policy,) = [p for p in shipped.resources("AWS::IAM::ManagedPolicy", "cluster") if p["Description"] == "Reads training data"]
     assert [s["Action"] for s in policy["PolicyDocument"]["Statement"]] == ["s3:ListBucket", "s3:GetObject", "kms:Decrypt"]
-
-
-def test_the_endpoint_has_a_name_beside_the_apex(shipped: Any) -> None:
-    (record,) = shipped.resources("AWS::Route53::RecordSet")
-    assert (record["Name"], record["Type"]) == ("api.paddle.", "CNAME")
-    assert json.dumps(record["ResourceRecords"]).count("Fn::Split") == 1
-
-
-def test_an_existing_cluster_gets_entries_and_no_more(variant: Any) -> None:
-    lodger = variant("borrowed-cluster")
-    assert lodger.resources("AWS::EKS::Cluster") == []
-    assert {entry["ClusterName"] for entry in lodger.resources("AWS::EKS::AccessEntry")} == {"shared"}
-    (record,) = lodger.resources("AWS::Route53::RecordSet")
-    assert record["HostedZoneId"] == "Z0123456789ABCDEFGHIJ"
 
 
 def test_in_a_strangers_stack(stranger: tuple[Stack, ec2.Vpc]) -> None:

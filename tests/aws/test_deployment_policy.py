@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
@@ -157,131 +158,14 @@ def test_the_names_of_the_bootstrap_are_refused(name: str, tmp_path: Path, capsy
     assert not (tmp_path / "out").exists()
 
 
-IAM, HERE = f"arn:aws:iam::{ACCOUNT}:", f"us-west-2:{ACCOUNT}"
-OURS, THEIRS = {"aws:ResourceTag/cluster": "paddle"}, {"aws:ResourceTag/cluster": "theirs"}
-RECORDS = "route53:ChangeResourceRecordSetsNormalizedRecordNames"
-BOUNDED = {"iam:PermissionsBoundary": IAM + "policy/deployment/paddle-boundary"}
-OTHER = {"iam:PermissionsBoundary": IAM + "policy/paddle-access-x"}
-ADMINISTRATOR = {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"}
-ANY = {"iam:PolicyARN": IAM + "policy/paddle-access-x"}
-DEPLOYER = IAM + f"role/cdk-paddle-cfn-exec-role-{ACCOUNT}-us-west-2"
-ROLE, KEY, FILES_OF_OTHERS = (
-    IAM + "role/paddle-access-x",
-    f"arn:aws:kms:{HERE}:key/k",
-    f"arn:aws:elasticfilesystem:{HERE}:file-system/fs-1",
-)
-VPC = f"arn:aws:ec2:{HERE}:vpc/vpc-1"
-
-ESCALATIONS = [
-    # (action, resource, condition keys): each leads to rights that the policy does not give.
-    ("iam:CreateRole", IAM + "role/Administrator", BOUNDED),
-    ("iam:CreateRole", IAM + "role/paddle-x", BOUNDED),
-    ("iam:CreateRole", ROLE, {}),
-    ("iam:CreateRole", ROLE, OTHER),
-    ("iam:PutRolePermissionsBoundary", ROLE, OTHER),
-    ("iam:DeleteRolePermissionsBoundary", ROLE, BOUNDED),
-    ("iam:PutRolePolicy", ROLE, BOUNDED),
-    ("iam:AttachRolePolicy", ROLE, ANY),
-    ("iam:AttachRolePolicy", ROLE, {**ANY, **OTHER}),
-    ("iam:AttachRolePolicy", ROLE, {**ADMINISTRATOR, **BOUNDED}),
-    ("iam:AttachRolePolicy", DEPLOYER, {**ANY, **BOUNDED}),
-    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", ADMINISTRATOR),
-    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", ANY),
-    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", {"iam:PolicyARN": IAM + "policy/deployment/paddle-deploy-1"}),
-    ("iam:PutGroupPolicy", IAM + "group/paddle-access-x", {}),
-    ("iam:AttachUserPolicy", IAM + "user/somebody", ANY),
-    ("iam:UpdateAssumeRolePolicy", IAM + "role/paddle-two-access-Operator", {}),
-    ("iam:UpdateAssumeRolePolicy", DEPLOYER, {}),
-    ("iam:CreatePolicy", IAM + "policy/deployment/paddle-deploy-9", {}),
-    *(
-        (f"iam:{verb}", IAM + f"policy/deployment/paddle-{which}", {})
-        for verb in ("CreatePolicyVersion", "SetDefaultPolicyVersion", "DeletePolicyVersion", "DeletePolicy")
-        for which in ("deploy-1", "boundary", "bootstrap", "operator")
-    ),
-    ("iam:SetDefaultPolicyVersion", IAM + "policy/paddle-access-x", {}),
-    ("iam:PassRole", IAM + "role/Administrator", {"iam:PassedToService": "ec2.amazonaws.com"}),
-    ("iam:PassRole", ROLE, {"iam:PassedToService": "cloudformation.amazonaws.com"}),
-    ("iam:PassRole", DEPLOYER, {"iam:PassedToService": "lambda.amazonaws.com"}),
-    ("iam:CreateServiceLinkedRole", IAM + "role/aws-service-role/x/y", {"iam:AWSServiceName": "organizations.amazonaws.com"}),
-    ("iam:CreateUser", IAM + "user/paddle-access-x", {}),
-    ("iam:CreateAccessKey", IAM + "user/administrator", {}),
-    ("iam:AddUserToGroup", IAM + "group/paddle-access-x", {}),
-    ("sts:AssumeRole", ROLE, {}),
-    ("cloudformation:UpdateStack", f"arn:aws:cloudformation:{HERE}:stack/theirs/1", {}),
-    ("eks:CreateAccessEntry", f"arn:aws:eks:{HERE}:cluster/theirs", {}),
-    ("ec2:CreateTags", VPC, THEIRS),
-    ("ec2:DeleteVpc", VPC, THEIRS),
-    ("ec2:DescribeInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
-    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
-    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:vpc/vpc-1", THEIRS),
-    ("ec2:ModifyInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", THEIRS),
-    ("ec2:ModifyInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", THEIRS),
-    ("kms:PutKeyPolicy", KEY, THEIRS),
-    ("kms:ScheduleKeyDeletion", KEY, {}),
-    ("kms:TagResource", KEY, {"kms:ResourceAliases": ["alias/theirs"]}),
-    ("kms:Decrypt", KEY, OURS),
-    ("kms:GenerateDataKeyWithoutPlaintext", KEY, OURS),
-    ("kms:CreateGrant", KEY, {"kms:GrantIsForAWSResource": "false"}),
-    ("elasticfilesystem:PutFileSystemPolicy", FILES_OF_OTHERS, THEIRS),
-    ("elasticfilesystem:TagResource", FILES_OF_OTHERS, THEIRS),
-    ("elasticfilesystem:CreateMountTarget", FILES_OF_OTHERS, THEIRS),
-    ("lambda:GetFunction", f"arn:aws:lambda:{HERE}:function:theirs", {}),
-    ("lambda:UpdateFunctionCode", f"arn:aws:lambda:{HERE}:function:theirs", {}),
-    ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z", {RECORDS: ["www.theirs"]}),
-    ("s3:PutBucketPolicy", "arn:aws:s3:::theirs", {}),
-    ("s3:GetObject", "arn:aws:s3:::paddle-storage-x/data", {}),
-    ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:theirs", {}),
-    ("ssm:GetParameters", f"arn:aws:ssm:{HERE}:parameter/password", {}),
-    ("ssm:GetParameters", f"arn:aws:ssm:{HERE}:parameter/cdk-bootstrap/hnb659fds/version", {}),
-]
-NEEDED = [
-    ("iam:CreateRole", ROLE, BOUNDED),
-    ("iam:PutRolePermissionsBoundary", ROLE, BOUNDED),
-    ("iam:AttachRolePolicy", ROLE, {**ANY, **BOUNDED}),
-    ("iam:DetachRolePolicy", ROLE, ANY),
-    ("iam:AttachGroupPolicy", IAM + "group/paddle-access-x", {"iam:PolicyARN": IAM + "policy/deployment/paddle-reader"}),
-    ("iam:PassRole", IAM + "role/paddle-cluster-x", {"iam:PassedToService": "eks.amazonaws.com"}),
-    ("ec2:CreateTags", VPC, {"ec2:CreateAction": "CreateVpc"}),
-    ("ec2:DeleteVpc", VPC, OURS),
-    ("kms:PutKeyPolicy", KEY, OURS),
-    ("kms:GenerateDataKeyWithoutPlaintext", KEY, {"kms:ViaService": "ec2.us-west-2.amazonaws.com"}),
-    ("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z", {RECORDS: ["api.paddle"]}),
-    ("s3:PutBucketPolicy", "arn:aws:s3:::paddle-storage-x", {}),
-]
-EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
-BEYOND = [
-    # What a role of ours cannot do, whatever policy a deployment gives it and whoever may take it.
-    ("iam:CreateRole", IAM + "role/Administrator", {}),
-    ("iam:CreateUser", IAM + "user/somebody", {}),
-    ("iam:CreateAccessKey", IAM + "user/administrator", {}),
-    ("iam:AttachRolePolicy", ROLE, ADMINISTRATOR),
-    ("iam:AttachUserPolicy", IAM + "user/somebody", ADMINISTRATOR),
-    ("iam:DeleteRolePermissionsBoundary", ROLE, {}),
-    ("iam:CreatePolicyVersion", IAM + "policy/deployment/paddle-boundary", {}),
-    ("iam:PassRole", IAM + "role/Administrator", {"iam:PassedToService": "ec2.amazonaws.com"}),
-    ("sts:AssumeRole", IAM + "role/Administrator", {}),
-    ("sts:AssumeRole", IAM + f"role/cdk-hnb659fds-deploy-role-{ACCOUNT}-us-west-2", {}),
-    ("sts:AssumeRole", IAM + f"role/cdk-paddletwo-deploy-role-{ACCOUNT}-us-west-2", {}),
-    ("cloudformation:UpdateStack", f"arn:aws:cloudformation:{HERE}:stack/paddle-two-access/1", {}),
-    ("s3:GetObject", "arn:aws:s3:::theirs/data", {}),
-    ("kms:Decrypt", KEY, THEIRS),
-    ("kms:PutKeyPolicy", KEY, OURS),
-    ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:theirs", {}),
-    ("ssm:StartSession", f"arn:aws:ec2:{HERE}:instance/i-1", {"ssm:resourceTag/cluster": "theirs"}),
-    ("ec2:RunInstances", f"arn:aws:ec2:{HERE}:instance/*", {}),
-    ("ec2:DescribeInstanceAttribute", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
-    ("lambda:UpdateFunctionCode", f"arn:aws:lambda:{HERE}:function:theirs", {}),
-    ("organizations:LeaveOrganization", "*", {}),
-]
-WITHIN = [
-    ("s3:GetObject", "arn:aws:s3:::paddle-storage-x/data", {}),
-    ("kms:Decrypt", KEY, OURS),
-    ("ec2:DescribeInstances", "*", {}),
-    ("eks:DescribeCluster", f"arn:aws:eks:{HERE}:cluster/paddle", {}),
-    ("sts:AssumeRole", IAM + f"role/cdk-paddle-deploy-role-{ACCOUNT}-us-west-2", {}),
-]
 Asked = tuple[str, str, dict[str, Any]]
-
+IAM, HERE = f"arn:aws:iam::{ACCOUNT}:", f"us-west-2:{ACCOUNT}"
+ROLE = IAM + "role/paddle-access-x"
+ASKED: dict[str, list[Asked]] = {
+    part: [(action, on, given) for action, on, given in listed]
+    for part, listed in yaml.safe_load(Path(__file__).with_name("escalations.yaml").read_text()).items()
+}
+EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
 
 # What lets IAM decide about a key: without it no policy counts.
 OPEN_KEY = [{"Effect": "Allow", "Principal": {"AWS": IAM + "root"}, "Action": "kms:*", "Resource": "*"}]
@@ -302,15 +186,15 @@ def answers(asked: list[Asked], allowed: list[dict[str, Any]], **more: Any) -> d
 def test_no_way_leads_to_more(restricted: Any) -> None:
     """Some seventy escalations, each refused; what is needed is allowed by the same simulation."""
     allowed = policy(restricted("shipped"))
-    assert list(found := answers(ESCALATIONS, allowed)) == [REFUSED], found
-    assert list(found := answers(NEEDED, allowed)) == [ALLOWED], found
+    assert list(found := answers(ASKED["escalations"], allowed)) == [REFUSED], found
+    assert list(found := answers(ASKED["needed"], allowed)) == [ALLOWED], found
 
 
 def test_a_role_with_any_policy_stays_within_its_boundary(restricted: Any) -> None:
     """The detour in two steps: a role that anybody may take, and a policy that allows everything."""
     limit = files(restricted("shipped"))["paddle-boundary"]["Statement"]
-    assert set(found := answers(BEYOND, EVERYTHING, boundary=limit)) == {REFUSED, DENIED}, found
-    assert list(found := answers(WITHIN, EVERYTHING, boundary=limit)) == [ALLOWED], found
+    assert set(found := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {REFUSED, DENIED}, found
+    assert list(found := answers(ASKED["within"], EVERYTHING, boundary=limit)) == [ALLOWED], found
 
 
 CALLED = {

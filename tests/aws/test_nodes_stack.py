@@ -46,30 +46,6 @@ def test_machines_and_disks_carry_the_tags_that_the_budget_counts(each_variant: 
             assert tags["cluster"] == each_variant.spec.name, specification["ResourceType"]
 
 
-def test_a_managed_group_as_shipped(shipped: Any) -> None:
-    (group,) = shipped.resources("AWS::EKS::Nodegroup")
-    assert group["ScalingConfig"] == {"MinSize": 1, "DesiredSize": 3, "MaxSize": 6}
-    assert (group["AmiType"], group["CapacityType"]) == ("AL2023_x86_64_STANDARD", "ON_DEMAND")
-    assert group["NodeRepairConfig"] == {"Enabled": True}
-    # Pinned to one of the cluster's two zones.
-    assert len(group["Subnets"]) == 1
-
-
-def test_ssh_is_off_and_session_manager_on(shipped: Any) -> None:
-    assert "KeyName" not in _data(shipped, "workers")
-    (role,) = [r for n, r in shipped.whole("AWS::IAM::Role", "nodes").items() if n.startswith("NodeRole")]
-    names = json.dumps(role["Properties"]["ManagedPolicyArns"])
-    for policy in ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"):
-        assert policy in names
-    (sessions,) = [p for n, p in shipped.whole("AWS::IAM::ManagedPolicy", "nodes").items() if n.startswith("NodeRoleSessions")]
-    (statement,) = sessions["Properties"]["PolicyDocument"]["Statement"]
-    # No ssm:GetParameter, which AWS's own policy for Session Manager has on every parameter of the account.
-    assert [action for action in statement["Action"] if not action.startswith("ssmmessages:")] == [
-        "ssm:UpdateInstanceInformation"
-    ]
-    assert "AmazonSSMManagedInstanceCore" not in names
-
-
 def test_ssh_is_opened_to_the_named_ranges_alone(variant: Any) -> None:
     own = variant("self-managed")
     assert _data(own, "workers")["KeyName"] == "ops"
@@ -169,16 +145,6 @@ def test_addons_with_deployments_wait_for_a_node(shipped: Any) -> None:
     assert names == {"coredns", "aws-efs-csi-driver", "eks-node-monitoring-agent"}
     for addon in addons.values():
         assert groups <= set(addon["DependsOn"])
-
-
-def test_the_efs_driver_finds_and_makes_nothing(shipped: Any) -> None:
-    (addon,) = [a for a in shipped.resources("AWS::EKS::Addon") if a["AddonName"] == "aws-efs-csi-driver"]
-    assert addon["PodIdentityAssociations"][0]["ServiceAccount"] == "efs-csi-controller-sa"
-    (policy,) = [
-        p["Properties"] for n, p in shipped.whole("AWS::IAM::ManagedPolicy", "nodes").items() if n.startswith("EfsDriver")
-    ]
-    for statement in policy["PolicyDocument"]["Statement"]:
-        assert all(":Describe" in action for action in statement["Action"])
 
 
 def test_container_logs_are_one_setting(variant: Any, shipped: Any) -> None:

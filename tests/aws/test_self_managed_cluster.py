@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Stack
+from aws_cdk import App, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 
 from constructs_lib.k3s.release import LIMIT, boot_user_data
-from constructs_lib.k3s.state_volume import StateVolume
 from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.k3s_cluster import release
@@ -86,13 +85,6 @@ def test_files_of_any_size_are_neither_hashed_nor_copied_at_synth(own: Any) -> N
     assert {path.name for path in paths if path.is_absolute()} > {"k3s", "control-plane.sh", "efs-csi-driver.yaml"}
 
 
-def test_a_machine_reads_its_own_files_of_that_bucket_and_no_other(own: Any) -> None:
-    for stack, word in (("cluster", "ControlPlane"), ("nodes", "Joining")):
-        files = statements(own, stack, word)["Files"]
-        assert files["Action"] == "s3:GetObject"
-        assert "*" not in json.dumps(files["Resource"])
-
-
 def test_without_a_lock_one_sentence_names_the_command(tmp_path: Path) -> None:
     spec = ClusterSpec.model_validate(
         {"retain": False, "cluster": {"kind": "self-managed", "distribution": {"lock": str(tmp_path / "none.json")}}}
@@ -125,25 +117,6 @@ def test_two_roles_in_two_profiles_each_with_what_it_needs_only(own: Any) -> Non
         "FindSnapshots", "Snapshots", "Ready", "Seal",
     }  # fmt: skip
     assert len(own.resources("AWS::IAM::InstanceProfile")) == 3
-
-
-def test_the_control_plane_attaches_its_own_volume_to_its_own_machine(own: Any) -> None:
-    found = statements(own, "cluster", "ControlPlane")
-    (volume,) = own.whole("AWS::EC2::Volume")
-    assert {"Ref": volume} in found["AttachVolume"]["Resource"]["Fn::Join"][1]
-    assert found["AttachToItself"]["Condition"] == {"StringEquals": {"aws:ResourceTag/paddle-aws/control-plane": "tutorial"}}
-    group = one(own.whole("AWS::AutoScaling::AutoScalingGroup", "cluster"))
-    tag = {"Key": "paddle-aws/control-plane", "Value": "tutorial", "PropagateAtLaunch": True}
-    assert tag in group["Properties"]["Tags"]
-
-
-def test_nodes_read_training_data_and_never_the_snapshots_beside_it(own: Any) -> None:
-    found = statements(own, "nodes", "Joining")
-    assert json.dumps(found["ReadData"]["Resource"]).endswith('"/sources/*"]]}')
-    assert "PutObject" not in json.dumps(found)
-    outputs = own.templates["cluster"]["Outputs"]
-    assert outputs["DataJobCredentials"]["Value"] == "instance-profile"
-    assert outputs["HostPorts"]["Value"] == "closed", "the charts refuse jobs on their nodes' own ports"
 
 
 # Create an AWS SSH key.
@@ -276,17 +249,6 @@ def test_the_state_is_on_a_sealed_volume_in_the_machines_zone(own: Any) -> None:
     assert variables(control_plane(own))["STATE_VOLUME"] != ""
 
 
-def test_state_that_is_to_be_kept_leaves_a_snapshot() -> None:
-    stack = Stack(App(analytics_reporting=False), "Theirs")
-    volume = StateVolume(stack, "State", availability_zone="eu-central-1a", snapshot_id="snap-0123456789abcdef0")
-    StateVolume(stack, "Gone", availability_zone="eu-central-1a", removal_policy=RemovalPolicy.DESTROY)
-    volumes = {
-        name: made["DeletionPolicy"] for name, made in Template.from_stack(stack).find_resources("AWS::EC2::Volume").items()
-    }
-    assert sorted(volumes.values()) == ["Delete", "Snapshot"]
-    assert [statement.sid for statement in volume.may_attach(("own", "yes"))] == ["AttachVolume", "AttachToItself"]
-
-
 # Launch the master with a fixed address; certificates for every name; it starts by itself.
 
 
@@ -365,14 +327,6 @@ def test_there_is_one_control_plane_and_never_two(own: Any) -> None:
     assert (found["SIGNAL_STACK"], found["SIGNAL_RESOURCE"]) == ("tutorial-cluster", logical_id)
 
 
-def test_every_machine_is_an_encrypted_one_with_imdsv2(own: Any) -> None:
-    for template in own.resources("AWS::EC2::LaunchTemplate"):
-        data = template["LaunchTemplateData"]
-        assert data["MetadataOptions"]["HttpTokens"] == "required"
-        assert all(disk["Ebs"]["Encrypted"] for disk in data["BlockDeviceMappings"])
-        assert data["ImageId"].startswith("resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-")
-
-
 # Join tokens.
 
 
@@ -386,24 +340,6 @@ def test_tokens_are_made_by_aws_and_in_no_template(own: Any) -> None:
     assert all("SecretString" not in secret and "KmsKeyId" in secret for secret in secrets.values())
     # A machine is told a secret's ARN, and asks for it as itself: nothing resolves one into a template.
     assert "resolve:secretsmanager" not in json.dumps(own.templates)
-
-
-def test_a_node_reads_its_token_and_the_ca_hash_and_no_other_secret(own: Any) -> None:
-    found = statements(own, "nodes", "Joining")["JoinToken"]
-    text = json.dumps(found["Resource"])
-    assert "NodeToken" in text
-    assert "CaHash" in text
-    assert len(found["Resource"]) == 2
-
-
-def test_each_team_reads_its_own_kubeconfig(own: Any) -> None:
-    for team in ("operator", "trainer", "reader"):
-        found = statements(own, "cluster", f"{team.capitalize()}Policy")
-        assert json.dumps(found["Kubeconfig"]["Resource"]).endswith(f':secret:tutorial/kubeconfig/{team}-??????"]]}}')
-        assert "ClusterAddress" not in found
-        denied = found["NoSnapshots"]
-        assert denied["Effect"] == "Deny"
-        assert "/cluster/*" in json.dumps(denied["Resource"])
 
 
 # Create an Auto Scaling group with min and max; a node that ends is replaced.
@@ -423,13 +359,6 @@ def test_groups_of_nodes_with_their_sizes_and_their_signal(own: Any) -> None:
     assert spare["Properties"]["MixedInstancesPolicy"]["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
 
 
-def test_nodes_join_at_the_fixed_address_with_their_labels_and_taints(own: Any) -> None:
-    found = variables(named(own.whole("AWS::EC2::LaunchTemplate", "nodes"), "workers"))
-    assert found["SERVER_URL"] == "https://172.20.0.9:6443"
-    assert found["NODE_LABELS"] == "eks.amazonaws.com/capacityType=ON_DEMAND team=speech"
-    assert found["NODE_TAINTS"] == "batch=only:NoSchedule"
-
-
 def test_nodes_come_after_the_control_plane_and_so_do_their_upgrades(own: Any) -> None:
     (nodes,) = [stack for stack in own.assembly.stacks if stack.stack_name == "tutorial-nodes"]
     assert "tutorial-cluster" in {dependency.id for dependency in nodes.dependencies}
@@ -444,15 +373,6 @@ def test_pods_and_services_have_addresses_of_their_own(own: Any) -> None:
     found = variables(control_plane(own))
     ranges = [IPv4Network(found["POD_CIDR"]), IPv4Network(found["SERVICE_CIDR"]), IPv4Network("172.20.0.0/16")]
     assert not any(a.overlaps(b) for a in ranges for b in ranges if a is not b)
-
-
-def test_snapshots_go_to_the_bucket_on_a_schedule(own: Any) -> None:
-    found = variables(control_plane(own))
-    assert (found["SNAPSHOT_PREFIX"], found["SNAPSHOT_SCHEDULE"], found["SNAPSHOT_RETENTION"]) == (
-        "cluster/snapshots", "0 */6 * * *", "28"
-    )  # fmt: skip
-    allowed = statements(own, "cluster", "ControlPlane")["Snapshots"]
-    assert "/cluster/snapshots/*" in json.dumps(allowed["Resource"])
 
 
 def test_user_data_fits(own: Any) -> None:

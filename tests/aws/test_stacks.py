@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stacks.cluster_spec import ClusterSpec
-from stacks.part import fate
+from stacks.part import removal_summary
 from stacks.people_settings import NO_BUDGETS
 
 FILES = ["shipped", *sorted(file.stem for file in Path(__file__).parent.glob("variants/*.yaml"))]
@@ -129,7 +129,7 @@ def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -
     ],
 )
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
-    assert fate(ClusterSpec.model_validate({"retain": False, **settings})) == line
+    assert removal_summary(ClusterSpec.model_validate({"retain": False, **settings})) == line
 
 
 def test_adding_a_group_touches_nothing_else(built: Any) -> None:

@@ -37,24 +37,6 @@ def nothing_is_left(cloud: Cloud) -> Iterator[None]:
     assert left == []
 
 
-def test_an_address_that_stays(cloud: Cloud, stack: Stack) -> None:
-    address = {
-        "Interface": INTERFACE,
-        "Ip": resource("AWS::EC2::EIP", Domain="vpc"),
-        "On": resource(
-            "AWS::EC2::EIPAssociation",
-            AllocationId={"Fn::GetAtt": ["Ip", "AllocationId"]},
-            NetworkInterfaceId=ref("Interface"),
-        ),
-    }
-    made = stack(NETWORK | address, {"Interface": ref("Interface"), "Ip": ref("Ip")})
-    ec2 = cloud.client("ec2")
-    [interface] = ec2.describe_network_interfaces(NetworkInterfaceIds=[made["Interface"]])["NetworkInterfaces"]
-    assert interface["PrivateIpAddress"] == "172.20.0.9"
-    [found] = [one for one in ec2.describe_addresses()["Addresses"] if one["PublicIp"] == made["Ip"]]
-    assert (found["NetworkInterfaceId"], found["PrivateIpAddress"]) == (made["Interface"], "172.20.0.9")
-
-
 @pytest.mark.parametrize(
     ("address", "why"),
     [
@@ -101,29 +83,3 @@ def test_a_volume_grows_and_never_moves(cloud: Cloud, stack: Stack) -> None:
         cloudformation.describe_stacks(StackName=made["StackName"])
     [left] = [one for one in ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"] if one["VolumeId"] == made["Id"]]
     assert left["VolumeSize"] == 40
-
-
-def test_a_private_key_is_in_parameter_store_and_goes_with_its_pair(cloud: Cloud, stack: Stack) -> None:
-    made = stack(
-        {"Pair": resource("AWS::EC2::KeyPair", KeyName="ops", KeyType="ed25519")}, {"Id": {"Fn::GetAtt": ["Pair", "KeyPairId"]}}
-    )
-    kept = cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{made['Id']}", WithDecryption=True)["Parameter"]
-    assert kept["Type"] == "SecureString"
-    assert "PRIVATE KEY" in kept["Value"]
-
-
-def test_secrets_generated_and_empty(cloud: Cloud, stack: Stack) -> None:
-    generated = {"PasswordLength": 48, "ExcludePunctuation": True}
-    made = stack(
-        {
-            "Token": resource("AWS::SecretsManager::Secret", Name="x/token", GenerateSecretString=generated),
-            "Empty": resource("AWS::SecretsManager::Secret", Name="x/empty"),
-        },
-        {"Token": ref("Token"), "Empty": ref("Empty")},
-    )
-    secrets = cloud.client("secretsmanager")
-    assert made["Token"].startswith("arn:aws:secretsmanager:us-west-2:000000000000:secret:x/token-")
-    token = secrets.get_secret_value(SecretId=made["Token"])["SecretString"]
-    assert (len(token), token.isalnum()) == (48, True)
-    with pytest.raises(secrets.exceptions.ResourceNotFoundException, match="secret value"):
-        secrets.get_secret_value(SecretId=made["Empty"])

@@ -64,38 +64,6 @@ def nothing_left(cloud: Cloud) -> Iterator[None]:
     assert sorted(cloud.inventory() - before) == []
 
 
-def test_addresses_and_nat_gateways(cloud: Cloud, stack: Stack) -> None:
-    out = stack(
-        NETWORK
-        | {
-            "Ip": resource("AWS::EC2::EIP", Domain="vpc", Tags=[{"Key": "Name", "Value": "nat"}]),
-            "Nat": resource("AWS::EC2::NatGateway", SubnetId=ref("A"), AllocationId=att("Ip", "AllocationId")),
-        },
-        {"Ip": ref("Ip"), "Nat": ref("Nat"), "Subnet": ref("A")},
-    )
-    gateway = cloud.client("ec2").describe_nat_gateways(NatGatewayIds=[out["Nat"]])["NatGateways"][0]
-    address = cloud.client("ec2").describe_addresses()["Addresses"][0]
-    assert (gateway["SubnetId"], address["PublicIp"]) == (out["Subnet"], out["Ip"])
-    assert {"Key": "owner", "Value": "tests"} in gateway["Tags"]
-
-
-def test_flow_logs_and_placement_groups(cloud: Cloud, stack: Stack) -> None:
-    out = stack(
-        NETWORK
-        | {
-            "Logs": resource("AWS::Logs::LogGroup"),
-            "Flow": resource(
-                "AWS::EC2::FlowLog", ResourceId=ref("Vpc"), ResourceType="VPC", TrafficType="REJECT", LogGroupName=ref("Logs")
-            ),
-            "Near": resource("AWS::EC2::PlacementGroup", Strategy="cluster"),
-        },
-        {"Vpc": ref("Vpc"), "Near": ref("Near")},
-    )
-    ec2 = cloud.client("ec2")
-    assert [(log["ResourceId"], log["TrafficType"]) for log in ec2.describe_flow_logs()["FlowLogs"]] == [(out["Vpc"], "REJECT")]
-    assert ec2.describe_placement_groups(GroupNames=[out["Near"]])["PlacementGroups"][0]["Strategy"] == "cluster"
-
-
 def test_security_group_rules_of_their_own(cloud: Cloud, stack: Stack) -> None:
     groups = NETWORK | {
         "Server": resource("AWS::EC2::SecurityGroup", GroupDescription="server", VpcId=ref("Vpc")),
@@ -118,108 +86,11 @@ def test_security_group_rules_of_their_own(cloud: Cloud, stack: Stack) -> None:
         stack(groups | {"Again": groups["Nfs"]})
 
 
-def test_a_cluster_as_eks_makes_it(cloud: Cloud, stack: Stack) -> None:
-    """Its security group is in EC2, it knows its VPC and its key; add-ons, access entries and pod identities hang on it."""
-    out = stack(
-        CLUSTER
-        | {
-            "Admin": resource(
-                "AWS::EKS::AccessEntry",
-                ClusterName=ref("Cluster"),
-                PrincipalArn=att("Role", "Arn"),
-                AccessPolicies=[
-                    {
-                        "PolicyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy",
-                        "AccessScope": {"Type": "namespace", "Namespaces": ["jobs"]},
-                    }
-                ],
-            ),
-            "Driver": resource(
-                "AWS::EKS::Addon",
-                ClusterName=ref("Cluster"),
-                AddonName="aws-efs-csi-driver",
-                PodIdentityAssociations=[{"RoleArn": att("Role", "Arn"), "ServiceAccount": "efs-csi-controller-sa"}],
-            ),
-            "Identity": resource(
-                "AWS::EKS::PodIdentityAssociation",
-                ClusterName=ref("Cluster"),
-                Namespace="jobs",
-                ServiceAccount="data",
-                RoleArn=att("Role", "Arn"),
-            ),
-            "Workers": resource(
-                "AWS::EKS::Nodegroup",
-                ClusterName=ref("Cluster"),
-                NodegroupName="workers",
-                NodeRole=att("Role", "Arn"),
-                Subnets=[ref("A")],
-                CapacityType="SPOT",
-                ScalingConfig={"MinSize": 1, "DesiredSize": 2, "MaxSize": 3},
-                NodeRepairConfig={"Enabled": True},
-            ),
-        },
-        {
-            "Vpc": ref("Vpc"),
-            "Group": att("Cluster", "ClusterSecurityGroupId"),
-            "Key": att("Key", "Arn"),
-            "Role": att("Role", "Arn"),
-            "Workers": ref("Workers"),
-        },
-    )
-    eks = cloud.client("eks")
-    cluster = eks.describe_cluster(name="made")["cluster"]
-    assert cluster["resourcesVpcConfig"]["vpcId"] == out["Vpc"]
-    assert cluster["resourcesVpcConfig"]["clusterSecurityGroupId"] == out["Group"]
-    assert cluster["encryptionConfig"] == [{"provider": {"keyArn": out["Key"]}, "resources": ["secrets"]}]
-    assert cloud.client("ec2").describe_security_groups(GroupIds=[out["Group"]])["SecurityGroups"][0]["VpcId"] == out["Vpc"]
-    [policy] = eks.list_associated_access_policies(clusterName="made", principalArn=out["Role"])["associatedAccessPolicies"]
-    assert policy["accessScope"] == {"type": "namespace", "namespaces": ["jobs"]}
-    assert eks.list_addons(clusterName="made")["addons"] == ["aws-efs-csi-driver"]
-    [identity] = eks.list_pod_identity_associations(clusterName="made")["associations"]
-    assert (identity["namespace"], identity["serviceAccount"]) == ("jobs", "data")
-    assert out["Workers"] == "made/workers"
-    workers = eks.describe_nodegroup(clusterName="made", nodegroupName="workers")["nodegroup"]
-    assert (workers["capacityType"], workers["nodeRepairConfig"]) == ("SPOT", {"enabled": True})
-
-
 def test_a_cluster_in_one_zone_is_refused(stack: Stack) -> None:
     one = json.loads(json.dumps(CLUSTER))
     one["Cluster"]["Properties"]["ResourcesVpcConfig"]["SubnetIds"] = [ref("A")]
     with pytest.raises(AssertionError, match="at least two different AZs"):
         stack(one)
-
-
-def test_groups_providers_and_budgets(cloud: Cloud, stack: Stack) -> None:
-    allow = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "*"}]}
-    notify = {
-        "Notification": {"ComparisonOperator": "GREATER_THAN", "NotificationType": "ACTUAL", "Threshold": 80},
-        "Subscribers": [{"Address": "someone@example.org", "SubscriptionType": "EMAIL"}],
-    }
-    resources = {
-        "Policy": resource("AWS::IAM::ManagedPolicy", PolicyDocument=allow, Groups=[ref("People")]),
-        "People": resource("AWS::IAM::Group"),
-        "Issuer": resource("AWS::IAM::OIDCProvider", Url="https://issuer.example", ClientIdList=["sts.amazonaws.com"]),
-        "Budget": resource(
-            "AWS::Budgets::Budget",
-            Budget={
-                "BudgetName": "monthly",
-                "BudgetType": "COST",
-                "TimeUnit": "MONTHLY",
-                "BudgetLimit": {"Amount": 100, "Unit": "USD"},
-            },
-            NotificationsWithSubscribers=[notify],
-        ),
-    }
-    out = stack(resources, {"People": ref("People"), "Policy": ref("Policy"), "Issuer": ref("Issuer")})
-    iam, budgets = cloud.client("iam"), cloud.client("budgets")
-    [attached] = iam.list_attached_group_policies(GroupName=out["People"])["AttachedPolicies"]
-    assert attached["PolicyArn"] == out["Policy"]
-    assert iam.get_open_id_connect_provider(OpenIDConnectProviderArn=out["Issuer"])["ClientIDList"] == ["sts.amazonaws.com"]
-    assert budgets.describe_budget(AccountId="000000000000", BudgetName="monthly")["Budget"]["BudgetLimit"]["Amount"] == "100"
-
-    resources["Budget"]["Properties"]["Budget"]["BudgetLimit"]["Amount"] = 200
-    stack(resources, name=out["StackName"])
-    assert budgets.describe_budget(AccountId="000000000000", BudgetName="monthly")["Budget"]["BudgetLimit"]["Amount"] == "200"
 
 
 def test_a_private_zone_belongs_to_its_vpc(cloud: Cloud, stack: Stack) -> None:

@@ -205,6 +205,7 @@ def test_self_managed_nodes(begin: Callable[..., Life]) -> None:
         data = template_of(cloud, {"LaunchTemplateId": template["LaunchTemplateId"], "Version": "$Latest"})
         assert data["MetadataOptions"]["HttpTokens"] == "required"
         assert "node.eks.aws/v1alpha1" in base64.b64decode(data["UserData"]).decode()
+    assert len(cloud.client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]) == 1
     [budget] = cloud.client("budgets").describe_budgets(AccountId="000000000000")["Budgets"]
     assert float(budget["BudgetLimit"]["Amount"]) == life.settings["budget"]["monthly_usd"]
 
@@ -301,7 +302,8 @@ def test_a_private_cluster(begin: Callable[..., Life]) -> None:
     assert not [gateway for gateway in gateways for attachment in gateway["Attachments"] if attachment["VpcId"] == vpc]
     endpoints = ec2.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]
     services = {endpoint["ServiceName"].partition("us-west-2.")[2] for endpoint in endpoints}
-    needed = {"s3", "ec2", "eks", "eks-auth", "ecr.api", "ecr.dkr", "elasticfilesystem", "sts", "logs", "ssm", "ssmmessages"}
+    needed = {"s3", "ec2", "eks", "eks-auth", "ecr.api", "ecr.dkr"}
+    needed |= {"elasticfilesystem", "sts", "logs", "monitoring", "ssm", "ssmmessages"}
     assert needed <= services
     assert {subnet["AvailabilityZone"] for subnet in ec2.describe_subnets(Filters=in_vpc)["Subnets"]} == {
         f"us-west-2{letter}" for letter in "abc"

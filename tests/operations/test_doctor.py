@@ -13,7 +13,7 @@ from kubernetes_api import KubernetesApi
 
 from operations.account.account_checks import family
 from operations.errors import BadInput
-from rehearsal.cloud import Cloud
+from rehearsal.cloud import Cloud, CloudError
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = PROJECT / "cluster.yaml"
@@ -89,6 +89,36 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 def change_sets(cloud: Cloud, stack: str) -> dict[str, list[dict[str, str]]]:
     found = cloud.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
     return {"ChangeSets": [each for each in found if each["ExecutionStatus"] == "AVAILABLE"]}
+
+
+@pytest.mark.slow
+def test_diff_names_what_cloudformation_refuses_and_what_a_deploy_leaves_behind(
+    run: Run, deployed: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in deployed.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(PROJECT)
+    other = tmp_path / "cluster.yaml"
+    other.write_text(CONFIG.read_text().replace("zone:\n  name: paddle", "zone:\n  name: another"))
+    done = run("diff", str(other))
+    assert done.code == 1 and done.err.endswith("set it back, or deploy a cluster of another `name`\n") and "lose" not in done.err
+    other.write_text(CONFIG.read_text().replace("\ncluster:\n", "\ncluster:\n  service_cidr: 172.21.0.0/16\n"))
+    done = run("diff", str(other))
+    assert (done.code, done.err) == (
+        1,
+        "CloudFormation cannot change cluster.service_cidr of a deployed cluster: "
+        "set it back, or deploy a cluster of another `name`\n",
+    )
+    with pytest.raises(CloudError, match="custom-named resource requires replacing"):
+        deployed.deploy(other, tmp_path / "outputs.json")
+    other.write_text(CONFIG.read_text() + "\nbudget: {emails: [somebody@example.com]}\n")
+    deployed.deploy(other, tmp_path / "outputs.json")
+    done = run("diff", str(CONFIG))
+    assert done.code == 0 and "paddle-watch" in done.out and "left behind" in done.out
+    deletes = "aws cloudformation delete-stack --stack-name paddle-watch --region us-west-2"
+    assert f"leaves paddle-watch and its alarms behind: run `{deletes}` first" in " ".join(done.err.split())
+    deployed.client("cloudformation").delete_stack(StackName="paddle-watch")
+    deployed.deploy(CONFIG, tmp_path / "outputs.json")
 
 
 @pytest.mark.slow
