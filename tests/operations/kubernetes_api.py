@@ -21,14 +21,16 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import jsonschema
 import kubernetes_validate.utils
 import referencing
 import yaml
+from http_server import Server
 
 Object = dict[str, Any]
 Key = tuple[str, str, str, str]
@@ -43,6 +45,16 @@ NAMESPACED = {
     "rbac.authorization.k8s.io/v1": "Role RoleBinding",
     "apps/v1": "Deployment",
 }
+
+
+def kubeconfig(server: str, user: Object, name: str = "double", **cluster: str) -> str:
+    """A kubeconfig of one cluster."""
+    kinds = {
+        "clusters": {"cluster": {"server": server, **cluster}},
+        "users": {"user": user},
+        "contexts": {"context": {"cluster": name, "user": name}},
+    }
+    return yaml.safe_dump({kind: [{"name": name, **entry}] for kind, entry in kinds.items()} | {"current-context": name})
 
 
 def plural(kind: str) -> str:
@@ -87,8 +99,8 @@ class Log:
     ended: bool = False
 
 
-class KubernetesApi:
-    """Use as a context manager; `url` is where it listens."""
+class KubernetesApi(Server):
+    """The API server, with what it holds."""
 
     def __init__(self) -> None:
         self.resources = dict(BUILT_IN)
@@ -106,20 +118,11 @@ class KubernetesApi:
         """Called in a thread of its own with each object that was created: where a test plays a controller."""
         self._closing = False
 
-    def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
     def __exit__(self, *_: object) -> None:
         with self.changed:
             self._closing = True
             self.changed.notify_all()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__()
 
     # What tests do to the cluster.
 
@@ -169,18 +172,9 @@ class KubernetesApi:
             self.version += 1
             self.forgotten = self.version
 
-    def kubeconfig(self, path: Any, user: Object | None = None) -> Any:
+    def kubeconfig(self, path: Path, user: Object | None = None) -> Path:
         """Write a kubeconfig file for this cluster."""
-        context = {"cluster": "double", "user": "tester"}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "double", "cluster": {"server": self.url}}],
-            "users": [{"name": "tester", "user": user or {"token": "good"}}],
-            "contexts": [{"name": "double", "context": context}],
-            "current-context": "double",
-        }
-        path.write_text(yaml.safe_dump(config))
+        path.write_text(kubeconfig(self.url, user or {"token": "good"}))
         return path
 
     # How.
@@ -274,9 +268,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         self._answer()
@@ -487,3 +478,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._bytes(answer.status, answer.read(), answer.headers.get("Content-Type", ""), passed)
         except urllib.error.HTTPError as error:
             self._bytes(error.code, error.read(), "text/plain")
+
+
+KubernetesApi.handler = _Handler

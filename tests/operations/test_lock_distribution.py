@@ -9,15 +9,13 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 import yaml
 from commands import Run
+from http_server import FileServer
 
 from stacks.distribution_lock import FILES, DistributionLock
 
@@ -42,17 +40,15 @@ def chart(values: object) -> bytes:
     return packed.getvalue()
 
 
-class Publisher:
-    """What is published, and the next faults by path: a status, or after how many bytes the line is cut."""
+class Publisher(FileServer):
+    """What k3s and the EFS driver publish."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {f"/releases/{VERSION}/{name}": text for name, text in CONTENT.items()}
+        super().__init__()
+        self.files = {f"/releases/{VERSION}/{name}": text for name, text in CONTENT.items()}
         self.list()
         self.redirects = {"/channels/v1.35": f"/tag/{VERSION.replace('+', '%2B')}"}
         self.offer(VALUES)
-        self.statuses: dict[str, list[int]] = {}
-        self.cuts: dict[str, list[int]] = {}
-        self.asked: list[tuple[str, str]] = []
 
     def list(self) -> None:
         """The release's list of hashes."""
@@ -77,44 +73,8 @@ class Publisher:
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Publisher, list[str]]]:
     monkeypatch.setattr("operations.account.download.PAUSE", 0.001)
-    published = Publisher()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, begin = unquote(self.path), 0
-            published.asked.append((path, self.headers.get("Range", "")))
-            if published.statuses.get(path):
-                self.send_error(published.statuses[path].pop(0))
-                return
-            if path in published.redirects:
-                self.send_response(302)
-                self.send_header("Location", published.redirects[path])
-                self.end_headers()
-                return
-            if path not in published.files:
-                self.send_error(404)
-                return
-            body = published.files[path]
-            if self.headers.get("Range"):
-                begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
-                if begin >= len(body):
-                    self.send_error(416)
-                    return
-            self.send_response(206 if begin else 200)
-            self.send_header("Content-Length", str(len(body) - begin))
-            self.end_headers()
-            cut = published.cuts.get(path) or [len(body)]
-            self.wfile.write(body[begin : begin + cut.pop(0)])
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_port}"
-    yield published, [f"--{name}={base}/{name}" for name in ("channels", "releases", "charts")]
-    server.shutdown()
-    server.server_close()
+    with Publisher() as published:
+        yield published, [f"--{name}={published.url}/{name}" for name in ("channels", "releases", "charts")]
 
 
 @pytest.fixture
