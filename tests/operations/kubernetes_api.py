@@ -325,6 +325,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> None:
         path = self.parts.path.strip("/").split("/")
+        if path == ["version"]:
+            return self._json(200, {"gitVersion": f"v{VERSION}.0"})
         version, path = ("v1", path[2:]) if path[0] == "api" else ("/".join(path[1:3]), path[3:])
         known = {plural: facts for (found, plural), facts in self.api.resources.items() if found == version}
         if known and not path:

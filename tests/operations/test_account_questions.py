@@ -234,16 +234,13 @@ def simulated(api: AwsApi, *refused: str) -> None:
     api.answer("iam", "SimulatePrincipalPolicy", answer)
 
 
-def test_the_operator_may(aws_api: AwsApi) -> None:
+def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
     simulated(aws_api)
     assert checked("permissions", spec()) == [("ok", f"{USER} may take cdk's roles and deploy, and reach the cluster afterwards")]
-
-
-def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
     simulated(aws_api, "sts:AssumeRole", "secretsmanager:GetSecretValue")
     found = checked("permissions", ClusterSpec.load(OWN))
     assert [state for state, _ in found] == ["problem", "warning"]
-    role = "arn:aws:iam::000000000000:role/cdk-paddle-deploy-role-000000000000-us-west-2"
+    role = "arn:aws:iam::000000000000:role/cdk-tutorial-deploy-role-000000000000-us-west-2"
     assert f"may not sts:AssumeRole on {role}" in found[0][1]
     assert "kubeconfig/operator-*, needed to run `paddle-aws kubeconfig`" in found[1][1]
     assert all(text.endswith("take the operator's role, or join its group (docs/people.md)") for _, text in found)
