@@ -141,6 +141,31 @@ def test_another_cluster_whose_name_begins_alike_is_not_ours(aws_api: AwsApi) ->
     assert list(check()) == [("ok", "no stack of cluster paddle is deployed: nothing to destroy")]
 
 
+def test_what_no_stack_knows_is_in_the_way_of_a_destroy(aws_api: AwsApi) -> None:
+    outputs = [{"OutputKey": "VpcId", "OutputValue": "vpc-1"}]
+    stack = {"StackName": "paddle-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": "2026-11-21T00:00:00Z"}
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack | {"Outputs": outputs}]})
+    ours = [{"Key": "aws:cloudformation:stack-name", "Value": "paddle-network"}]
+    free: dict[str, Any] = {"Status": "available"}
+    interfaces = [{"NetworkInterfaceId": "eni-1", **free}, {"NetworkInterfaceId": "eni-2", "TagSet": ours, **free}]
+    interfaces += [{"NetworkInterfaceId": "eni-3", "RequesterManaged": True, **free}, {"NetworkInterfaceId": "eni-4"}]
+    machines: list[dict[str, Any]] = [{"InstanceId": name, "State": {"Name": "running"}} for name in ("i-1", "i-2")]
+    machines[1]["Tags"] = [{"Key": "eks:nodegroup-name", "Value": "workers"}]
+    aws_api.answer("ec2", "DescribeNetworkInterfaces", {"NetworkInterfaces": interfaces})
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": machines}]})
+    aws_api.answer("ec2", "DescribeVpcEndpoints", {"VpcEndpoints": [{"VpcEndpointId": "vpce-1", "Tags": ours}]})
+    found = account_checks.run(DeployedChecks(spec(), AccountChecks(spec())).destroy())
+    assert {one.check: (one.state, one.text) for one in found if not one.text.startswith("not checked")}.items() >= {
+        ("network interfaces", ("problem", HANGS_FREE)),
+        ("instances", ("problem", "i-1 is of no stack: aws ec2 terminate-instances --instance-ids i-1")),
+        ("endpoints", ("ok", "all are the stacks' own")),
+    }
+    assert [one.check for one in found].count("network interfaces") == 1
+
+
+HANGS_FREE = "eni-1 hangs free (no description): aws ec2 delete-network-interface --network-interface-id eni-1"
+
+
 def quotas(api: AwsApi, **values: float) -> None:
     codes = {"standard": VCPU_QUOTAS[("standard", False)], "vpcs": VPC_QUOTA, "addresses": EIP_QUOTA}
     known = {codes[name]: value for name, value in values.items()}
