@@ -37,6 +37,7 @@ Key = tuple[str, str, str, str]
 """Group and version, plural, namespace, name."""
 VERSION = "1.35"
 CLUSTER_WIDE = {"v1": "Namespace Node PersistentVolume", "apiextensions.k8s.io/v1": "CustomResourceDefinition"}
+VERBS = ["delete", "get", "list", "patch", "watch"]
 NAMESPACED = {
     "v1": "PersistentVolumeClaim ServiceAccount Service ConfigMap ResourceQuota LimitRange Pod Event",
     "batch/v1": "Job",
@@ -325,12 +326,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> None:
         path = self.parts.path.strip("/").split("/")
+        if path == ["api"]:
+            return self._json(200, {"kind": "APIVersions", "versions": ["v1"]})
+        if path == ["apis"]:
+            versions = [one for one, _ in self.api.resources if "/" in one]
+            served = {one.partition("/")[0]: {"groupVersion": one, "version": one.partition("/")[2]} for one in versions}
+            groups = [{"name": name, "versions": [one], "preferredVersion": one} for name, one in served.items()]
+            return self._json(200, {"kind": "APIGroupList", "groups": groups})
         if path == ["version"]:
             return self._json(200, {"gitVersion": f"v{VERSION}.0"})
         version, path = ("v1", path[2:]) if path[0] == "api" else ("/".join(path[1:3]), path[3:])
         known = {plural: facts for (found, plural), facts in self.api.resources.items() if found == version}
         if known and not path:
-            listed = [{"name": plural, "namespaced": namespaced, "kind": kind} for plural, (kind, namespaced) in known.items()]
+            listed = [
+                {"name": plural, "namespaced": namespaced, "kind": kind, "verbs": VERBS}
+                for plural, (kind, namespaced) in known.items()
+            ]
             return self._json(200, {"kind": "APIResourceList", "groupVersion": version, "resources": listed})
         namespace = ""
         if path[:1] == ["namespaces"] and len(path) > 2:
