@@ -90,7 +90,6 @@ class _Search:
         return {
             "stacks": lambda: (self._left("cloudformation", "stack", name) for name in self._stacks),
             "keys": self.keys,
-            "addresses": self.addresses,
             "tags": self.tagged,
             "key pairs": self.key_pairs,
             "load balancers": self.balancers,
@@ -158,10 +157,6 @@ class _Search:
                 yield from self._look(**{**instances, "by": [[{"Name": "instance-id", "Values": [id]}]]})
             else:
                 yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn, *more)
-
-    def addresses(self) -> Iterator[Left]:
-        for address in self._client("ec2").describe_addresses(Filters=self._data["ours"])["Addresses"]:
-            yield self._left("ec2", "elastic-ip", address["AllocationId"], "", address.get("PublicIp", ""))
 
     def key_pairs(self) -> Iterator[Left]:
         """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""

@@ -17,6 +17,10 @@ def client(service: str, region: str | None = None) -> Any:
 
 
 def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
-    """What `path` (JMESPath) finds on all pages of an answer."""
-    found = client.get_paginator(operation).paginate(**arguments).search(path)
+    """What `path` (JMESPath) finds in an answer, on all its pages where it has several."""
+    import jmespath
+
+    paged = client.can_paginate(operation)
+    answers = client.get_paginator(operation).paginate(**arguments) if paged else [getattr(client, operation)(**arguments)]
+    found = (one for answer in answers for one in jmespath.search(path, answer) or ())
     return (one for one in found if one is not None)

@@ -1,14 +1,16 @@
 """Whether a deployed cluster is ready for jobs, and what would keep it from being destroyed.
 
-Promises: reads only, unless told to fix. The sticking points are the known ones: what Kubernetes or a person made in the VPC
-does not belong to any stack, and CloudFormation can delete no network that something still uses.
+It reads only, unless told to fix. CloudFormation can delete no network that something of Kubernetes or of a person still uses.
 """
 
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
@@ -16,7 +18,6 @@ from operations.account.version_checks import VersionChecks, refused_step
 from operations.errors import BadInput, Failed, OperationError
 from stacks.cluster_spec import ClusterSpec
 
-STACK = "aws:cloudformation:stack-name"
 ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
 SNAPSHOTS = "cluster/snapshots/"
 OLD = timedelta(days=1, hours=12)
@@ -55,16 +56,12 @@ class DeployedChecks:
         if self.deployed is False:
             nothing: State = "ok"
             return [("stacks", lambda: [(nothing, f"no stack of cluster {self.spec.name} is deployed: nothing to destroy")])]
-        in_the_way = (
-            ("protection", self.protection, "no stack is protected from deletion"),
-            ("load balancers", self.load_balancers, "none in the VPC"),
-            ("network interfaces", self.interfaces, "none hangs free in the VPC"),
-            ("security groups", self.security_groups, "all are the stacks' own"),
-            ("instances", self.instances, "none but the cluster's nodes"),
-            ("mount targets", self.foreign_mount_targets, "no other file system uses the VPC"),
-            ("endpoints", self.endpoints, "all are the stacks' own"),
-        )
-        problems: list[Check] = [(name, partial(_each, look, none)) for name, look, none in in_the_way]
+        in_vpc = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        problems: list[Check] = [
+            ("protection", partial(_each, self.protection, "no stack is protected from deletion")),
+            *((one["name"], partial(_each, partial(self.in_vpc, one), one["none"])) for one in in_vpc),
+            ("mount targets", partial(_each, self.foreign_mount_targets, "no other file system uses the VPC")),
+        ]
         return [("credentials", self._account.credentials), *problems, ("data", self.data)]
 
     @property
@@ -167,7 +164,8 @@ class DeployedChecks:
     def control_plane(self) -> Found:
         named = {"Name": "tag:Name", "Values": [f"{self.spec.name}/control-plane"]}
         alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
-        machines = list(self._ec2("describe_instances", "Reservations[].Instances[]", Filters=[*self._ours, named, alive]))
+        filters, path = [*self._ours, named, alive], "Reservations[].Instances[]"
+        machines = list(every(self._client("ec2"), "describe_instances", path, Filters=filters))
         if not machines:
             why = "`aws autoscaling describe-scaling-activities` says why not"
             yield "problem", f"no control plane runs: its group makes another, {why}"
@@ -212,45 +210,13 @@ class DeployedChecks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
-    def _ec2(self, operation: str, path: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        return every(self._client("ec2"), operation, path, **arguments)
-
-    def _foreign(self, operation: str, path: str) -> Iterator[dict[str, Any]]:
-        """What lies in the VPC and is of no stack."""
-        filters = [{"Name": "vpc-id", "Values": [self._output("VpcId")]}]
-        return (one for one in self._ec2(operation, path, Filters=filters) if STACK not in _tags(one))
-
-    def load_balancers(self) -> Iterator[str]:
+    def in_vpc(self, wanted: dict[str, Any]) -> Iterator[str]:
+        """Things of one kind of deployed_checks.yaml."""
         vpc = self._output("VpcId")
-        newer = every(self._client("elbv2"), "describe_load_balancers", "LoadBalancers[]")
-        older = every(self._client("elb"), "describe_load_balancers", "LoadBalancerDescriptions[]")
-        for one in (*newer, *older):
-            if vpc in (one.get("VpcId"), one.get("VPCId")):
-                name = one["LoadBalancerName"]
-                yield f"{name} was made by a Service or an Ingress: delete that with kubectl, while the cluster is there"
-
-    def interfaces(self) -> Iterator[str]:
-        # A control plane's fixed interface waits for its machine, and goes with its stack.
-        for one in self._foreign("describe_network_interfaces", "NetworkInterfaces[]"):
-            managed = one.get("RequesterManaged") or one.get("InterfaceType", "interface") != "interface"
-            if one.get("Status") == "available" and not managed:
-                id, about = one["NetworkInterfaceId"], one.get("Description") or "no description"
-                yield f"{id} hangs free ({about}): aws ec2 delete-network-interface --network-interface-id {id}"
-
-    def security_groups(self) -> Iterator[str]:
-        for group in self._foreign("describe_security_groups", "SecurityGroups[]"):
-            name, id = group["GroupName"], group["GroupId"]
-            # EKS's own group goes with the cluster.
-            eks = name.startswith("eks-cluster-sg-") or "aws:eks:cluster-name" in _tags(group)
-            if name != "default" and not eks:
-                yield f"{id} ({name}) is of no stack: aws ec2 delete-security-group --group-id {id}"
-
-    def instances(self) -> Iterator[str]:
-        for instance in self._foreign("describe_instances", "Reservations[].Instances[]"):
-            ours = {"eks:nodegroup-name", "aws:autoscaling:groupName"} & _tags(instance)
-            if not ours and instance["State"]["Name"] != "terminated":
-                id = instance["InstanceId"]
-                yield f"{id} is of no stack: aws ec2 terminate-instances --instance-ids {id}"
+        for look in wanted["looks"]:
+            which = {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]} if look["service"] == "ec2" else {}
+            for found in every(self._client(look["service"]), look["call"], look["find"].replace("${vpc}", vpc), **which):
+                yield wanted["says"].format(*found)
 
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
@@ -260,11 +226,6 @@ class DeployedChecks:
                 if target.get("VpcId") == vpc:
                     id = target["MountTargetId"]
                     yield f"{id} of {system} uses the VPC: aws efs delete-mount-target --mount-target-id {id}"
-
-    def endpoints(self) -> Iterator[str]:
-        for endpoint in self._foreign("describe_vpc_endpoints", "VpcEndpoints[]"):
-            id = endpoint["VpcEndpointId"]
-            yield f"{id} is of no stack: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id}"
 
     def data(self) -> Found:
         parts = "file system, bucket, key and images"
@@ -291,8 +252,3 @@ def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
     issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
     good = part["status"] == "ACTIVE" and not issues
     return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")
-
-
-def _tags(resource: dict[str, Any]) -> set[str]:
-    """Names of a resource's tags."""
-    return {tag["Key"] for tag in [*resource.get("Tags", ()), *resource.get("TagSet", ())]}

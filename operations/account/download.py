@@ -44,11 +44,6 @@ def secure(url: str) -> None:
         raise BadInput(f"{without_secrets(url)} is not an https address: hashes that come over anything else prove nothing")
 
 
-def text(url: str) -> str:
-    """A short document."""
-    return content(url).decode()
-
-
 def content(url: str) -> bytes:
     """A short file."""
     with _explained(url), _get(url, {}) as answer:

@@ -43,20 +43,17 @@ def entry(name: str, region: str) -> tuple[Entry, bool]:
 
 
 def _credential_program(name: str, region: str) -> dict[str, Any]:
+    ours = Path(sys.executable).with_name("paddle-aws")
     if shutil.which("aws"):
         command, arguments = "aws", ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
+    elif ours.exists():
+        command, arguments = str(ours), ["eks-token", name, region]
     else:
-        command, arguments = _ourselves()
-        arguments = [*arguments, "eks-token", name, region]
+        command, arguments = sys.executable, ["-m", "operations.main", "eks-token", name, region]
     program: dict[str, Any] = {"apiVersion": EXEC, "command": command, "args": arguments, "interactiveMode": "IfAvailable"}
     if profile := os.environ.get("AWS_PROFILE"):
         program["env"] = [{"name": "AWS_PROFILE", "value": profile}]
     return program
-
-
-def _ourselves() -> tuple[str, list[str]]:
-    beside = Path(sys.executable).with_name("paddle-aws")
-    return (str(beside), []) if beside.exists() else (sys.executable, ["-m", "operations.main"])
 
 
 def token(name: str, region: str) -> str:

@@ -184,7 +184,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
             return "waiting", f"its node cannot give it a network: {short(message)}", None
         if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
             return "starting", "the PaddleJob operator writes its ConfigMap once every pod has an address", None
-        return "waiting", mount_trouble(message), None
+        return "waiting", reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}"), None
     if spec.get("nodeName"):
         return "starting", "its image is being pulled and its volume mounted", None
     scheduler = spec.get("schedulerName", "default-scheduler")
@@ -211,11 +211,6 @@ def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
     message = str(waiting.get("message", ""))
     otherwise = f"image {image} cannot be pulled" + (f": {short(message)}" if message else "")
     return reasons.first("image", f"{waiting.get('reason')}: {message}", otherwise, image=image)
-
-
-def mount_trouble(message: str) -> str:
-    """Why a volume cannot be mounted."""
-    return reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}")
 
 
 def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, BinaryIO
 
 from paddle_node.training import passes as saved
 
@@ -31,13 +31,14 @@ def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str,
             progress(size)
             return False
         sent = 0
-        for offset, block, same in _blocks(volume, path, file, part=True):
-            if stop.is_set():
-                return True
-            if not same:
-                volume.write(path, block, offset)
-            sent += len(block)
-            progress(len(block))
+        with file.open("rb") as stream:
+            for offset, block, theirs in _blocks(volume, path, stream, size, part=True):
+                if stop.is_set():
+                    return True
+                if theirs != _sum(block):
+                    volume.write(path, block, offset)
+                sent += len(block)
+                progress(len(block))
         if sent != size:
             raise Failed(f"{file} changed while it was read")
         volume.commit(path, size)
@@ -46,22 +47,21 @@ def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str,
     return sum(side_by_side(put, files, stop))
 
 
-def _blocks(volume: Volume, path: str, file: Path, *, part: bool = False) -> Iterator[tuple[int, bytes, bool]]:
-    """Of each block of a file here, one at least: its offset, its bytes, and whether it is the same on the volume.
+def _blocks(volume: Volume, path: str, stream: BinaryIO, size: int, part: bool = False) -> Iterator[tuple[int, bytes, str]]:
+    """Of each block of a file here, one at least: its offset, its bytes, and the sum of the volume's; empty: it has none.
 
-    `part`: in what has been sent of the file.
+    `part`: of what has been sent of the file.
     """
     theirs: list[str] = []
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        for number, offset in enumerate(range(0, max(size, 1), BLOCK)):
-            if number % WINDOW == 0:
-                try:
-                    theirs = volume.sums(path, offset, size, BLOCK, part=part)
-                except Missing:
-                    theirs = []
-            block = stream.read(BLOCK)
-            yield offset, block, theirs[number % WINDOW :][:1] == [_sum(block)]
+    for number, offset in enumerate(range(0, max(size, 1), BLOCK)):
+        if number % WINDOW == 0:
+            try:
+                # A log that grows meanwhile is what it was when it was listed.
+                theirs = volume.sums(path, offset, size, BLOCK, part=part)
+            except Missing:
+                theirs = []
+        stream.seek(offset)
+        yield offset, stream.read(min(BLOCK, size - offset)), next(iter(theirs[number % WINDOW :]), "")
 
 
 def _sum(block: bytes) -> str:
@@ -70,7 +70,8 @@ def _sum(block: bytes) -> str:
 
 def _same(volume: Volume, path: str, file: Path) -> bool:
     """Whether a file of the same size has the content of the one here."""
-    return all(same for _, _, same in _blocks(volume, path, file))
+    with file.open("rb") as stream:
+        return all(theirs == _sum(block) for _, block, theirs in _blocks(volume, path, stream, file.stat().st_size))
 
 
 def download(
@@ -104,19 +105,13 @@ def download(
 
 
 def _fetch(volume: Volume, path: str, part: Path, size: int, progress: Callable[[int], None]) -> None:
-    theirs: list[str] = []
     with part.open("r+b" if part.is_file() else "w+b") as stream:
-        for number, offset in enumerate(range(0, size, BLOCK)):
-            if number % WINDOW == 0:
-                # A log that grows meanwhile is what it was when it was listed.
-                theirs = volume.sums(path, offset, size, BLOCK)
-            stream.seek(offset)
-            block = stream.read(BLOCK)
-            if theirs[number % WINDOW :][:1] != [_sum(block)]:
+        for offset, block, theirs in _blocks(volume, path, stream, size):
+            if theirs != _sum(block):
                 block = volume.read(path, offset, min(BLOCK, size - offset))
+                if theirs != _sum(block):
+                    raise Failed(f"{path} changed while it was fetched: fetch it again")
                 stream.seek(offset)
                 stream.write(block)
-                if theirs[number % WINDOW :][:1] != [_sum(block)]:
-                    raise Failed(f"{path} changed while it was fetched: fetch it again")
             progress(len(block))
         stream.truncate(size)

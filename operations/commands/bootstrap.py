@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,19 +37,24 @@ def bootstrap(
             _make(client("iam", spec.region), own, name, document)
         names = [name for name in policies if name.startswith(f"{spec.name}-deploy-")]
         given = ",".join(own + name for name in names) or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
-        command = ["cdk", "bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
+        command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
         command += ["--toolkit-stack-name", f"CDKToolkit-{spec.qualifier}", "--cloudformation-execution-policies", given]
         if spec.deployment_policies:
             command += ["--custom-permissions-boundary", f"{spec.deployment_policies}-bootstrap"]
             command += ["--apply-permissions-boundary-to-all-roles"]
         # From a folder without cdk.json: cdk would synthesize the app first, and ask it for environments.
         with tempfile.TemporaryDirectory() as elsewhere:
-            try:
-                code = subprocess.run(command, cwd=elsewhere, check=False).returncode
-            except FileNotFoundError:
-                raise BadInput("there is no cdk command on PATH: run this where `cdk deploy` runs") from None
+            code = cdk(command, cwd=elsewhere).returncode
         if code:
             raise Failed(f"cdk bootstrap ended with code {code}: its own message stands above")
+
+
+def cdk(arguments: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the cdk command. Raises BadInput where there is none."""
+    try:
+        return subprocess.run(["cdk", *arguments], text=True, check=False, **how)
+    except FileNotFoundError:
+        raise BadInput("there is no cdk command on PATH: run this where `cdk deploy` runs") from None
 
 
 def _policies(config: Path) -> dict[str, dict[str, Any]]:

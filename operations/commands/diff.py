@@ -1,6 +1,5 @@
 """`paddle-aws diff`: what a `cdk deploy` would replace or remove, and what would be lost with it."""
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from operations.commands.bootstrap import cdk
 from operations.errors import BadInput, Failed, cli_errors, of_aws
 from operations.screen import Json, as_json, say, show
 
@@ -113,13 +113,10 @@ def diff(
 
 def _prepare(config: Path, stacks: list[str]) -> None:
     """Change sets of the stacks that are deployed, by the cdk command: it knows the roles and where templates go."""
-    command = ["cdk", "deploy", *stacks, "--exclusively", "--method", "prepare-change-set", "--change-set-name", NAME]
+    command = ["deploy", *stacks, "--exclusively", "--method", "prepare-change-set", "--change-set-name", NAME]
     command += ["--require-approval", "never", "--context", f"config={config.resolve()}", "--output"]
-    try:
-        with tempfile.TemporaryDirectory() as assembly:
-            done = subprocess.run([*command, assembly], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise BadInput("there is no cdk command on PATH: run this where `cdk deploy` runs") from None
+    with tempfile.TemporaryDirectory() as assembly:
+        done = cdk([*command, assembly], capture_output=True)
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.strip()][-5:]
         raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))

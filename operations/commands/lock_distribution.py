@@ -52,7 +52,7 @@ def distribution(
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """
     with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
-        from operations.account.download import download, redirection, text
+        from operations.account.download import content, download, redirection
         from operations.commands.lock import write
         from settings.addresses import without_secrets
         from stacks.cluster_spec import ClusterSpec
@@ -85,7 +85,7 @@ def distribution(
             raise BadInput(f"--version {version} is not Kubernetes {kubernetes}, which {config} asks for: change one of the two")
 
         release = f"{releases.rstrip('/')}/{quote(version)}"
-        sums = _sums(text(f"{release}/{SUMS}"), f"{release}/{SUMS}", FILES)
+        sums = _sums(content(f"{release}/{SUMS}").decode(), f"{release}/{SUMS}", FILES)
         chart, images = _images(charts)
         files: dict[str, dict[str, Any]] = {}
         for name in FILES:
@@ -117,12 +117,12 @@ def _images(charts: str) -> tuple[str, dict[str, str]]:
     import yaml
     from jmespath import search
 
-    from operations.account.download import content, text
+    from operations.account.download import content
     from settings.addresses import without_secrets
 
     index = f"{charts.rstrip('/')}/index.yaml"
     try:
-        entries = yaml.load(text(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"][CHART]
+        entries = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"][CHART]
         released = [each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))]
         newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
         url, digest = urljoin(index, newest["urls"][0]), newest["digest"]

@@ -133,10 +133,10 @@ def _listed(files: str, region: str, queries: dict[str, Query]) -> tuple[dict[st
 
 def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
     """What a service takes on demand in a region, of tiers the first, by the columns of AWS's table; free offers are left out."""
-    from operations.account.download import download, text
+    from operations.account.download import content, download
     from settings.cache import place
 
-    regions = json.loads(text(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))["regions"]
+    regions = json.loads(content(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))["regions"]
     if region not in regions:
         raise BadInput(f"region is {region}: AWS's price list of {service} has no such region")
     # Each version has an address of its own: what was downloaded of one is never continued with another.

@@ -10,7 +10,7 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
 from operations.account.bucket_upload import Address
-from operations.account.download import text
+from operations.account.download import content
 from operations.errors import BadInput
 from rehearsal.errors import Refused
 from rehearsal.rehearse import Rehearsal
@@ -69,8 +69,8 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_command_repeats_a_secret_of_its_argument(address: str) -> None:
-    for reader in (Address.parse, text):
-        if reader is text or not address.startswith("s3:"):
+    for reader in (Address.parse, content):
+        if reader is content or not address.startswith("s3:"):
             with pytest.raises(BadInput) as bad:
                 reader(address.replace("https", "http"))
             assert "SECRET" not in str(bad.value)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
@@ -24,6 +23,7 @@ from xml.sax.saxutils import escape
 import botocore.session
 from botocore.model import OperationModel, Shape
 from botocore.validate import ParamValidator
+from http_server import Server
 
 Parameters = dict[str, Any]
 """Of JSON protocols the document, of form protocols the flat form (`Filter.1.Name`)."""
@@ -41,8 +41,8 @@ class Refused(Exception):
         self.code, self.message, self.status = code, message, status
 
 
-class AwsApi:
-    """Use as a context manager; `url` is where it listens."""
+class AwsApi(Server):
+    """The APIs of all services."""
 
     def __init__(self, upstream: str | None = None) -> None:
         self.upstream = upstream
@@ -54,17 +54,8 @@ class AwsApi:
         """Answers of tests that are none of AWS's."""
         self._session = botocore.session.get_session()
 
-    def __enter__(self) -> AwsApi:
-        handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__()
         assert not self.wrong, self.wrong
 
     def answer(self, service: str, operation: str, with_: Answer | dict[str, Any]) -> None:
@@ -89,9 +80,6 @@ class AwsApi:
 
 class _Handler(BaseHTTPRequestHandler):
     api: AwsApi
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -149,6 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(answer.status, answer.read().decode())
         except urllib.error.HTTPError as error:
             self._send(error.code, error.read().decode())
+
+
+AwsApi.handler = _Handler
 
 
 def _xml(model: OperationModel, found: dict[str, Any]) -> str:

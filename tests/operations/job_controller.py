@@ -144,15 +144,13 @@ class JobController:
             self.api.put("jobs", job | {"status": {"conditions": [condition], "startTime": now(), **counts}})
 
     def end(self, pod: Object, code: int, message: str = "") -> None:
-        terminated = {"exitCode": code, "message": message, "reason": "Error" if code else "Completed"}
-        container = {
-            "name": pod["spec"]["containers"][0]["name"],
-            "image": "i",
-            "imageID": "i",
-            "ready": False,
-            "restartCount": 0,
-            "state": {"terminated": terminated},
-        }
-        status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
-        self.api.put("pods", pod | {"status": status})
+        self.api.put("pods", pod | {"status": ended_status(pod, code, message)})
         self.api.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+
+def ended_status(pod: Object, code: int, message: str = "") -> Object:
+    """A pod's status, as a kubelet writes it when its containers have ended."""
+    terminated = {"exitCode": code, "message": message, "reason": "Error" if code else "Completed"}
+    ended = {"ready": False, "restartCount": 0, "state": {"terminated": terminated | {"startedAt": now(), "finishedAt": now()}}}
+    containers = [{"name": one["name"], "image": "i", "imageID": "i", **ended} for one in pod["spec"]["containers"]]
+    return {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}

@@ -21,20 +21,23 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import jsonschema
 import kubernetes_validate.utils
 import referencing
 import yaml
+from http_server import Server
 
 Object = dict[str, Any]
 Key = tuple[str, str, str, str]
 """Group and version, plural, namespace, name."""
 VERSION = "1.35"
 CLUSTER_WIDE = {"v1": "Namespace Node PersistentVolume", "apiextensions.k8s.io/v1": "CustomResourceDefinition"}
+VERBS = ["delete", "get", "list", "patch", "watch"]
 NAMESPACED = {
     "v1": "PersistentVolumeClaim ServiceAccount Service ConfigMap ResourceQuota LimitRange Pod Event",
     "batch/v1": "Job",
@@ -43,6 +46,16 @@ NAMESPACED = {
     "rbac.authorization.k8s.io/v1": "Role RoleBinding",
     "apps/v1": "Deployment",
 }
+
+
+def kubeconfig(server: str, user: Object, name: str = "double", **cluster: str) -> str:
+    """A kubeconfig of one cluster."""
+    kinds = {
+        "clusters": {"cluster": {"server": server, **cluster}},
+        "users": {"user": user},
+        "contexts": {"context": {"cluster": name, "user": name}},
+    }
+    return yaml.safe_dump({kind: [{"name": name, **entry}] for kind, entry in kinds.items()} | {"current-context": name})
 
 
 def plural(kind: str) -> str:
@@ -87,8 +100,8 @@ class Log:
     ended: bool = False
 
 
-class KubernetesApi:
-    """Use as a context manager; `url` is where it listens."""
+class KubernetesApi(Server):
+    """The API server, with what it holds."""
 
     def __init__(self) -> None:
         self.resources = dict(BUILT_IN)
@@ -106,20 +119,11 @@ class KubernetesApi:
         """Called in a thread of its own with each object that was created: where a test plays a controller."""
         self._closing = False
 
-    def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
     def __exit__(self, *_: object) -> None:
         with self.changed:
             self._closing = True
             self.changed.notify_all()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__()
 
     # What tests do to the cluster.
 
@@ -169,18 +173,9 @@ class KubernetesApi:
             self.version += 1
             self.forgotten = self.version
 
-    def kubeconfig(self, path: Any, user: Object | None = None) -> Any:
+    def kubeconfig(self, path: Path, user: Object | None = None) -> Path:
         """Write a kubeconfig file for this cluster."""
-        context = {"cluster": "double", "user": "tester"}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "double", "cluster": {"server": self.url}}],
-            "users": [{"name": "tester", "user": user or {"token": "good"}}],
-            "contexts": [{"name": "double", "context": context}],
-            "current-context": "double",
-        }
-        path.write_text(yaml.safe_dump(config))
+        path.write_text(kubeconfig(self.url, user or {"token": "good"}))
         return path
 
     # How.
@@ -275,9 +270,6 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
     def do_GET(self) -> None:
         self._answer()
 
@@ -334,10 +326,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> None:
         path = self.parts.path.strip("/").split("/")
+        if path == ["api"]:
+            return self._json(200, {"kind": "APIVersions", "versions": ["v1"]})
+        if path == ["apis"]:
+            versions = [one for one, _ in self.api.resources if "/" in one]
+            served = {one.partition("/")[0]: {"groupVersion": one, "version": one.partition("/")[2]} for one in versions}
+            groups = [{"name": name, "versions": [one], "preferredVersion": one} for name, one in served.items()]
+            return self._json(200, {"kind": "APIGroupList", "groups": groups})
+        if path == ["version"]:
+            return self._json(200, {"gitVersion": f"v{VERSION}.0"})
         version, path = ("v1", path[2:]) if path[0] == "api" else ("/".join(path[1:3]), path[3:])
         known = {plural: facts for (found, plural), facts in self.api.resources.items() if found == version}
         if known and not path:
-            listed = [{"name": plural, "namespaced": namespaced, "kind": kind} for plural, (kind, namespaced) in known.items()]
+            listed = [
+                {"name": plural, "namespaced": namespaced, "kind": kind, "verbs": VERBS}
+                for plural, (kind, namespaced) in known.items()
+            ]
             return self._json(200, {"kind": "APIResourceList", "groupVersion": version, "resources": listed})
         namespace = ""
         if path[:1] == ["namespaces"] and len(path) > 2:
@@ -487,3 +491,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._bytes(answer.status, answer.read(), answer.headers.get("Content-Type", ""), passed)
         except urllib.error.HTTPError as error:
             self._bytes(error.code, error.read(), "text/plain")
+
+
+KubernetesApi.handler = _Handler

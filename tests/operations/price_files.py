@@ -12,9 +12,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from http_server import FileServer
 
 REGION = "us-west-2"
 SERVICES = ("AmazonEC2", "AmazonEFS", "AmazonEKS", "AmazonVPC", "AWSSecretsManager", "awskms")
@@ -33,29 +32,16 @@ def machine(kind: str, usd: str, **columns: str) -> Row:
     return row(f"USW2-BoxUsage:{kind}", usd, **linux, CapacityStatus="Used") | columns
 
 
-class PriceFiles:
-    """Use as a context manager; `url` is where it listens, `rows` what it has for each service."""
+class PriceFiles(FileServer):
+    """`rows` is what it has for each service; `files` take the place of a path's own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rows: dict[str, list[Row]] = {}
-        self.other: dict[str, str] = {}
-        """Texts that take the place of a path's own."""
-        self.cut: int | None = None
-        """Bytes after which the next file's connection ends."""
-        self.asked: list[str] = []
-        """Ranges."""
 
-    def __enter__(self) -> PriceFiles:
-        handler = type("Handler", (_Handler,), {"files": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def find(self, path: str) -> bytes | None:
+        text = self.files.get(path) or self.text(path)
+        return text.encode() if isinstance(text, str) else text
 
     def text(self, path: str) -> str | None:
         """What lies at a path."""
@@ -81,24 +67,3 @@ class PriceFiles:
         table.writeheader()
         table.writerows(rows)
         return found.getvalue()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    files: PriceFiles
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        text = self.files.other.get(self.path) or self.files.text(self.path)
-        body = (text or "").encode()
-        asked = self.headers.get("Range", "")
-        if asked:
-            self.files.asked.append(asked)
-            body = body[int(asked[len("bytes=") : -1]) :]
-        self.send_response(404 if text is None else 206 if asked else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.path.endswith(".csv"):
-            body, self.files.cut = body[: self.files.cut], None
-        self.wfile.write(body)

@@ -161,20 +161,6 @@ def test_a_wrong_upload_is_one_sentence(run: Run, folder: Path, arguments: tuple
     assert (done.code, done.err) == (2, f"{sentence}\n")
 
 
-def test_no_credentials_is_one_sentence(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("AWS_"):
-            monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, os.devnull)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    done = run("upload", "job.yaml")
-    assert (done.code, done.err) == (
-        3,
-        "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE\n",
-    )
-
-
 def test_submit_uploads_the_local_file_first(
     run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
 ) -> None:

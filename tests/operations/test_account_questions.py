@@ -141,6 +141,31 @@ def test_another_cluster_whose_name_begins_alike_is_not_ours(aws_api: AwsApi) ->
     assert list(check()) == [("ok", "no stack of cluster paddle is deployed: nothing to destroy")]
 
 
+def test_what_no_stack_knows_is_in_the_way_of_a_destroy(aws_api: AwsApi) -> None:
+    outputs = [{"OutputKey": "VpcId", "OutputValue": "vpc-1"}]
+    stack = {"StackName": "paddle-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": "2026-11-21T00:00:00Z"}
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack | {"Outputs": outputs}]})
+    ours = [{"Key": "aws:cloudformation:stack-name", "Value": "paddle-network"}]
+    free: dict[str, Any] = {"Status": "available"}
+    interfaces = [{"NetworkInterfaceId": "eni-1", **free}, {"NetworkInterfaceId": "eni-2", "TagSet": ours, **free}]
+    interfaces += [{"NetworkInterfaceId": "eni-3", "RequesterManaged": True, **free}, {"NetworkInterfaceId": "eni-4"}]
+    machines: list[dict[str, Any]] = [{"InstanceId": name, "State": {"Name": "running"}} for name in ("i-1", "i-2")]
+    machines[1]["Tags"] = [{"Key": "eks:nodegroup-name", "Value": "workers"}]
+    aws_api.answer("ec2", "DescribeNetworkInterfaces", {"NetworkInterfaces": interfaces})
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": machines}]})
+    aws_api.answer("ec2", "DescribeVpcEndpoints", {"VpcEndpoints": [{"VpcEndpointId": "vpce-1", "Tags": ours}]})
+    found = account_checks.run(DeployedChecks(spec(), AccountChecks(spec())).destroy())
+    assert {one.check: (one.state, one.text) for one in found if not one.text.startswith("not checked")}.items() >= {
+        ("network interfaces", ("problem", HANGS_FREE)),
+        ("instances", ("problem", "i-1 is of no stack: aws ec2 terminate-instances --instance-ids i-1")),
+        ("endpoints", ("ok", "all are the stacks' own")),
+    }
+    assert [one.check for one in found].count("network interfaces") == 1
+
+
+HANGS_FREE = "eni-1 hangs free (no description): aws ec2 delete-network-interface --network-interface-id eni-1"
+
+
 def quotas(api: AwsApi, **values: float) -> None:
     codes = {"standard": VCPU_QUOTAS[("standard", False)], "vpcs": VPC_QUOTA, "addresses": EIP_QUOTA}
     known = {codes[name]: value for name, value in values.items()}
@@ -234,16 +259,13 @@ def simulated(api: AwsApi, *refused: str) -> None:
     api.answer("iam", "SimulatePrincipalPolicy", answer)
 
 
-def test_the_operator_may(aws_api: AwsApi) -> None:
+def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
     simulated(aws_api)
     assert checked("permissions", spec()) == [("ok", f"{USER} may take cdk's roles and deploy, and reach the cluster afterwards")]
-
-
-def test_what_the_caller_may_not_is_named(aws_api: AwsApi) -> None:
     simulated(aws_api, "sts:AssumeRole", "secretsmanager:GetSecretValue")
     found = checked("permissions", ClusterSpec.load(OWN))
     assert [state for state, _ in found] == ["problem", "warning"]
-    role = "arn:aws:iam::000000000000:role/cdk-paddle-deploy-role-000000000000-us-west-2"
+    role = "arn:aws:iam::000000000000:role/cdk-tutorial-deploy-role-000000000000-us-west-2"
     assert f"may not sts:AssumeRole on {role}" in found[0][1]
     assert "kubeconfig/operator-*, needed to run `paddle-aws kubeconfig`" in found[1][1]
     assert all(text.endswith("take the operator's role, or join its group (docs/people.md)") for _, text in found)

@@ -25,15 +25,18 @@ def tag(status: str) -> dict[str, Any]:
     return {"CostAllocationTags": [{"TagKey": "cluster", "Type": "UserDefined", "Status": status}]}
 
 
-def test_each_state_says_what_to_do(aws_api: AwsApi) -> None:
-    aws_api.answer("ce", "ListCostAllocationTags", {"CostAllocationTags": []})
-    [(state, text)] = said()
-    assert state == "warning" and "AWS lists tag cluster up to 24 hours after the first deploy" in text
-    aws_api.answer("ce", "ListCostAllocationTags", tag("Inactive"))
-    [(state, text)] = said()
-    assert state == "warning" and text.endswith("`paddle-aws doctor --fix` does it")
-    aws_api.answer("ce", "ListCostAllocationTags", tag("Active"))
-    assert said() == [("ok", "the budget counts by tag cluster")]
+@pytest.mark.parametrize(
+    ("tags", "state", "words"),
+    [
+        ({"CostAllocationTags": []}, "warning", "AWS lists tag cluster up to 24 hours after the first deploy"),
+        (tag("Inactive"), "warning", "`paddle-aws doctor --fix` does it"),
+        (tag("Active"), "ok", "the budget counts by tag cluster"),
+    ],
+)
+def test_each_state_says_what_to_do(aws_api: AwsApi, tags: dict[str, Any], state: str, words: str) -> None:
+    aws_api.answer("ce", "ListCostAllocationTags", tags)
+    [(found, text)] = said()
+    assert found == state and words in text
     assert aws_api.asked("UpdateCostAllocationTagsStatus") == []
 
 

@@ -68,9 +68,9 @@ def test_one_clear_price_is_read_without_credentials(run: Run, files: PriceFiles
 
 
 def test_a_download_that_is_cut_goes_on(run: Run, files: PriceFiles) -> None:
-    files.cut = 200
+    files.cuts[TABLE] = [200]
     assert read(run, files) == {"m5.large-hour": "0.25", "t4g.nano-hour": "0.01"}
-    assert "bytes=200-" in files.asked
+    assert (TABLE, "bytes=200-") in files.asked
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_leaves_the_lock_as_it_was(
     run: Run, files: PriceFiles, settings: str, other: dict[str, str], sentence: str
 ) -> None:
     Path("cluster.yaml").write_text(f"retain: false\n{settings}\n")
-    files.other = other
+    files.files = {path: text.encode() for path, text in other.items()}
     done = run("lock", "prices", "--files", files.url)
     assert (done.code, done.err.splitlines()[-1]) == (1 if other else 2, sentence.format(url=files.url))
     assert not Path("locks").exists()

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from commands import Run
-from kubernetes_api import Fault, KubernetesApi
+from kubernetes_api import Fault, KubernetesApi, kubeconfig
 
 from operations.errors import cli_errors
 
@@ -43,26 +42,26 @@ def test_a_credential_program_that(run: Run, api: KubernetesApi, tmp_path: Path,
     assert api.requests == []
 
 
-def entry(user: dict[str, Any], **cluster: str) -> str:
-    return yaml.safe_dump(
-        {
-            "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9", **cluster}}],
-            "users": [{"name": "u", **user}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "c",
-        }
-    )
-
-
-TOKEN = {"user": {"token": SECRET}}
+TOKEN, NOBODY = {"token": SECRET}, "https://127.0.0.1:9"
 FILES = {
     "half a document": (f"users: [{{token: {SECRET}", "is no kubeconfig"),
     "a text": (SECRET, "is no kubeconfig"),
-    "a user of a wrong name": (entry({"usr": {"token": SECRET}}), "cannot be used (Invalid kube-config file. Expected key user"),
-    "a certificate that is not there": (entry(TOKEN, **{"certificate-authority": "/nowhere/ca"}), "does not exist: /nowhere/ca"),
+    "nothing": ("", "`paddle-aws kubeconfig` writes one"),
+    "a user of a wrong name": (
+        kubeconfig(NOBODY, TOKEN).replace("  user:\n", "  usr:\n"),
+        "cannot be used (Invalid kube-config file. Expected key user",
+    ),
+    "a certificate that is not there": (
+        kubeconfig(NOBODY, TOKEN, **{"certificate-authority": "/nowhere/ca"}),
+        "does not exist: /nowhere/ca",
+    ),
     "an address without its beginning": (
-        entry(TOKEN, server="127.0.0.1:9"),
+        kubeconfig("127.0.0.1:9", TOKEN),
         "server is 127.0.0.1:9: it has to begin with https://",
+    ),
+    "a server that is not there": (
+        kubeconfig("http://127.0.0.1:9", TOKEN, "c"),
+        "cluster c (http://127.0.0.1:9) cannot be reached",
     ),
 }
 
@@ -81,6 +80,11 @@ def test_a_folder_instead_of_a_file(run: Run, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     done = run("list")
     assert (done.code, done.err.partition(" is no kubeconfig")[0]) == (3, str(tmp_path))
+
+
+def test_a_context_that_is_not_there(run: Run, api: KubernetesApi) -> None:
+    done = run("list", "--context", "other")
+    assert done.code == 3 and "has no context other" in done.err
 
 
 def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: KubernetesApi, folder: Path) -> None:

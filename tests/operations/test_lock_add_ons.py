@@ -1,18 +1,14 @@
 """`lock add-ons`, and what the stacks make of its file.
 
-No emulator has the call: a small server plays EKS's answer over HTTP, in the shape of its reference, two pages an add-on.
-It knows no credentials, no throttling and no add-on but those the tests name.
+No emulator has the call: the test answers in the shape of EKS's reference, two pages an add-on.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from aws_api import AwsApi, Parameters
@@ -25,38 +21,6 @@ from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 
 
-class Eks(BaseHTTPRequestHandler):
-    """GET /addons/supported-versions."""
-
-    unnamed: frozenset[str] = frozenset()
-    """Add-ons without a default version."""
-
-    def do_GET(self) -> None:
-        address = urlsplit(self.path)
-        asked = {key: value[0] for key, value in parse_qs(address.query).items()}
-        assert address.path == "/addons/supported-versions", address.path
-        name, kubernetes = asked["addonName"], asked["kubernetesVersion"]
-        second = "nextToken" in asked
-        version = {
-            "addonVersion": f"v1.0.{kubernetes.partition('.')[2]}-eksbuild.{1 if second else 2}",
-            "compatibilities": [
-                {"clusterVersion": kubernetes, "defaultVersion": second and name not in self.unnamed},
-                {"clusterVersion": "1.0", "defaultVersion": True},
-            ],
-        }
-        answer: dict[str, Any] = {"addons": [{"addonName": name, "addonVersions": [version]}]}
-        if not second:
-            answer["nextToken"] = "more"
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-
 def recommended(given: Parameters) -> dict[str, Any]:
     """Parameter Store knows the releases of all images but NVIDIA's of 1.36."""
     known = [name for name in given["Names"] if "/1.36/amazon-linux-2023/x86_64/nvidia/" not in name]
@@ -64,20 +28,27 @@ def recommended(given: Parameters) -> dict[str, Any]:
     return {"Parameters": [{"Name": name, "Value": f"{name.split('/')[5]}.0-20261101"} for name in known]}
 
 
-@pytest.fixture
-def eks(aws_api: AwsApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Eks]]:
-    aws_api.answer("ssm", "GetParameters", recommended)
-    kind = type("Eks", (Eks,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_EKS", f"http://127.0.0.1:{server.server_port}")
-    yield kind
-    server.shutdown()
-    server.server_close()
+def eks(api: AwsApi, unnamed: Collection[str] = ()) -> None:
+    """EKS's answer of two pages an add-on; those in `unnamed` have no default version."""
+    for kubernetes in KUBERNETES_VERSIONS:
+        for name in ADDONS:
+            path = f"/addons/supported-versions?addonName={name}&kubernetesVersion={kubernetes}"
+            for number, page in ((2, path), (1, f"{path}&nextToken=more")):
+                version = {
+                    "addonVersion": f"v1.0.{kubernetes.partition('.')[2]}-eksbuild.{number}",
+                    "compatibilities": [
+                        {"clusterVersion": kubernetes, "defaultVersion": number == 1 and name not in unnamed},
+                        {"clusterVersion": "1.0", "defaultVersion": True},
+                    ],
+                }
+                more = {"nextToken": "more"} if number == 2 else {}
+                api.rest[page] = {"addons": [{"addonName": name, "addonVersions": [version]}], **more}
+    api.answer("ssm", "GetParameters", recommended)
 
 
 @pytest.mark.slow
-def test_the_default_of_each_add_on_and_version_is_read(run: Run, eks: type[Eks], tmp_path: Path) -> None:
+def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsApi, tmp_path: Path) -> None:
+    eks(aws_api)
     out = tmp_path / "locks" / "add-ons.json"
     done = run("lock", "add-ons", CONFIG, "--out", str(out))
     assert (done.code, done.out) == (0, ""), done.err
@@ -95,14 +66,14 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, eks: type[Eks]
 
 
 @pytest.mark.slow
-def test_what_has_no_default_is_left_out_and_named(run: Run, eks: type[Eks], tmp_path: Path) -> None:
-    eks.unnamed = frozenset({"coredns"})
+def test_what_has_no_default_is_left_out_and_named(run: Run, aws_api: AwsApi, tmp_path: Path) -> None:
+    eks(aws_api, {"coredns"})
     out = tmp_path / "add-ons.json"
     done = run("lock", "add-ons", CONFIG, "--out", str(out))
     assert done.code == 0 and "coredns for 1.34, coredns for 1.35" in done.err
     assert "coredns" not in locked_versions(tmp_path, "1.35")
     before = out.read_bytes()
-    eks.unnamed = frozenset(ADDONS)
+    eks(aws_api, ADDONS)
     done = run("lock", "add-ons", CONFIG, "--out", str(out))
     assert (done.code, done.err) == (1, f"EKS in us-west-2 names no default version of any add-on: {out} stays as it is\n")
     assert out.read_bytes() == before

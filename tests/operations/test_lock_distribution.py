@@ -9,15 +9,14 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
 
 import pytest
 import yaml
 from commands import Run
+from http_server import FileServer
 
 from stacks.distribution_lock import FILES, DistributionLock
 
@@ -42,17 +41,15 @@ def chart(values: object) -> bytes:
     return packed.getvalue()
 
 
-class Publisher:
-    """What is published, and the next faults by path: a status, or after how many bytes the line is cut."""
+class Publisher(FileServer):
+    """What k3s and the EFS driver publish."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {f"/releases/{VERSION}/{name}": text for name, text in CONTENT.items()}
+        super().__init__()
+        self.files = {f"/releases/{VERSION}/{name}": text for name, text in CONTENT.items()}
         self.list()
         self.redirects = {"/channels/v1.35": f"/tag/{VERSION.replace('+', '%2B')}"}
         self.offer(VALUES)
-        self.statuses: dict[str, list[int]] = {}
-        self.cuts: dict[str, list[int]] = {}
-        self.asked: list[tuple[str, str]] = []
 
     def list(self) -> None:
         """The release's list of hashes."""
@@ -77,44 +74,8 @@ class Publisher:
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Publisher, list[str]]]:
     monkeypatch.setattr("operations.account.download.PAUSE", 0.001)
-    published = Publisher()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, begin = unquote(self.path), 0
-            published.asked.append((path, self.headers.get("Range", "")))
-            if published.statuses.get(path):
-                self.send_error(published.statuses[path].pop(0))
-                return
-            if path in published.redirects:
-                self.send_response(302)
-                self.send_header("Location", published.redirects[path])
-                self.end_headers()
-                return
-            if path not in published.files:
-                self.send_error(404)
-                return
-            body = published.files[path]
-            if self.headers.get("Range"):
-                begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
-                if begin >= len(body):
-                    self.send_error(416)
-                    return
-            self.send_response(206 if begin else 200)
-            self.send_header("Content-Length", str(len(body) - begin))
-            self.end_headers()
-            cut = published.cuts.get(path) or [len(body)]
-            self.wfile.write(body[begin : begin + cut.pop(0)])
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_port}"
-    yield published, [f"--{name}={base}/{name}" for name in ("channels", "releases", "charts")]
-    server.shutdown()
-    server.server_close()
+    with Publisher() as published:
+        yield published, [f"--{name}={published.url}/{name}" for name in ("channels", "releases", "charts")]
 
 
 @pytest.fixture
@@ -184,57 +145,44 @@ def test_cut_and_passing_faults_are_overcome(publisher: tuple[Publisher, list[st
     assert [begin for asked, begin in published.asked if asked == path] == ["", "", "bytes=10000-", "bytes=15000-"]
 
 
+RELEASE = f"/releases/{VERSION}"
+IMAGES = "k3s-airgap-images-amd64.tar.zst"
+FAULTS: dict[str, tuple[int, str, dict[str, dict[str, Any]]]] = {
+    "no channel": (1, "/channels/v1.35 is not there (HTTP 404)", {"redirects": {"/channels/v1.35": None}}),
+    "no release": (1, "leads to /tag/latest, which is no k3s release", {"redirects": {"/channels/v1.35": "/tag/latest"}}),
+    "no file": (1, f"{IMAGES} is not there", {"files": {f"{RELEASE}/{IMAGES}": None}}),
+    "not in the list": (
+        1,
+        "sha256sum-amd64.txt lists no k3s, k3s-airgap",
+        {"files": {f"{RELEASE}/sha256sum-amd64.txt": b"0" * 64 + b"  k3s-arm64\n"}},
+    ),
+    "wrong sum": (1, "/k3s has not the SHA-256 that its publisher lists", {"files": {f"{RELEASE}/k3s": b"something else"}}),
+    "always 500": (3, "/k3s is not to be had: HTTP 500", {"statuses": {f"{RELEASE}/k3s": [500] * 5}}),
+    "always cut": (3, "/k3s was cut off or does not answer, 5 times", {"cuts": {f"{RELEASE}/k3s": [10] * 5}}),
+    "full disk": (1, "no room for", {}),
+    "wrong chart": (1, "chart.tgz has not the SHA-256", {"files": {"/charts/chart.tgz": b" "}}),
+    "no index": (1, "is no index of a Helm repository", {"files": {"/charts/index.yaml": b"<html>"}}),
+    "new values": (1, "names no image at sidecars.livenessProbe.image", {}),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "code", "words"),
-    [
-        ("no channel", 1, "/channels/v1.35 is not there (HTTP 404)"),
-        ("no release", 1, "leads to /tag/latest, which is no k3s release"),
-        ("no file", 1, "k3s-airgap-images-amd64.tar.zst is not there"),
-        ("not in the list", 1, "sha256sum-amd64.txt lists no k3s, k3s-airgap"),
-        ("wrong sum", 1, "/k3s has not the SHA-256 that its publisher lists"),
-        ("always 500", 3, "/k3s is not to be had: HTTP 500"),
-        ("always cut", 3, "/k3s was cut off or does not answer, 5 times"),
-        ("full disk", 1, "no room for"),
-        ("wrong chart", 1, "chart.tgz has not the SHA-256"),
-        ("no index", 1, "is no index of a Helm repository"),
-        ("new values", 1, "names no image at sidecars.livenessProbe.image"),
-    ],
-)
-def test_what_fails_changes_nothing(
-    publisher: tuple[Publisher, list[str]], config: Path, run: Run, fault: str, code: int, words: str
-) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_fails_changes_nothing(publisher: tuple[Publisher, list[str]], config: Path, run: Run, fault: str) -> None:
     published, mirrors = publisher
-    release = f"/releases/{VERSION}"
+    code, words, changes = FAULTS[fault]
     lock_of(config).parent.mkdir()
     lock_of(config).write_text("the lock until now")
-    match fault:
-        case "no channel":
-            published.redirects.clear()
-        case "no release":
-            published.redirects["/channels/v1.35"] = "/tag/latest"
-        case "no file":
-            del published.files[f"{release}/k3s-airgap-images-amd64.tar.zst"]
-        case "not in the list":
-            published.files[f"{release}/sha256sum-amd64.txt"] = b"0" * 64 + b"  k3s-arm64\n"
-        case "wrong sum":
-            published.files[f"{release}/k3s"] = b"something else"
-        case "always 500":
-            published.statuses[f"{release}/k3s"] = [500] * 5
-        case "always cut":
-            published.cuts[f"{release}/k3s"] = [10] * 5
-        case "full disk":
-            # The kernel's own full disk.
-            (config.parent / "cache" / VERSION).mkdir(parents=True)
-            (config.parent / "cache" / VERSION / "k3s.part").symlink_to("/dev/full")
-        case "wrong chart":
-            published.files["/charts/chart.tgz"] += b" "
-        case "no index":
-            published.files["/charts/index.yaml"] = b"<html>"
-        case "new values":
-            published.offer(
-                {"image": VALUES["image"], "sidecars": {"nodeDriverRegistrar": VALUES["sidecars"]["nodeDriverRegistrar"]}}
-            )
+    for kind, change in changes.items():
+        known = {**getattr(published, kind), **change}
+        setattr(published, kind, {path: one for path, one in known.items() if one is not None})
+    if fault == "full disk":
+        # The kernel's own full disk.
+        (config.parent / "cache" / VERSION).mkdir(parents=True)
+        (config.parent / "cache" / VERSION / "k3s.part").symlink_to("/dev/full")
+    if fault == "new values":
+        registrar = {"nodeDriverRegistrar": VALUES["sidecars"]["nodeDriverRegistrar"]}
+        published.offer({"image": VALUES["image"], "sidecars": registrar})
     done = run("lock", "distribution", str(config), *mirrors)
     assert done.code == code, done.err
     assert words in done.err and len(done.err.strip().splitlines()[-1]) < 400 and "Traceback" not in done.err

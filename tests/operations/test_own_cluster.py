@@ -271,29 +271,14 @@ def test_a_cluster_that_is_ready_and_one_that_is_not(aws_api: AwsApi, spec: Clus
     machine = {"InstanceId": "i-0control", "PrivateIpAddress": "172.20.0.9", "State": {"Name": "running", "Code": 16}}
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [machine]}]})
     aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s", "VersionIdsToStages": {"v" * 32: ["AWSCURRENT"]}})
-    group = {
-        "AutoScalingGroupName": "tutorial-nodes-workers",
-        "MinSize": 1,
-        "MaxSize": 3,
-        "DesiredCapacity": 1,
-        "DefaultCooldown": 300,
-        "AvailabilityZones": ["us-west-2a"],
-        "HealthCheckType": "EC2",
-        "CreatedTime": datetime.now(UTC),
-        "Instances": [
-            {
-                "InstanceId": "i-0node",
-                "AvailabilityZone": "us-west-2a",
-                "LifecycleState": "InService",
-                "HealthStatus": "Healthy",
-                "ProtectedFromScaleIn": False,
-            }
-        ],
-    }
+    known = yaml.safe_load(Path(__file__).with_name("leftovers.yaml").read_text())["gone"]
+    (group,) = known["autoscaling DescribeAutoScalingGroups"]["AutoScalingGroups"]
+    node = {"InstanceId": "i-0node", "AvailabilityZone": "us-west-2a", "LifecycleState": "InService"}
+    group |= {"DesiredCapacity": 1, "Instances": [node | {"HealthStatus": "Healthy", "ProtectedFromScaleIn": False}]}
     aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
     found = ready(aws_api, spec)
     assert {state for state, _ in found.values()} == {"ok"}, found
-    assert found["groups"][1] == "tutorial-nodes-workers has 1 of 1 machines in service"
+    assert found["groups"][1] == "tutorial-nodes-x has 1 of 1 machines in service"
 
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
     aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s"})
@@ -303,126 +288,33 @@ def test_a_cluster_that_is_ready_and_one_that_is_not(aws_api: AwsApi, spec: Clus
 
 
 def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> None:
-    arn = "arn:aws:{}:us-west-2:000000000000:{}"
-    tagged = [
-        arn.format("secretsmanager", "secret:tutorial/kubeconfig/operator-AbCdEf"),
-        arn.format("ec2", "elastic-ip/eipalloc-1"),
-        arn.format("ec2", "dhcp-options/dopt-1"),
-        arn.format("ec2", "instance/i-0gone"),
-        arn.format("ec2", "launch-template/lt-1"),
-        arn.format("logs", "log-group:/tutorial/flow"),
-        arn.format("eks", "nodegroup/shared/workers/0a-1b"),
-        arn.format("eks", "addon/shared/vpc-cni/0c"),
-        arn.format("eks", "access-entry/shared/role/000000000000/nodes/0d"),
-        arn.format("eks", "podidentityassociation/shared/a-1"),
-        arn.format("cloudwatch", "alarm:tutorial-full"),
-        "arn:aws:s3:::tutorial-storage-bucket",
-    ]
-    mappings: list[dict[str, Any]] = [{"ResourceARN": one, "Tags": []} for one in tagged]
-    now = datetime.now(UTC)
-    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": []})
-    aws_api.answer("resourcegroupstaggingapi", "GetResources", {"PaginationToken": "", "ResourceTagMappingList": mappings})
-    gone = {"InstanceId": "i-0gone", "State": {"Name": "terminated", "Code": 48}}
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [gone]}]})
-    aws_api.answer("ec2", "DescribeSnapshots", {"Snapshots": [{"SnapshotId": "snap-1"}]})
-    aws_api.answer("ec2", "DescribeVpcs", {"Vpcs": [{"VpcId": "vpc-1"}]})
-    volume = {"VolumeId": "vol-1", "State": "available"}
-    aws_api.answer("ec2", "DescribeVolumes", {"Volumes": [volume]})
-    aws_api.answer("ec2", "DescribeAddresses", {"Addresses": [{"AllocationId": "eipalloc-1"}]})
-    aws_api.answer("ec2", "DescribeNetworkInterfaces", {"NetworkInterfaces": [{"NetworkInterfaceId": "eni-1"}]})
-    aws_api.answer("ec2", "DescribeKeyPairs", {"KeyPairs": [{"KeyName": "tutorial", "KeyPairId": "key-1"}]})
-    aws_api.answer("ec2", "DescribeLaunchTemplates", {"LaunchTemplates": [{"LaunchTemplateId": "lt-1"}]})
-    group = {
-        "AutoScalingGroupName": "tutorial-nodes-x",
-        "MinSize": 0,
-        "MaxSize": 1,
-        "DesiredCapacity": 0,
-        "DefaultCooldown": 300,
-        "AvailabilityZones": ["us-west-2a"],
-        "HealthCheckType": "EC2",
-        "CreatedTime": now,
-    }
-    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
-    aws_api.answer("secretsmanager", "ListSecrets", {"SecretList": [{"Name": "tutorial/ca-hash"}]})
+    text = Path(__file__).with_name("leftovers.yaml").read_text().replace("${here}", "us-west-2:000000000000")
+    known = yaml.safe_load(text)
+
+    def answer(answers: dict[str, Any], tags: list[dict[str, str]]) -> None:
+        for operation, answer in answers.items():
+            aws_api.answer(*operation.split(), answer)
+        mappings = [{"ResourceARN": one, "Tags": tags} for one in known["tagged"]]
+        tagged = {"PaginationToken": "", "ResourceTagMappingList": mappings}
+        aws_api.answer("resourcegroupstaggingapi", "GetResources", tagged)
+
+    answer(known["gone"], [])
     found, unasked = account_search.search(spec)
-    assert {one.id: one.command for one in found} == {
-        "secret tutorial/kubeconfig/operator": "aws secretsmanager delete-secret --force-delete-without-recovery "
-        "--secret-id tutorial/kubeconfig/operator --region us-west-2",
-        "secret tutorial/ca-hash": "aws secretsmanager delete-secret --force-delete-without-recovery "
-        "--secret-id tutorial/ca-hash --region us-west-2",
-        "elastic-ip eipalloc-1": "aws ec2 release-address --allocation-id eipalloc-1 --region us-west-2",
-        "dhcp-options dopt-1": "aws ec2 delete-dhcp-options --dhcp-options-id dopt-1 --region us-west-2",
-        "launch-template lt-1": "aws ec2 delete-launch-template --launch-template-id lt-1 --region us-west-2",
-        "log-group /tutorial/flow": "aws logs delete-log-group --log-group-name /tutorial/flow --region us-west-2",
-        "snapshot snap-1": "aws ec2 delete-snapshot --snapshot-id snap-1 --region us-west-2",
-        "vpc vpc-1": "aws ec2 delete-vpc --vpc-id vpc-1 --region us-west-2",
-        "volume vol-1": "aws ec2 delete-volume --volume-id vol-1 --region us-west-2",
-        "network-interface eni-1": "aws ec2 delete-network-interface --network-interface-id eni-1 --region us-west-2",
-        "key-pair key-1": "aws ec2 delete-key-pair --key-pair-id key-1 --region us-west-2",
-        "parameter /ec2/keypair/key-1": "aws ssm delete-parameter --name /ec2/keypair/key-1 --region us-west-2",
-        "group tutorial-nodes-x": "aws autoscaling delete-auto-scaling-group --force-delete "
-        "--auto-scaling-group-name tutorial-nodes-x --region us-west-2",
-        "nodegroup shared/workers/0a-1b": "aws eks delete-nodegroup --cluster-name shared --nodegroup-name workers "
-        "--region us-west-2",
-        "addon shared/vpc-cni/0c": "aws eks delete-addon --cluster-name shared --addon-name vpc-cni --region us-west-2",
-        "access-entry shared/role/000000000000/nodes/0d": "aws eks delete-access-entry --cluster-name shared "
-        "--principal-arn arn:aws:iam::000000000000:role/nodes --region us-west-2",
-        "podidentityassociation shared/a-1": "aws eks delete-pod-identity-association --cluster-name shared "
-        "--association-id a-1 --region us-west-2",
-        "alarm tutorial-full": "aws cloudwatch delete-alarms --alarm-names tutorial-full --region us-west-2",
-        # Older versions too: the buckets are versioned.
-        "tutorial-storage-bucket": "python3 -c \"import boto3; b = boto3.resource('s3').Bucket('tutorial-storage-bucket'); "
-        'b.object_versions.delete(); b.delete()"',
-    }
+    assert {one.id: one.command.removesuffix(" --region us-west-2") for one in found} == known["commands"]
+    assert all(one.command.endswith(" --region us-west-2") for one in found if one.service != "s3")
     # What was not answered here is said to be unasked, never taken for empty; EKS is not asked at all.
     names = [name for each in unasked.values() for name in each]
     assert "log groups" in names and "clusters" not in names
 
-    # The same account while the stacks live: each is owned by its id, ARN or address, by AWS's own tags, or by its machine.
-    for one in mappings:
-        one["Tags"] = [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}]
-    own = [
-        "tutorial-nodes-x",
-        "lt-1",
-        "203.0.113.9",
-        "tutorial",
-        arn.format("secretsmanager", "secret:tutorial/ca-hash-AbCdEf"),
-        "",
-    ]
-    live_answers = {
-        "DescribeStacks": {"Stacks": [{"StackName": "tutorial-nodes", "StackStatus": "CREATE_COMPLETE", "CreationTime": now}]},
-        "ListStackResources": {
-            "StackResourceSummaries": [resource(id, now) for id in own] + [resource("vpc-1", now, "DELETE_SKIPPED")]
-        },
-    }
-    for operation, answer in live_answers.items():
-        aws_api.answer("cloudformation", operation, answer)
-    machine = {"InstanceId": "i-1", "State": {"Name": "running", "Code": 16}}
-    machine["Tags"] = [{"Key": "aws:autoscaling:groupName", "Value": "tutorial-nodes-x"}]
-    attached = {"InstanceId": "i-1", "DeleteOnTermination": True}
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [machine]}]})
-    aws_api.answer("ec2", "DescribeVolumes", {"Volumes": [volume | {"Attachments": [attached]}, {"VolumeId": "vol-of-a-claim"}]})
-    aws_api.answer(
-        "ec2", "DescribeNetworkInterfaces", {"NetworkInterfaces": [{"NetworkInterfaceId": "eni-1", "Attachment": attached}]}
-    )
-    aws_api.answer("ec2", "DescribeAddresses", {"Addresses": [{"AllocationId": "eipalloc-1", "PublicIp": "203.0.113.9"}]})
-    secret = {"Name": "tutorial/ca-hash", "ARN": own[4]}
-    aws_api.answer("secretsmanager", "ListSecrets", {"SecretList": [secret]})
+    answer(known["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}])
+    own = [resource(id) for id in known["owned"]] + [resource("vpc-1", "DELETE_SKIPPED")]
+    aws_api.answer("cloudformation", "ListStackResources", {"StackResourceSummaries": own})
     found, _ = account_search.search(spec)
     deployed = {one.id for one in found if one.expected == "deployed" and one.command == "cdk destroy tutorial-nodes"}
-    assert {"stack tutorial-nodes", "group tutorial-nodes-x", "launch-template lt-1", "elastic-ip eipalloc-1"} <= deployed
-    assert {"instance i-1", "volume vol-1", "network-interface eni-1", "key-pair key-1", "secret tutorial/ca-hash"} <= deployed
-    assert {"nodegroup shared/workers/0a-1b", "access-entry shared/role/000000000000/nodes/0d"} <= deployed
-    assert {"volume vol-of-a-claim", "vpc vpc-1", "dhcp-options dopt-1", "tutorial-storage-bucket"} <= {
-        one.id for one in found
-    } - deployed
+    assert set(known["deployed"]) <= deployed
+    assert set(known["nobodys"]) <= {one.id for one in found} - deployed
 
 
-def resource(id: str, when: datetime, state: str = "CREATE_COMPLETE") -> dict[str, Any]:
-    return {
-        "LogicalResourceId": "One",
-        "PhysicalResourceId": id,
-        "ResourceType": "AWS::Any::Thing",
-        "ResourceStatus": state,
-        "LastUpdatedTimestamp": when,
-    }
+def resource(id: str, state: str = "CREATE_COMPLETE") -> dict[str, Any]:
+    what = {"LogicalResourceId": "One", "PhysicalResourceId": id, "ResourceType": "AWS::Any::Thing"}
+    return what | {"ResourceStatus": state, "LastUpdatedTimestamp": datetime.now(UTC)}

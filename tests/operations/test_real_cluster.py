@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 import yaml
 from commands import Run
+from job_controller import ended_status
+from kubernetes_api import kubeconfig
 
 from operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
 from operations.commands import submit
@@ -180,26 +182,7 @@ def kubelet(cluster: Cluster, namespace: str) -> Iterator[Callable[[str, int], N
 
 def end(cluster: Cluster, pod: Object, code: int) -> None:
     """Writes the status of a pod whose container has ended."""
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    terminated = {
-        "exitCode": code,
-        "reason": "Error" if code else "Completed",
-        "message": "its last line" if code else "",
-        "startedAt": moment,
-        "finishedAt": moment,
-    }
-    containers = [
-        {
-            "name": container["name"],
-            "image": container["image"],
-            "imageID": "sha256:0",
-            "ready": False,
-            "restartCount": 0,
-            "state": {"terminated": terminated},
-        }
-        for container in pod["spec"]["containers"]
-    ]
-    status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}
+    status = ended_status(pod, code, "its last line" if code else "")
     path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
     headers = {"Content-Type": "application/merge-patch+json"}
     try:
@@ -281,15 +264,7 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
     command = ["kubectl", "proxy", "--port=0", "--as=somebody", f"--as-group={group}", "--as-group=system:authenticated"]
     proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert proxy.stdout is not None
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://{proxy.stdout.readline().split()[-1]}"}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    (tmp_path / "deployer").write_text(yaml.safe_dump(config))
+    (tmp_path / "deployer").write_text(kubeconfig(f"http://{proxy.stdout.readline().split()[-1]}", {}))
     yield tmp_path / "deployer"
     proxy.terminate()
     proxy.wait(10)

@@ -339,48 +339,15 @@ def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source
 
 NO_CPU = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found."
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_CPU}
-NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "rpc error: registry.example/x:1: not found"}}
-CONTAINER = {"name": "trainer", "image": "registry.example/x:1", "imageID": "", "ready": False, "restartCount": 0}
 NO_MOUNT = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
 
 
-@pytest.mark.parametrize(
-    ("status", "events", "words"),
-    [
-        (
-            {"phase": "Pending", "conditions": [UNSCHEDULABLE]},
-            (),
-            "waiting: no node can take it: too little cpu is free: lower resources.cpu in job.yaml",
-        ),
-        (
-            {"phase": "Pending", "containerStatuses": [CONTAINER | {"state": NO_IMAGE}]},
-            (),
-            "waiting: image registry.example/x:1 does not exist: `make push` pushes it",
-        ),
-        (
-            {"phase": "Pending"},
-            (("FailedMount", NO_MOUNT),),
-            "its volume cannot be mounted in time: a mount target is missing",
-        ),
-    ],
-    ids=["unschedulable", "image", "mount"],
-)
-def test_a_pending_pod_says_why(
-    run: Run,
-    api: KubernetesApi,
-    controller: JobController,
-    folder: Path,
-    status: dict[str, Any],
-    events: tuple[tuple[str, str], ...],
-    words: str,
-) -> None:
-    controller.scripts["trainer"] = Script(status=status, events=events)
+def test_a_pending_pod_says_why(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+    controller.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", NO_MOUNT),))
     done = run("submit")
-    assert done.code == 0
-    assert words in done.err
+    assert done.code == 0 and "its volume cannot be mounted in time: a mount target is missing" in done.err
     # A job that only waits is left to wait: it is on the cluster.
-    shown = run("status", "--json")
-    assert json.loads(shown.out)["state"] == "waiting"
+    assert json.loads(run("status", "--json").out)["state"] == "waiting"
 
 
 def test_pods_that_are_not_even_made_say_why(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
@@ -438,7 +405,7 @@ def test_the_program_goes_up_once_and_before_either_job(
             409,
             "changed by somebody else (injected 409): undo that, or delete the object, and submit again",
         ),
-        ("customresourcedefinitions", 409, "another installation; set operator.install_operator: false in job.yaml, and submit"),
+        ("customresourcedefinitions", 409, "another installation; set paddlejob.install_operator: false in job.yaml, and submit"),
         ("jobs", 422, "the cluster refuses Job words-data-"),
     ],
 )

@@ -104,14 +104,6 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
     assert not any("offset=0&" in path for _, path in api.requests if "/file?" in path and "part-0" in path)
 
 
-def test_another_runs_pass_of_the_same_size_is_not_taken_for_this_ones(run: Run, job: JobFolder, tmp_path: Path) -> None:
-    other = JobFolder(tmp_path / "other")
-    (tmp_path / "home").mkdir()
-    save_pass(other, 2, {"000/part-0": b"?" * 100_000}).rename(tmp_path / "home" / "pass-00002")
-    assert run("results", "--download", "last", "--to", "home").code == 0
-    assert (tmp_path / "home/pass-00002/000/part-0").read_bytes() == (job.pass_dir(2) / "000/part-0").read_bytes()
-
-
 def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobFolder, tmp_path: Path) -> None:
     done = run("results", "--model")
     assert (done.code, done.out) == (2, "") and "job words has no model in output/inference" in done.err
