@@ -2,17 +2,13 @@
 
     python benchmarks/rendezvous.py [--pods 3 100 1000 10000] [--write docs/rendezvous.md]
 
-Everything runs on loopback. What is real: `index` is the agents' own rendezvous server with N real TCP connections that say
-what an agent says (in two processes, one for all N members); `pod-list` is the pods' own discovery, official
-client, HTTPS and watch, against the tests' small API server. Its cost grows with N squared, so from 100 pods on only
-a few (SAMPLE at most) of the N clients are real while the server holds N pods: requests and bytes are scaled from
-them, and seconds are those of the sample: a real server with N clients is slower.
-`polling` is computed, not run: what a pod of the tutorials does (list all pods, sleep 20 s
-unless all run) for the same pods, start times and bytes an answer.
+Everything runs on loopback. `index` is the agents' own rendezvous server with N real TCP connections. `pod-list` is the
+pods' own discovery against the tests' small API server; from 100 pods on only a sample of the clients is real, requests and
+bytes are scaled from it, and a real server with N clients is slower. `polling` is computed: what a pod of the tutorials
+does (list all pods, sleep 20 s unless all run).
 
-All pods but the last are there when the clock starts; the last comes when the others wait. Seconds are from the last
-pod's start to the moment when every (sampled) pod knows all peers; with pod-list, what index measures comes on top.
-The changes that a watch carries while the other pods come up are left out, in favour of pod-list.
+Seconds are from the last pod's start until every (sampled) pod knows all peers; with pod-list, those of index come on top.
+What a watch carries while the other pods start is left out, in favour of pod-list.
 """
 
 from __future__ import annotations
@@ -85,7 +81,7 @@ def page(rows: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# Index: the hub.
+# Index: the rendezvous server.
 
 
 def index(pods: int) -> dict:
