@@ -55,7 +55,7 @@ class ClusterSpec(Settings):
     tags: dict[str, str] = Field(default={}, max_length=40)
     """More tags."""
     deployer: Literal["administrator", "restricted"] = "administrator"
-    """Whose rights CloudFormation deploys with (docs/deployment-policy.md). After a change, run `paddle-aws bootstrap` again."""
+    """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change, run `paddle-aws bootstrap`."""
     retain: bool
     """Whether a destroy keeps file system, bucket, key and image repository. false deletes them with their content."""
     network: Network = Network()
@@ -73,7 +73,7 @@ class ClusterSpec(Settings):
     cluster: ControlPlane = ControlPlane()
     """The Kubernetes control plane."""
     nodes: dict[GroupName, NodeGroup] = Field(default={"workers": NodeGroup()}, min_length=1)
-    """Node groups by name."""
+    """Node groups by name; unset: one, `workers`."""
     jobs: Jobs = Jobs()
     """Where jobs run."""
     logs: Logs = Logs()
