@@ -15,8 +15,8 @@ from stacks.cluster_spec import ClusterSpec
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings of cluster.yaml
 
-Every setting with its default, written by `python -m operations.schemas`. `<group>` stands for a name of your choice; what has no value
-is unset.
+Every setting with its default, written by `python -m operations.schemas`. `<group>` is a name of your choice; a setting without a
+value is unset.
 
 """
 
