@@ -38,7 +38,9 @@ def _lines(group: dict[str, Any], groups: dict[str, Any], indent: str) -> Iterat
         meaning = " ".join(field["description"].split())
         default = field.get("default")
         value = f" {json.dumps(default)}" if default is not None and inside is None else ""
-        yield f"{indent}{name}:{value}  # {'Required. ' * (name in group.get('required', ()))}{meaning}"
+        meaning = "Required. " * (name in group.get("required", ())) + meaning
+        always = inside is not None and not below and "anyOf" not in field
+        yield f"{indent}{name}:{value}" + ("" if always else f"  # {meaning}")
         if below:
             yield f"{indent}  {below}:"
         if inside is not None:

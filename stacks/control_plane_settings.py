@@ -135,25 +135,25 @@ class ControlPlane(Settings):
     existing: ExistingCluster | None = None
     """Use this cluster; docs/aws.md says what it must have."""
     distribution: Distribution = Distribution()
-    """Kind self-managed: the files that the machines run."""
+    """Self-managed: the files that the machines run."""
     pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED)] = "10.42.0.0/16"
-    """Kind self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a /24."""
+    """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a /24."""
     instance_type: str = "t3.medium"
-    """Kind self-managed: the control plane's EC2 type (Nitro)."""
+    """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
-    """Kind self-managed: the control plane's zone, for good; unset: the first one."""
+    """Self-managed: the control plane's zone, for good; unset: the first one."""
     private_address: str | None = None
-    """Kind self-managed: the control plane's address, for good; unset: its subnet's ninth."""
+    """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
     elastic_ip: bool = False
-    """Kind self-managed: a public address for the endpoint, if public_access_from is set. For good."""
+    """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
-    """Kind self-managed: size of the state's volume, GiB."""
+    """Self-managed: size of the state's volume, GiB."""
     volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"])
-    """Kind self-managed: EBS snapshot that the volume starts from."""
+    """Self-managed: EBS snapshot that the volume starts from."""
     snapshots: Snapshots = Snapshots()
-    """Kind self-managed: etcd's snapshots."""
+    """Self-managed: etcd's snapshots."""
     ssh: ClusterSsh | None = None
-    """Kind self-managed: SSH, beside Session Manager; unset: none."""
+    """Self-managed: SSH, beside Session Manager; unset: none."""
 
     @field_validator("instance_type")
     @classmethod
