@@ -57,7 +57,7 @@ class ClusterSpec(Settings):
     deployer: Literal["administrator", "restricted"] = "administrator"
     """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change, run `paddle-aws bootstrap`."""
     retain: bool
-    """Whether a destroy keeps file system, bucket, key and image repository. false deletes them with their content."""
+    """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them with everything in them."""
     network: Network = Network()
     """The VPC."""
     zone: Zone = Zone()
