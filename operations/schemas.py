@@ -15,10 +15,9 @@ from stacks.cluster_spec import ClusterSpec
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings of cluster.yaml
 
-Written by `python -m operations.schemas` from the settings themselves. `<group>` stands for a name of your choice.
+Every setting with its default, written by `python -m operations.schemas`. `<group>` is a name of your choice; a setting without a
+value is unset.
 
-| setting | default | meaning |
-|---|---|---|
 """
 
 
@@ -29,40 +28,34 @@ def texts() -> dict[str, str]:
     schemas = {name: {**head, **spec.model_json_schema()} for name, spec in specs.items()}
     found = {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas.items()}
     cluster = schemas["cluster.schema.json"]
-    rows = (f"| `{path}` | {default} | {meaning} |" for path, default, meaning in _rows(cluster, cluster["$defs"], ""))
-    return {**found, "cluster-settings.md": HEAD + "\n".join(rows) + "\n"}
+    lines = "\n".join(_lines(cluster, cluster["$defs"], ""))
+    return {**found, "cluster-settings.md": f"{HEAD}```yaml\n{lines}\n```\n"}
 
 
-def _rows(group: dict[str, Any], groups: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
+def _lines(group: dict[str, Any], groups: dict[str, Any], indent: str) -> Iterator[str]:
     for name, field in group["properties"].items():
-        here = f"{path}{name}"
         inside, below = _inside(field, groups)
-        if inside is None or below.endswith("<group>.") or "anyOf" in field:
-            default = "required" if name in group.get("required", ()) else _default(field)
-            meaning = " ".join(field["description"].split()).replace("|", "\\|")
-            yield here, default, meaning
+        meaning = " ".join(field["description"].split())
+        default = field.get("default")
+        value = f" {json.dumps(default)}" if default is not None and inside is None else ""
+        meaning = "Required. " * (name in group.get("required", ())) + meaning
+        always = inside is not None and not below and "anyOf" not in field
+        yield f"{indent}{name}:{value}" + ("" if always else f"  # {meaning}")
+        if below:
+            yield f"{indent}  {below}:"
         if inside is not None:
-            yield from _rows(inside, groups, f"{here}.{below}")
+            yield from _lines(inside, groups, indent + ("    " if below else "  "))
 
 
 def _inside(field: dict[str, Any], groups: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The group of settings that a setting holds, and what stands between them in a path."""
+    """The group of settings that a setting holds, and the name that stands between them."""
     for choice in (field, *field.get("anyOf", ())):
         if "$ref" in choice:
             return groups[choice["$ref"].rpartition("/")[2]], ""
     for inner in field.get("patternProperties", {}).values():
         if "$ref" in inner:
-            return groups[inner["$ref"].rpartition("/")[2]], "<group>."
+            return groups[inner["$ref"].rpartition("/")[2]], "<group>"
     return None, ""
-
-
-def _default(field: dict[str, Any]) -> str:
-    value = field.get("default")
-    if value is None:
-        return "unset"
-    if isinstance(value, dict) and value:
-        return "one group, `workers`"
-    return f"`{json.dumps(value)}`"
 
 
 if __name__ == "__main__":

@@ -46,16 +46,15 @@ class ClusterSpec(Settings):
     model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:cluster"})
 
     name: str = Field(default="paddle", max_length=40)
-    """Name of the cluster and first word of each stack: lower-case letters, digits and hyphens, a letter first."""
+    """Name of the cluster and prefix of its stacks: lower-case letters, digits, hyphens; a letter first."""
     region: str = Field(default="us-west-2", pattern=r"^[a-z]{2,3}(-[a-z]+)+-\d$", examples=["us-west-2"])
     """AWS region."""
     owner: str = Field(default="paddle", min_length=1, max_length=64, pattern=r"^[\w .:/=+@-]+$", examples=["vision team"])
-    """Who answers for it: the value of the `owner` tag."""
+    """Value of the `owner` tag."""
     tags: dict[str, str] = Field(default={}, max_length=40)
-    """Further tags of everything."""
+    """More tags."""
     deployer: Literal["administrator", "restricted"] = "administrator"
-    """What CloudFormation may do when it deploys. restricted: this cluster alone, and every role gets a permissions boundary
-    (docs/deployment-policy.md); run `paddle-aws bootstrap` again after a change of it."""
+    """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change, run `paddle-aws bootstrap`."""
     retain: bool
     """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them with everything in them."""
     network: Network = Network()
@@ -73,7 +72,7 @@ class ClusterSpec(Settings):
     cluster: ControlPlane = ControlPlane()
     """The Kubernetes control plane."""
     nodes: dict[GroupName, NodeGroup] = Field(default={"workers": NodeGroup()}, min_length=1)
-    """Node groups by name."""
+    """Node groups by name; unset: one, `workers`."""
     jobs: Jobs = Jobs()
     """Where jobs run."""
     logs: Logs = Logs()

@@ -18,9 +18,9 @@ class Distribution(Settings):
     """Which files the machines run: what `paddle-aws lock distribution` wrote."""
 
     lock: str = "locks/distribution.json"
-    """The lock file, below the project's folder: version, source, SHA-256 of each file."""
+    """The lock file."""
     files: str = ".cache/distribution"
-    """Where the files themselves lie, in a folder for each version."""
+    """Folder of the files, by version."""
 
     @property
     def lock_path(self) -> Path:
@@ -37,16 +37,16 @@ class Snapshots(Settings):
     """Snapshots of etcd, which holds what the cluster knows, into the bucket below cluster/snapshots/."""
 
     schedule: str = Field(default="0 */6 * * *", pattern=r"^[\d*/,-]+( [\d*/,A-Za-z-]+){4}$", examples=["0 */6 * * *"])
-    """When, in UTC: five cron fields."""
+    """When, as five cron fields in UTC."""
     keep: int = Field(default=28, ge=1, le=1000)
-    """How many of the newest are kept."""
+    """How many are kept."""
 
 
 class ClusterSsh(Settings):
     """SSH to the control plane, and to node groups without `ssh` of their own, beside Session Manager."""
 
     key_pair: str | None = Field(default=None, min_length=1, max_length=255)
-    """Name of an EC2 key pair that is there already; unset: one is made, its private key kept in Parameter Store."""
+    """An existing EC2 key pair; unset: one is made, with its private key in Parameter Store."""
     allowed_from: SshRanges
     """CIDRs that may connect to port 22."""
 
@@ -98,62 +98,62 @@ class ExistingCluster(Settings):
     """An EKS cluster that is there already, in the network's VPC, with authentication mode API."""
 
     name: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$", examples=["their-cluster"])
-    """Its name."""
+    """Name."""
     endpoint: str = Field(pattern=r"^https://\S+$", examples=["https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"])
-    """Its API server endpoint."""
+    """API server endpoint."""
     certificate_authority: str = Field(pattern=r"^[A-Za-z0-9+/=]+$")
-    """Its certificate authority, base64 as `aws eks describe-cluster` shows it."""
+    """Certificate authority, base64 as in `aws eks describe-cluster`."""
     security_group: str = Field(pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
-    """Its cluster security group."""
+    """Cluster security group."""
 
 
 class ControlPlane(Settings):
     """The Kubernetes control plane, run by AWS or a machine of your own."""
 
     kind: Literal["eks", "self-managed"] = "eks"
-    """eks: AWS runs the control plane. self-managed: k3s on an EC2 machine of your own (docs/self-managed.md)."""
+    """eks: AWS runs the control plane. self-managed: k3s on EC2 (docs/self-managed.md)."""
     version: str = "1.35"
-    """Kubernetes version (docs/aws.md has the upgrade); kind self-managed: unset, the lock's own, and if set the lock's."""
+    """Kubernetes version (docs/aws.md has the upgrade). Kind self-managed: that of the lock; may be unset."""
     service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
-    """Addresses of Kubernetes services: /12 to /24, apart from the VPC's; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
+    """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
     public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = Field(default=[])
-    """CIDRs that may reach the API endpoint from the internet; empty: it is private (docs/aws.md has the tunnel)."""
+    """CIDRs that may reach the API endpoint from the internet; empty: it is private."""
     tunnel: bool | None = None
-    """A small machine for `paddle-aws kubeconfig --tunnel`, the way to a private endpoint; unset: where a new one is private."""
+    """A machine for `paddle-aws kubeconfig --tunnel`; unset: where a new endpoint is private."""
     administrators: list[Principal] = Field(default=[])
-    """ARNs of IAM roles or users that administer the cluster."""
+    """IAM ARNs that administer the cluster."""
     deployers: list[Principal] = Field(default=[])
-    """ARNs of IAM roles or users that submit and delete jobs in jobs.namespace."""
+    """IAM ARNs that submit and delete jobs."""
     readers: list[Principal] = Field(default=[])
-    """ARNs of IAM roles or users that see everything but secrets, and change nothing."""
+    """IAM ARNs that see everything but secrets."""
     log_days: LogDays = 90
-    """How long control-plane logs are kept; 0: none are written."""
+    """Retention of control-plane logs; 0: none."""
     addons: dict[AddonName, AddonVersion] = Field(default={})
-    """Add-on: version, such as v1.2.3-eksbuild.1; unset: that of locks/add-ons.json, else EKS's default (docs/aws.md)."""
+    """Add-on: version, such as v1.2.3-eksbuild.1 (docs/aws.md)."""
     oidc_provider: bool = False
-    """An IAM OIDC provider for the cluster, for tools that still use IAM roles for service accounts; ours use Pod Identity."""
+    """An IAM OIDC provider, for tools that use IAM roles for service accounts."""
     existing: ExistingCluster | None = None
-    """A cluster that is there already, instead of a new one. It must have the daemons that a new one gets (docs/aws.md)."""
+    """Use this cluster; docs/aws.md says what it must have."""
     distribution: Distribution = Distribution()
-    """Kind self-managed: the files that the machines run."""
+    """Self-managed: the files that the machines run."""
     pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED)] = "10.42.0.0/16"
-    """Kind self-managed: addresses of pods, /12 to /22, apart from the VPC and the services; each machine takes a /24 of it."""
+    """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a /24."""
     instance_type: str = "t3.medium"
-    """Kind self-managed: EC2 type of the control plane, a Nitro one."""
+    """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
-    """Kind self-managed: zone of the control plane and its volume, which never moves; unset: the first one."""
+    """Self-managed: the control plane's zone, for good; unset: the first one."""
     private_address: str | None = None
-    """Kind self-managed: the control plane's address, for good; unset: the ninth of its subnet (172.20.0.9 in the tutorials)."""
+    """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
     elastic_ip: bool = False
-    """Kind self-managed: a public address, the endpoint once public_access_from names somebody; false: private. For good."""
+    """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
-    """Kind self-managed: size of the encrypted volume of the cluster's state, GiB; it outlives the machine."""
+    """Self-managed: size of the state's volume, GiB."""
     volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"])
-    """Kind self-managed: an EBS snapshot that the volume begins with, such as the one that `retain: true` left."""
+    """Self-managed: EBS snapshot that the volume starts from."""
     snapshots: Snapshots = Snapshots()
-    """Kind self-managed: etcd's snapshots."""
+    """Self-managed: etcd's snapshots."""
     ssh: ClusterSsh | None = None
-    """Kind self-managed: SSH, beside Session Manager; unset: none."""
+    """Self-managed: SSH, beside Session Manager; unset: none."""
 
     @field_validator("instance_type")
     @classmethod

@@ -86,13 +86,13 @@ class ExistingVpc(Settings):
     """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
-    """Its id."""
+    """Id."""
     cidr: str
-    """Its address range."""
+    """Address range."""
     private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1)]
-    """Zone: id of its private subnet. Nodes, mount targets and the control plane's interfaces go there."""
+    """Zone: id of its private subnet."""
     public_subnets: dict[str, SubnetId] = Field(default={})
-    """Zone: id of its public subnet, where there is one."""
+    """Zone: id of its public subnet."""
 
     @field_validator("private_subnets", "public_subnets")
     @classmethod
@@ -121,15 +121,15 @@ class Network(Settings):
     cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED)] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
     availability_zones: ZoneNames = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
-    """Zones with subnets. EKS wants two at least, a self-managed cluster one; nodes.<group>.availability_zones pins nodes."""
+    """Zones with subnets: two or more for EKS, one or more for a self-managed cluster."""
     nat_gateways: int = Field(default=1, ge=0)
-    """NAT gateways for the private subnets: 0, 1, or one for each zone. 0 needs interface_endpoints."""
+    """NAT gateways: 0, 1, or one for each zone. 0 needs interface_endpoints."""
     interface_endpoints: bool = False
-    """AWS's services by private addresses: with them a cluster works without NAT (images then come from ECR, see docs/aws.md)."""
+    """Private addresses for AWS's services, so that a cluster works without NAT (docs/aws.md)."""
     flow_log_days: LogDays = 30
-    """How long records of the VPC's traffic are kept; 0: none are written."""
+    """Retention of the VPC's flow logs; 0: none."""
     existing: ExistingVpc | None = None
-    """A VPC that is there already, instead of a new one."""
+    """Use this VPC."""
 
     @field_validator("availability_zones")
     @classmethod
@@ -195,9 +195,9 @@ class ExistingZone(Settings):
     """A private hosted zone that is there already and associated with the VPC."""
 
     id: str = Field(pattern=r"^Z[0-9A-Z]{1,31}$", examples=["Z0123456789ABCDEFGHIJ"])
-    """Its id."""
+    """Id."""
     name: str
-    """Its name."""
+    """Name."""
 
 
 class Zone(Settings):
@@ -211,7 +211,7 @@ class Zone(Settings):
     )
     """Name of the zone; the cluster's endpoint is `api.<name>`."""
     existing: ExistingZone | None = None
-    """A private hosted zone that is there already, instead of a new one."""
+    """Use this private hosted zone."""
 
     def _faults(self) -> Iterator[Fault]:
         yield from instead_of_new(self, "existing", "a zone", "name")

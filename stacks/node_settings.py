@@ -63,7 +63,7 @@ class NodeGroup(Settings):
     """One group of equal nodes."""
 
     kind: Literal["managed", "self-managed"] = "managed"
-    """managed: EKS runs the group. self-managed: an Auto Scaling group of your own, with the same settings."""
+    """managed: EKS runs the group. self-managed: an Auto Scaling group of your own."""
     instance_types: Annotated[list[str], once("instance type")] = Field(default=["m5.large"], min_length=1, max_length=20)
     """EC2 instance types, in order of preference."""
     min: int = Field(default=1, ge=0)
@@ -73,23 +73,23 @@ class NodeGroup(Settings):
     max: int = Field(default=6, ge=1)
     """Most nodes."""
     spot: bool = False
-    """Spare capacity at a discount; AWS may take a node back with two minutes' notice, and the job resumes from its last pass."""
+    """Cheaper spare capacity, which AWS may take back with two minutes' notice."""
     gpu: bool = False
     """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
     volume_gib: int = Field(default=50, ge=20, le=16384)
-    """Size of each node's encrypted root volume, GiB."""
+    """Root volume of each node, GiB."""
     availability_zones: ZoneNames = Field(default=[])
-    """Zones of the nodes, among network.availability_zones; empty: all. Traffic of pservers across zones costs money."""
+    """Zones of the nodes; empty: all. Traffic between zones costs money."""
     labels: dict[LabelName, LabelValue] = Field(default={})
     """Kubernetes labels."""
     taints: Annotated[list[Taint], once("taint", lambda taint: f"{taint.key}:{taint.effect}")] = Field(default=[], max_length=50)
     """Kubernetes taints."""
     placement_group: bool = False
-    """Nodes close together in one zone, for the lowest latency between them."""
+    """Place nodes close together in one zone."""
     efa: bool = False
-    """An Elastic Fabric Adapter on each node; every instance type must have one (docs/aws.md has the command that lists them)."""
+    """An Elastic Fabric Adapter on each node; docs/aws.md lists the instance types that have one."""
     auto_repair: bool | None = None
-    """Replace nodes that fail; unset: on for managed groups (a self-managed one replaces what fails EC2's own checks)."""
+    """Replace nodes that fail; unset: on for managed groups. Self-managed ones follow EC2's checks."""
     ssh: Ssh | None = None
     """SSH, beside Session Manager; unset: none."""
 

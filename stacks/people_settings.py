@@ -18,7 +18,7 @@ class Jobs(Settings):
     """Where jobs run, as their manifests say."""
 
     namespace: DnsLabel = "paddle"
-    """Kubernetes namespace of the jobs: job.yaml's."""
+    """The jobs' Kubernetes namespace, as in job.yaml."""
 
     @field_validator("namespace")
     @classmethod
@@ -32,7 +32,7 @@ class Logs(Settings):
     """Container logs in CloudWatch, kept beyond the life of their pods."""
 
     days: LogDays = 0
-    """How long they are kept; 0: they are not sent to CloudWatch."""
+    """Retention of container logs in CloudWatch; 0: none are sent."""
 
 
 NO_BUDGETS = (
@@ -47,7 +47,7 @@ class Budget(Settings):
     """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an agent on them)."""
 
     monthly_usd: int | None = Field(default=None, ge=1)
-    """US dollars a month for everything that carries this cluster's `cluster` tag; unset: alarms and dashboard alone.
-    Counts nothing before `paddle-aws doctor --fix`, a day after the first deploy, has activated the tag."""
+    """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day after the first deploy;
+    unset: alarms and dashboard alone."""
     emails: Annotated[list[Email], once("address")] = Field(min_length=1, max_length=10)
-    """Who is told: at 80 and 100 per cent of it, when the forecast passes it, and of every alarm."""
+    """E-mail addresses for alarms, 80 % and 100 % of the budget, and a forecast above it."""

@@ -23,7 +23,7 @@ class Key(Settings):
         pattern=_KEY_ARN,
         examples=[_KEY_EXAMPLE],
     )
-    """A key that is there already, instead of a new one. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
+    """Use this key. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
 
 
 class Bucket(Settings):
@@ -32,13 +32,13 @@ class Bucket(Settings):
     existing_name: str | None = Field(
         default=None, min_length=3, max_length=63, pattern=rf"^{LABEL}(\.{LABEL})*$", examples=["their-training-data"]
     )
-    """A bucket that is there already, instead of a new one; it is never changed and never deleted."""
+    """Use this bucket; it is never changed or deleted."""
     existing_key_arn: str | None = Field(default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE])
-    """The KMS key of that bucket, if it is not the cluster's. Its policy must open it to this account's IAM policies."""
+    """That bucket's KMS key, if not the cluster's. Its policy must allow this account's IAM policies."""
     keep_old_versions_days: int = Field(default=30, ge=1)
-    """How long an overwritten or deleted object can be brought back."""
+    """How long overwritten and deleted objects can be restored."""
     keep_logs_days: int = Field(default=90, ge=1)
-    """How long access logs are kept."""
+    """Retention of access logs."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.existing_name and re.fullmatch(r"[\d.]+|xn--.*|.*(-s3alias|--x-s3)", self.existing_name):
@@ -52,12 +52,12 @@ class ExistingFileSystem(Settings):
     """An EFS file system that is there already; its data, policy and throughput stay as they are."""
 
     id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$", examples=["fs-0123456789abcdef0"])
-    """Its id."""
+    """Id."""
     security_group: str | None = Field(default=None, pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
-    """The group of its mount targets: TCP 2049 is opened in it to the client group. Unset: it has none, as after a destroy
-    with `retain: true`, and gets one in each zone."""
+    """Group of its mount targets, which gets a rule for TCP 2049. Unset: it has no mount targets (as after a destroy with
+    `retain: true`) and gets one in each zone."""
     zones_without_mount_target: list[str] = Field(default=[])
-    """With `security_group`: zones of network.availability_zones in which it has no mount target yet: these are made."""
+    """With `security_group`: zones that still need a mount target."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.zones_without_mount_target and not self.security_group:
@@ -73,15 +73,15 @@ class FileSystem(Settings):
     provisioned_mib_per_second: int | None = Field(default=None, ge=1, le=3414)
     """Throughput of mode provisioned, MiB/s."""
     require_tls: bool = True
-    """Refuse mounts without TLS. false lets the tutorials' plain NFS volume mount; data then crosses the VPC in the clear."""
+    """Refuse mounts without TLS. false allows the tutorials' plain NFS; data then crosses the VPC unencrypted."""
     infrequent_access_after_days: Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
-    """Files not read for so long move to the cheaper class and come back at their first read; 0: never."""
+    """Move files not read for so long to the cheaper class; 0: never."""
     backup: bool | None = None
-    """Daily backups by AWS Backup; unset: as `retain`, because the backups outlive the file system."""
+    """Daily backups, which outlive the file system; unset: as `retain`."""
     posix_id: int = Field(default=1000, ge=1, le=4294967295)
-    """uid and gid that every client gets, whoever it is in its container: the trainer image's own."""
+    """uid and gid that every client gets; the trainer image's is 1000."""
     existing: ExistingFileSystem | None = None
-    """A file system that is there already, instead of a new one."""
+    """Use this file system."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
@@ -98,9 +98,9 @@ class Images(Settings):
     """The ECR repository of trainer images."""
 
     existing: bool = False
-    """Repository `<name>/trainer` is there already, as after a destroy with `retain: true`: it is used as it is, and stays."""
+    """Use the existing repository `<name>/trainer`, and keep it."""
     keep: int = Field(default=50, ge=1)
-    """How many of the newest images are kept."""
+    """How many images are kept."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.existing:

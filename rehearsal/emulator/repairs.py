@@ -1,7 +1,7 @@
 """Where MiniStack's own CloudFormation types behave otherwise than AWS, in ways that a deploy or a destroy would hide.
 
-Promises: each repair wraps MiniStack's handler and nothing else; what it adds is visible to boto3. The list, with
-what is still missing, is in docs/emulator.md.
+Promises: each repair wraps MiniStack's handler and nothing else; what it adds is visible to boto3. docs/emulator.md
+has what is still missing.
 """
 
 from __future__ import annotations
