@@ -16,6 +16,7 @@ HOLDS_DATA = {
     "AWS::ECR::Repository": "the trainer images",
     "AWS::KMS::Key": "the key, without which nothing that it sealed can be read",
     "AWS::EC2::Volume": "the control plane's state",
+    "AWS::EKS::Cluster": "the control plane, with all jobs, claims and secrets in it",
 }
 """The types of resource that hold data, and what a user loses with one."""
 IN_USE = dict.fromkeys(
