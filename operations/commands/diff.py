@@ -131,6 +131,9 @@ def _losses(api: Any, stack: str, data: dict[str, str], in_use: dict[str, str]) 
             replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
             says = "removed" if change["Action"] == "Remove" else replaced
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
+            if kind == "AWS::EKS::Cluster" and says == "perhaps replaced":
+                # Only the properties of FOR_GOOD replace it.
+                says = None
             settings = ", ".join(sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""}))
             refused = in_use.get(kind) if says else None
             if settings:

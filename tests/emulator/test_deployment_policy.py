@@ -41,11 +41,11 @@ TRUST = {
 
 
 def policies(config: Path) -> dict[str, dict[str, Any]]:
-    """The deployer's files that the command writes."""
+    """The files that the command writes."""
     out = config.parent / "policies"
     command = [sys.executable, "-m", "stacks.deployment_policy", "--config", config, "--out", out]
     subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
-    return {file.stem: json.loads(file.read_text()) for file in sorted(out.glob("*-deploy-*.json"))}
+    return {file.stem: json.loads(file.read_text()) for file in sorted(out.glob("*.json"))}
 
 
 @pytest.mark.parametrize("file", [PROJECT / "cluster.yaml", VARIANTS / "self-managed-cluster.yaml"], ids=["eks", "self-managed"])
@@ -105,18 +105,22 @@ class Templates:
 
     ROLE = "executes"
 
-    def __init__(self, cloud: Cloud, assembly: Path) -> None:
+    def __init__(self, cloud: Cloud, assembly: Path, administrators: dict[str, dict[str, Any]]) -> None:
+        """`administrators`: policies that are there before, by their names."""
         self.cloudformation, self.iam = cloud.client("cloudformation"), cloud.client("iam")
         manifest = json.loads((assembly / "manifest.json").read_text())["artifacts"]
         # In the order of the app, which is that of their dependencies.
         self.stacks = {
-            name: (assembly / artifact["properties"]["templateFile"]).read_text()
+            # Without its white space, which CloudFormation counts: 51,200 characters at most.
+            name: json.dumps(json.loads((assembly / artifact["properties"]["templateFile"]).read_text()))
             for name, artifact in manifest.items()
             if artifact["type"] == "aws:cloudformation:stack"
         }
         self.role = self.iam.create_role(RoleName=self.ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
         for name in sorted(set(re.findall("/cdk-bootstrap/[a-z0-9]+/version", json.dumps(self.stacks)))):
             cloud.client("ssm").put_parameter(Name=name, Value="30", Type="String")
+        for name, document in administrators.items():
+            self.iam.create_policy(PolicyName=name, Path="/deployment/", PolicyDocument=json.dumps(document))
 
     def allow(self, statements: list[dict[str, Any]]) -> None:
         document = {"Version": "2012-10-17", "Statement": statements}
@@ -186,10 +190,12 @@ def test_each_statement_is_needed(tmp_path: Path, everything: Callable[[], dict[
     settings = everything()
     config = tmp_path / "cluster.yaml"
     config.write_text(yaml.safe_dump(settings))
-    statements = [statement for document in policies(config).values() for statement in document["Statement"]]
+    files = policies(config)
+    deploys = [name for name in files if "-deploy-" in name]
+    statements = [statement for name in deploys for statement in files.pop(name)["Statement"]]
     with Cloud(project=PROJECT, state=tmp_path / "state", **ENFORCED) as cloud:
         cloud.cdk("synth", "--quiet", config=config)
-        templates = Templates(cloud, tmp_path / "state" / "cdk.out")
+        templates = Templates(cloud, tmp_path / "state" / "cdk.out", files)
         before = cloud.inventory()
         templates.allow(statements)
         assert templates.refusals() == []

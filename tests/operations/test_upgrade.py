@@ -54,7 +54,7 @@ def settings(version: str, **more: str) -> str:
 def cloud(project: Path, tmp_path: Path) -> Iterator[Cloud]:
     rules = PROJECT / "tests" / "emulator" / "parts" / "upgrades.py"
     with Cloud(project=project, state=tmp_path / "state", parts=[rules], extra={"CDK_VALIDATION": "false"}) as started:
-        started.bootstrap()
+        started.bootstrap(PROJECT / "cluster.yaml")
         yield started
 
 

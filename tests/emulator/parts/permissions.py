@@ -131,7 +131,9 @@ def _asked(action: str, kind: str, operation: str, props: Properties, own: str) 
     else:
         keys["kms:resourcealiases"] = ["alias/of-the-key"]
     found = []
-    for on in (f"{service}:{one}" for one in _data["actions"][action].split()):
+    kinds = [f"{service}:{one}" for one in _data["actions"][action].split()]
+    # Of an action on either of several types, the one that is meant.
+    for on in [one for one in kinds if reviewed["named"].get(one) == kind] or kinds:
         # What another type's resource is called, its own does not say: only the property that names it does.
         if reviewed["named"].get(on, kind) == kind or NAMED_BY.get(on, "") in props:
             arn, identifier = _arn(on, kind, props, own)
