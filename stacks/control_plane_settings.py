@@ -98,7 +98,7 @@ class ExistingCluster(Settings):
     """An EKS cluster that is there already, in the network's VPC, with authentication mode API."""
 
     name: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$", examples=["their-cluster"])
-    """Name."""
+    """The cluster's name."""
     endpoint: str = Field(pattern=r"^https://\S+$", examples=["https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"])
     """API server endpoint."""
     certificate_authority: str = Field(pattern=r"^[A-Za-z0-9+/=]+$")

@@ -86,7 +86,7 @@ class ExistingVpc(Settings):
     """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
-    """Id."""
+    """The VPC's id."""
     cidr: str
     """Address range."""
     private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1)]
@@ -195,9 +195,9 @@ class ExistingZone(Settings):
     """A private hosted zone that is there already and associated with the VPC."""
 
     id: str = Field(pattern=r"^Z[0-9A-Z]{1,31}$", examples=["Z0123456789ABCDEFGHIJ"])
-    """Id."""
+    """The zone's id."""
     name: str
-    """Name."""
+    """The zone's name."""
 
 
 class Zone(Settings):

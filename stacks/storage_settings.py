@@ -52,7 +52,7 @@ class ExistingFileSystem(Settings):
     """An EFS file system that is there already; its data, policy and throughput stay as they are."""
 
     id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$", examples=["fs-0123456789abcdef0"])
-    """Id."""
+    """The file system's id."""
     security_group: str | None = Field(default=None, pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
     """Group of its mount targets, which gets a rule for TCP 2049. Unset: it has no mount targets (as after a destroy with
     `retain: true`) and gets one in each zone."""
