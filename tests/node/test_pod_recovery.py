@@ -88,7 +88,8 @@ def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
     pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
     pods.start()
     assert pods.codes() == [65, 65, 65], pods.logs()
-    assert "trainer 1 ended with 65 (BAD_DATA), in job-1.job, which another attempt cannot change" in pods.log(2)
+    cause = "trainer 1 ended with 65 (BAD_DATA): this trainer fails on purpose, in job-1.job"
+    assert f"{cause}, which another attempt cannot change" in pods.log(2)
 
 
 def test_no_success_without_the_last_pass(job):

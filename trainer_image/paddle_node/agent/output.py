@@ -90,6 +90,7 @@ class Log(threading.Thread):
         self._file: IO[bytes] | None = None
         self._early = b""
         self.last_output = time.monotonic()
+        self.last_line = ""
         self.exceptions = Exceptions()
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
@@ -120,6 +121,7 @@ class Log(threading.Thread):
     def _pass_on(self, line: bytes) -> None:
         text = line.decode(errors="replace")
         self.exceptions.read(text)
+        self.last_line = text.strip()[:LONGEST_ERROR] or self.last_line
         say(self._of, text)
 
     def _begin(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from paddle_node.agent.output import Log
+from paddle_node.contract import FAIL_JOB
 from paddle_node.runtimes import Process
 
 PR_SET_PDEATHSIG = 1
@@ -48,8 +49,8 @@ class Worker:
 
     @property
     def error(self) -> str:
-        """The exception that its last traceback ended with; empty: there was none."""
-        return self._log.exceptions.last
+        """Its last line where it ended itself with a code of ours, else the exception that its last traceback ended with."""
+        return self._log.last_line if self.code in FAIL_JOB else self._log.exceptions.last
 
     @property
     def quiet(self) -> float:
