@@ -1,0 +1,62 @@
+"""Runs the Jobs of the tests' Kubernetes API as a rehearsal runs them: what is submitted trains.
+
+Limits: those of the API (tests/operations) and of a rehearsal's pods; a pod's log is there when its Job has ended.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from job_controller import JobController, Script
+from kubernetes_api import KubernetesApi
+
+from rehearsal.account import Identity
+from rehearsal.pods import manifests
+from rehearsal.pods.addresses import AddressBlock
+from rehearsal.pods.job import run_job
+from rehearsal.state import State
+
+Object = dict[str, Any]
+OF_THE_API = {"uid", "creationTimestamp", "resourceVersion"}
+
+
+class Kubelet(JobController):
+    """Set `api.created` to it."""
+
+    def __init__(self, api: KubernetesApi, project: Path, state: State, identity: Identity) -> None:
+        super().__init__(api, volume=state.volume)
+        self._project, self._state, self._identity = project, state, identity
+
+    def __call__(self, document: Object) -> None:
+        if document["kind"] != "Job":
+            return super().__call__(document)
+        try:
+            self._run_job(document)
+        except Exception as error:
+            self.finish(document, 1, f"the tests' kubelet: {error!r}")
+            raise
+
+    def _run_job(self, document: Object) -> None:
+        pods = [self.pod(document, index) for index in range(document["spec"]["completions"])]
+        for pod in pods:
+            self.run(pod, Script(lines=()))
+        read = manifests.read([as_written(one) for one in list(self.api.objects.values()) if one["kind"] not in ("Pod", "Event")])
+        host = self._state.host(self._project, read, self._project / ".venv-image" / "bin", self._identity)
+        job = next(job for job in read.jobs if job.name == document["metadata"]["name"])
+        with AddressBlock() as addresses:
+            result = asyncio.run(run_job(job, host, addresses))
+        names = [pod["metadata"]["name"] for pod in pods]
+        for end in result.ended:
+            of = next((name for name in names if name.rpartition("-")[0] == end.name.rpartition("-")[0]), names[0])
+            for log in end.logs.values():
+                for line in log.read_text().splitlines():
+                    self.api.say(of, line)
+        culprit = result.culprit
+        self.finish(document, culprit.codes[culprit.failed_container] or 1 if culprit else 0)
+
+
+def as_written(document: Object) -> Mapping[str, Any]:
+    """Without what the API adds."""
+    metadata = {name: value for name, value in document["metadata"].items() if name not in OF_THE_API}
+    return {name: value for name, value in document.items() if name != "status"} | {"metadata": metadata}

@@ -1,0 +1,144 @@
+"""README's commands, run as they are printed and in their order: first those for one machine, then those for AWS.
+
+What is real: make, cdk, paddle-aws, the emulated account, the pods' programs, the model that is fetched.
+Limits: readme.sh and kubelet.py name them; docker is tests/image's stand-in.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / room) for room in ("operations", "image"))]
+
+from kubelet import Kubelet
+from kubernetes_api import KubernetesApi
+from price_files import PriceFiles, machine
+from test_build_and_push import ENGINE
+from test_lock_distribution import Publisher
+
+from rehearsal import account
+from rehearsal.cloud import Cloud
+from rehearsal.state import State
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+def blocks(section: str, language: str) -> list[str]:
+    """The section's blocks of code in a language."""
+    text = (ROOT / "README.md").read_text().split(f"\n## {section}")[1].split("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+class Shell:
+    """Runs blocks in one folder with one environment; a command that fails ends its block."""
+
+    def __init__(self, folder: Path, home: Path, **environment: str) -> None:
+        home.mkdir()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_", "KUBE"))}
+        own = {"HOME": str(home), "NO_COLOR": "1", "BASH_ENV": str(HERE / "readme.sh"), "CDK_NOTICES": "false", "CDK_CI": "true"}
+        self.folder, self._environment = folder, kept | own | environment
+
+    def start(self, block: str) -> subprocess.Popen[str]:
+        script = f"set -euo pipefail; trap 'echo failed: $BASH_COMMAND' ERR\n. .venv/bin/activate\n{block}"
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(["bash", "-c", script], cwd=self.folder, env=self._environment, text=True, **pipes)
+
+    def run(self, block: str, running: subprocess.Popen[str] | None = None) -> str:
+        """What it said; `running`: it was started before."""
+        process = running or self.start(block)
+        said, _ = process.communicate()
+        assert process.returncode == 0, f"{block}\nended with {process.returncode}:\n{said}"
+        return said
+
+    def set(self, wrong: str, right: str) -> None:
+        """Changes job.yaml as README says."""
+        job = self.folder / "job.yaml"
+        assert wrong in job.read_text()
+        job.write_text(job.read_text().replace(wrong, right))
+
+
+def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
+    shell = Shell(make_clone("one-machine").folder, tmp_path / "home")
+    (rehearse,) = blocks("Try it", "sh")
+    shell.set("passes: 5", "passes: 30")
+    (kill,) = re.findall(r"`(pkill [^`]+)`", (ROOT / "README.md").read_text())
+    rehearsal = shell.start(rehearse)
+    complete = shell.folder / ".rehearsal/volume/quick-start/output/pass-00003/done"
+    while not complete.exists() and rehearsal.poll() is None:
+        time.sleep(0.05)
+    shell.run(kill)
+    said = shell.run(rehearse, rehearsal)
+    assert "30 passes by 3 trainers" in said and "the inventory is as before" in said
+    again = (shell.folder / ".rehearsal/volume/quick-start/output/node_0/train.log").read_text()
+    assert "attempt 2" in again, "the killed pod's peers resume with it"
+
+    shutil.copytree(shell.folder / "examples" / "quick_start", shell.folder / "my_program")
+    shutil.copy(shell.folder / "examples" / "quick_start" / "sample.tsv", shell.folder / "my.tsv")
+    (shell.folder / "job.yaml").write_text(blocks("Your own program", "yaml")[0])
+    own, launch = (shell.run(block) for block in blocks("Your own program", "sh"))
+    assert "mine is done" in own and (shell.folder / "models" / "model").is_dir()
+    assert "2 pods with 2 processes each ran to their end" in launch
+
+
+@pytest.fixture
+def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
+    clone, engine = make_clone("on-aws").folder, tmp_path / "bin" / "docker"
+    engine.parent.mkdir()
+    engine.write_text(ENGINE.format(python=sys.executable))
+    engine.chmod(0o755)
+    with (
+        Cloud(clone, tmp_path / "cloud") as cloud,
+        State(tmp_path / "state") as state,
+        KubernetesApi() as api,
+        PriceFiles() as prices,
+        Publisher() as k3s,
+    ):
+        prices.rows["AmazonEC2"] = [machine("m5.large", "0.25"), machine("t4g.nano", "0.01")]
+        api.put("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
+
+        def identity(namespace: str, service_account: str):
+            outputs = json.loads((clone / "outputs.json").read_text())
+            (cluster,) = (stack["ClusterName"] for stack in outputs.values() if "ClusterName" in stack)
+            return account.pod_identity(cloud, cluster)(namespace, service_account)
+
+        api.created = kubelet = Kubelet(api, clone, state, identity)
+        stand_ins = {
+            "KUBERNETES": api.url,
+            "PRICES": prices.url,
+            "K3S": k3s.url,
+            "ALIVE": "docker",
+            "CALLS": str(tmp_path / "calls"),
+        }
+        path = f"{engine.parent}{os.pathsep}{os.environ['PATH']}"
+        yield Shell(clone, tmp_path / "home", **cloud.environment, **stand_ins, PATH=path)
+        kubelet.close()
+
+
+def test_those_for_aws(on_aws: Shell) -> None:
+    deploy, submit, back, costs, without_eks = blocks("On AWS", "sh")
+    on_aws.run(deploy)
+    said = on_aws.run(submit)
+    found = re.search(r"^accuracy ([\d.]+) of pass 4.*\nalways guessing \w+: ([\d.]+)$", said, re.M)
+    assert found and float(found[1]) > float(found[2]) + 0.2, said
+    assert "nothing was left to do: the job is done" in said, "what `resume` finds"
+    (on_aws.folder / "models").rename(on_aws.folder / "models-of-the-command")
+    on_aws.set("name: quick-start", "name: from-python")
+    (python,) = blocks("On AWS", "python")
+    on_aws.run(f"PYTHONPATH=$PWD:$PWD/trainer_image python - <<'END'\n{python}END")
+    assert (on_aws.folder / "models" / "model").is_dir()
+    said = on_aws.run(back)
+    assert "is left in us-west-2 but what is kept on purpose" in said and "it waits for its deletion" in said
+    assert "USD in a run of 3 h" in on_aws.run(costs)
+    assert "k3s v1.35" in on_aws.run(without_eks)
