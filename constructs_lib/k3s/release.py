@@ -99,7 +99,7 @@ LIMIT = 16384
 
 
 def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]) -> ec2.UserData:
-    """User data: a machine's `variables`, settings of k3s, the files that stand in it; systemd boots it by boot.sh, now and later."""
+    """User data with a machine's `variables`, settings of k3s and small files: systemd boots it by boot.sh, now and later."""
     for name, value in variables.items():
         if "'" in value:
             raise ValueError(f"{name} is {value}: a machine's variable holds no single quote")

@@ -193,7 +193,7 @@ class Machine:
         return self.root / path.lstrip("/")
 
     def k3s_settings(self) -> dict[str, Any]:
-        """As k3s reads them: its file, then those of its folder; a key with a plus adds to what is there. Each is an option of k3s."""
+        """As k3s reads them, each an option of its: file, then folder; a key with a plus adds to what is there."""
         found: dict[str, Any] = {}
         folder = self.file("/etc/rancher/k3s")
         for path in (folder / "config.yaml", *sorted((folder / "config.yaml.d").iterdir())):
