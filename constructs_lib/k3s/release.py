@@ -1,7 +1,7 @@
 """What the machines of a self-managed cluster run: an image of Amazon's, the distribution's files, our scripts.
 
-Machines fetch the files from the bucket that `cdk bootstrap` made, and check each by the SHA-256 in the template. Nothing is
-hashed or copied at synth, and no secret is in user data (secrets are named by ARN).
+Machines fetch the files from the bucket that `cdk bootstrap` made, and check each by the SHA-256 in the template. Nothing large
+is hashed or copied at synth, and no secret is in user data (secrets are named by ARN).
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aws_cdk import Aws, FileAssetPackaging, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -20,14 +20,8 @@ BOOTSTRAP = Path(__file__).with_name("bootstrap")
 """What a machine of the self-managed cluster runs at boot; its README says how, files.json which role takes which file."""
 
 
-@dataclass(frozen=True)
-class MachineFile:
-    """One file.
-
-    Attributes:
-        path: where it lies on this machine.
-        sha256: its checksum, hexadecimal.
-    """
+class MachineFile(NamedTuple):
+    """One file: where it lies on this machine, and its checksum."""
 
     path: Path
     sha256: str
@@ -92,10 +86,6 @@ def _places(how: str, role: str) -> dict[str, str]:
 
 def _own(path: Path) -> MachineFile:
     return MachineFile(path, hashlib.sha256(path.read_bytes()).hexdigest())
-
-
-LIMIT = 16384
-"""EC2's limit of user data, bytes."""
 
 
 def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]) -> ec2.UserData:
