@@ -22,7 +22,7 @@ def _data(cluster: Any, group: str) -> dict[str, Any]:
 
 
 def test_machines_keep_their_role_seal_their_disks_and_carry_the_budgets_tags(each_variant: Any) -> None:
-    # Pods reach the role on the nodes of a self-managed cluster alone: its data job has no other (NetworkPolicy keeps the rest away).
+    # Pods reach it on the nodes of a self-managed cluster alone, whose data job has no other (NetworkPolicy keeps the rest away).
     nodes = 2 if each_variant.spec.cluster.self_managed else 1
     for stack, hops in (("cluster", 1), ("nodes", nodes)):
         for template in each_variant.resources("AWS::EC2::LaunchTemplate", stack):
