@@ -358,14 +358,8 @@ def test_groups_of_nodes_with_their_sizes_and_their_signal_come_after_the_contro
 def test_nothing_is_made_that_only_the_cluster_itself_could_delete(own: Any) -> None:
     """No load balancer, no volume, no address is asked of AWS from inside: what is there is what the stacks made."""
     for stack, word in (("cluster", "ControlPlane"), ("nodes", "Joining")):
-        actions = {
-            action
-            for statement in statements(own, stack, word).values()
-            for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-        }
-        assert not [
-            action for action in actions if re.match(r"(ec2|elasticloadbalancing|autoscaling):(Create|Run|Allocate)", action)
-        ]
+        told = json.dumps(statements(own, stack, word))
+        assert not re.search(r'"(ec2|elasticloadbalancing|autoscaling):(Create|Run|Allocate)', told)
 
 
 def test_every_test_that_the_docs_name_for_a_step_exists() -> None:
@@ -420,8 +414,6 @@ def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], o
     snapshots = SnapshotPlace(bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs", encryption_key=sealed)
     cluster = SelfManagedCluster(stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=snapshots)
     K3sNodeGroup(stack, "Nodes", cluster=cluster, vpc=vpc, release=runs)
-    with pytest.raises(ValueError, match="CLUSTER_NAME is it's: a machine's variable holds no single quote"):
-        SelfManagedCluster(stack, "Misread", vpc=vpc, cluster_name="it's", release=runs, snapshots=snapshots)
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::EC2::EIPAssociation", 0)
     template.resource_count_is("AWS::KMS::Key", 0)
@@ -432,3 +424,5 @@ def test_a_stranger_builds_one_from_its_parts(stranger: tuple[Stack, ec2.Vpc], o
     assert {statement["Action"] for statement in found if statement["Resource"] == arn} == {"kms:GenerateDataKey", "kms:Decrypt"}
     template.has_resource_properties("AWS::AutoScaling::AutoScalingGroup", {"MinSize": "1", "MaxSize": "1"})
     template.has_resource_properties("AWS::EC2::NetworkInterface", {"PrivateIpAddress": Match.absent()})
+    with pytest.raises(ValueError, match="CLUSTER_NAME is it's: a machine's variable holds no single quote"):
+        SelfManagedCluster(stack, "Misread", vpc=vpc, cluster_name="it's", release=runs, snapshots=snapshots)
