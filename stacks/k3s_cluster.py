@@ -1,13 +1,13 @@
 """The control plane of a self-managed cluster, who may talk to it, and its names."""
 
 from aws_cdk import CfnOutput, Duration, RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.ec2.ssh_key import SshKey
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
-from constructs_lib.k3s.release import BOOTSTRAP, MachineFile, Release
+from constructs_lib.k3s.release import MachineFile, Release
 from stacks.access import AccessStack
 from stacks.cluster import make_tunnel
 from stacks.cluster_spec import ClusterSpec
@@ -23,15 +23,8 @@ def release(spec: ClusterSpec) -> Release:
     lock = DistributionLock.load(place.lock_path)
     if "version" in spec.cluster.model_fields_set:
         lock.check_version(spec.cluster.version, place.lock_path)
-    ours = [path for path in sorted(BOOTSTRAP.rglob("*")) if path.is_file() and path.suffix != ".md"]
-    return Release(
-        version=lock.version,
-        files=[
-            *(MachineFile(*file) for file in lock.cached(place.files_path)),
-            *(MachineFile.small(path) for path in ours),
-        ],
-        images=lock.images,
-    )
+    files = {name: MachineFile(path, sha256) for name, path, sha256 in lock.cached(place.files_path)}
+    return Release(lock.version, files, lock.images)
 
 
 class K3sClusterStack(ClusterPart):
@@ -50,8 +43,16 @@ class K3sClusterStack(ClusterPart):
         super().__init__(scope, spec, "cluster", "self-managed control plane")
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
         ssh = settings.ssh
-        made = SshKey(self, "KeyPair", name=spec.name) if ssh and not ssh.key_pair else None
-        key_name = made.name if made else ssh.key_pair if ssh else None
+        key_name, ssh_key = ssh.key_pair if ssh else None, None
+        if ssh and not ssh.key_pair:
+            pair = ec2.KeyPair(self, "KeyPair", key_pair_name=spec.name, type=ec2.KeyPairType.ED25519)
+            resource = pair.node.default_child
+            assert isinstance(resource, ec2.CfnKeyPair)
+            # CloudFormation cannot change these: it would make a new pair, whose name is taken, and new machines for it.
+            for never_changed in ("Tags", "KeyFormat"):
+                resource.add_property_deletion_override(never_changed)
+            # Where AWS puts the private key, encrypted; it is nowhere else.
+            key_name, ssh_key = pair.key_pair_name, pair.private_key.parameter_name
         granted = BucketArns(self, bucket)
         subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
         self.cluster = SelfManagedCluster(
@@ -80,15 +81,15 @@ class K3sClusterStack(ClusterPart):
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, spec, access.people, granted, ssh_key=made.private_key_parameter if made else None)
+        grant_work(self, spec, access.people, granted, ssh_key=ssh_key)
         where = (self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
         make_tunnel(self, spec, access, vpc, where)
         self._names(spec, zone)
         self._outputs(spec, zone)
         # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.
         CfnOutput(self, "KubernetesVersion", value=".".join(release.version.removeprefix("v").split(".")[:2]))
-        if made:
-            command = f"aws ssm get-parameter --region {spec.region} --name {made.private_key_parameter} --with-decryption"
+        if ssh_key:
+            command = f"aws ssm get-parameter --region {spec.region} --name {ssh_key} --with-decryption"
             CfnOutput(self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text")
 
     def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:

@@ -29,12 +29,11 @@ from constructs_lib.ec2.machine import (
 )
 from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
-from constructs_lib.k3s.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
+from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
 from constructs_lib.statements import OF_MACHINES, statements
 
 API_PORT = 6443
-CONTROL_PLANE_FILES = ("control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml")
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class SelfManagedCluster(Construct):
         # By this tag the role knows its own machine, and the next one.
         own = ("paddle-aws/control-plane", cluster_name)
         home, stack = Construct(self, "ControlPlane"), Stack.of(self)
-        files = MachineFiles(home, "Files", files=release.of(*SHARED_FILES, *CONTROL_PLANE_FILES))
+        files = MachineFiles(home, "Files", files=release.of("control-plane"))
         self.role = machine_role(home, "Role")
         policy = self._policy(home, files, snapshots, own)
         self.group = autoscaling.CfnAutoScalingGroup(
@@ -188,15 +187,24 @@ class SelfManagedCluster(Construct):
             "READER_KUBECONFIG_SECRET": self.secrets.kubeconfigs["reader"],
             "SNAPSHOT_BUCKET": snapshots.bucket_name,
             "SNAPSHOT_PREFIX": snapshots.prefix,
-            "SNAPSHOT_SCHEDULE": snapshots.schedule,
-            "SNAPSHOT_RETENTION": str(snapshots.keep),
             "ENDPOINT": self.cluster_endpoint,
-            "ALTERNATE_NAMES": " ".join([self.private_address, *names, *public]),
             "JOBS_NAMESPACE": jobs_namespace,
-            "POD_CIDR": pod_cidr,
-            "SERVICE_CIDR": service_cidr,
             "SIGNAL_STACK": stack.stack_name,
             "SIGNAL_RESOURCE": stack.get_logical_id(self.group),
+        }
+        k3s = {
+            "node-ip": self.private_address,
+            "advertise-address": self.private_address,
+            "tls-san": [self.private_address, *names, *public],
+            "cluster-cidr": pod_cidr,
+            "service-cidr": service_cidr,
+            "etcd-snapshot-schedule-cron": snapshots.schedule,
+            "etcd-snapshot-retention": snapshots.keep,
+            "etcd-s3-retention": snapshots.keep,
+            "etcd-s3-endpoint": f"s3.{stack.region}.{stack.url_suffix}",
+            "etcd-s3-region": stack.region,
+            "etcd-s3-bucket": snapshots.bucket_name,
+            "etcd-s3-folder": snapshots.prefix,
         }
         template = launch_template(
             home,
@@ -206,7 +214,7 @@ class SelfManagedCluster(Construct):
             image_id=IMAGE,
             instance_type=ec2.InstanceType(instance_type),
             role=self.role,
-            user_data=boot_user_data(variables),
+            user_data=boot_user_data(stack, variables, k3s),
         )
         # The machine's first interface: with a second one it would have to reach AWS without it, to attach it.
         override(template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}])

@@ -15,7 +15,7 @@ from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.ec2.machine import SESSIONS, counts_machines, machine_role, takes_sessions
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.k3s.cluster import SelfManagedCluster
-from constructs_lib.k3s.release import IMAGE, SHARED_FILES, MachineFiles, Release, boot_user_data
+from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.statements import OF_MACHINES, statements
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
@@ -41,7 +41,7 @@ class TokenNodeRole(Construct):
         data_bucket_arn: str | None = None,
     ) -> None:
         super().__init__(scope, id)
-        self.files = MachineFiles(self, "Files", files=release.of(*SHARED_FILES, "node.sh"))
+        self.files = MachineFiles(self, "Files", files=release.of("node"))
         self.role = machine_role(self, "Role")
         policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Nodes of the cluster")
         secrets = cluster.secrets
@@ -98,6 +98,7 @@ class K3sNodeGroup(NodeGroup):
         # The template tells the group's own logical id, and the group has the template: named before either is made.
         logical_id = Names.unique_id(self)
         user_data = boot_user_data(
+            stack,
             {
                 "ROLE": "node",
                 "CLUSTER_NAME": cluster.cluster_name,
@@ -107,11 +108,14 @@ class K3sNodeGroup(NodeGroup):
                 "SERVER_URL": cluster.server_url,
                 "NODE_TOKEN_SECRET": cluster.secrets.node_token,
                 "CA_HASH_SECRET": cluster.secrets.ca_hash,
-                "NODE_LABELS": " ".join(f"{key}={value}" for key, value in sorted(labels.items())),
-                "NODE_TAINTS": " ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints),
                 "SIGNAL_STACK": stack.stack_name,
                 "SIGNAL_RESOURCE": logical_id,
-            }
+            },
+            {
+                "server": cluster.server_url,
+                "node-label": [f"{key}={value}" for key, value in sorted(labels.items())],
+                "node-taint": [f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints],
+            },
         )
         # Two hops: the data job's pod reads the bucket with the machine's role.
         template = self._template(role=self.role, image_id=IMAGE, user_data=user_data, metadata_hops=2)

@@ -1,15 +1,15 @@
 """What the machines of a self-managed cluster run: an image of Amazon's, the distribution's files, our scripts.
 
-Machines fetch the files from the bucket that `cdk bootstrap` made, and check each by the SHA-256 in the template. Nothing is
-hashed or copied at synth, and no secret is in user data (secrets are named by ARN).
+Machines fetch the files from the bucket that `cdk bootstrap` made, and check each by the SHA-256 in the template. Nothing large
+is hashed or copied at synth, and no secret is in user data (secrets are named by ARN).
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from aws_cdk import Aws, FileAssetPackaging, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -17,47 +17,37 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap")
-"""What a machine of the self-managed cluster runs at boot; its README says which role takes which file."""
+"""What a machine of the self-managed cluster runs at boot; its README says how, files.json which role takes which file."""
 
 
-@dataclass(frozen=True)
-class MachineFile:
-    """One file.
+class MachineFile(NamedTuple):
+    """One file: where it lies on this machine, and its checksum."""
 
-    Attributes:
-        name: what the machine calls it.
-        path: where it lies on this machine.
-        sha256: its checksum, hexadecimal.
-    """
-
-    name: str
     path: Path
     sha256: str
-
-    @classmethod
-    def small(cls, path: Path) -> MachineFile:
-        """A file that is hashed here."""
-        return cls(path.name, path, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 class MachineFiles(Construct):
     """Files for the machines of one stack.
 
+    Args:
+        files: each by its path on the machine.
+
     Attributes:
-        lines: one file a line: `<name> <s3 uri> <sha256>`.
+        lines: one file a line: `<path> <s3 uri> <sha256>`.
     """
 
-    def __init__(self, scope: Construct, id: str, *, files: Sequence[MachineFile]) -> None:
+    def __init__(self, scope: Construct, id: str, *, files: Mapping[str, MachineFile]) -> None:
         super().__init__(scope, id)
         lines, self._arns = [], []
-        for file in files:
+        for target, file in files.items():
             place = Stack.of(self).synthesizer.add_file_asset(
                 # The checksum names the object: the same file is uploaded once, for however many stacks.
                 source_hash=file.sha256,
                 file_name=str(file.path.absolute()),
                 packaging=FileAssetPackaging.FILE,
             )
-            lines.append(f"{file.name} s3://{place.bucket_name}/{place.object_key} {file.sha256}")
+            lines.append(f"{target} s3://{place.bucket_name}/{place.object_key} {file.sha256}")
             self._arns.append(f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{place.object_key}")
         self.lines = "\n".join(lines)
 
@@ -69,9 +59,6 @@ class MachineFiles(Construct):
 IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 """Amazon Linux 2023, which EC2 itself looks up when it launches a machine: no look-up at synth, and always the newest patch."""
 
-SHARED_FILES = ("shared.sh", "ecr-credentials", "k3s", "k3s-airgap-images-amd64.tar.zst")
-"""What every machine fetches; constructs_lib/k3s/bootstrap/README.md has the rest."""
-
 
 @dataclass(frozen=True)
 class Release:
@@ -79,44 +66,43 @@ class Release:
 
     Attributes:
         version: the distribution's, such as v1.35.2+k3s1.
-        files: its files, and the scripts of constructs_lib/k3s/bootstrap.
+        files: its files by name, beside those of constructs_lib/k3s/bootstrap.
         images: name: reference, of images that are not in its archive.
     """
 
     version: str
-    files: Sequence[MachineFile]
+    files: Mapping[str, MachineFile]
     images: Mapping[str, str]
 
-    def of(self, *names: str) -> list[MachineFile]:
-        """The files of these names; ValueError names one that is not there."""
-        known = {file.name: file for file in self.files}
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{name} is not among the release's files ({', '.join(sorted(known))})")
-        return [known[name] for name in names]
+    def of(self, role: str) -> dict[str, MachineFile]:
+        """What a machine of this role fetches, by its path on the machine."""
+        return {target: self.files.get(name) or _own(BOOTSTRAP / name) for name, target in _places("fetched", role).items()}
 
 
-LIMIT = 16384
-"""EC2's limit of user data, bytes."""
+def _places(how: str, role: str) -> dict[str, str]:
+    places = json.loads((BOOTSTRAP / "files.json").read_text(encoding="utf-8"))[how]
+    return {**places["both"], **places[role]}
 
 
-def boot_user_data(variables: Mapping[str, str]) -> ec2.UserData:
-    """User data that gives a machine `variables` and goes on with constructs_lib/k3s/bootstrap/user-data.sh."""
+def _own(path: Path) -> MachineFile:
+    return MachineFile(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]) -> ec2.UserData:
+    """User data with a machine's `variables`, settings of k3s and small files: systemd boots it by boot.sh, now and later."""
     for name, value in variables.items():
         if "'" in value:
             raise ValueError(f"{name} is {value}: a machine's variable holds no single quote")
-    lines = "\n".join(f"{name}='{value}'" for name, value in variables.items())
-    rest = "\n".join(
-        line
-        for line in (BOOTSTRAP / "user-data.sh").read_text(encoding="utf-8").splitlines()
-        if not line.lstrip().startswith("#") and line.strip()
-    )
-    return ec2.UserData.custom(
-        "#!/bin/bash\n"
-        "set -euo pipefail\n"
-        "install -d -m 700 /etc/paddle-cluster\n"
-        "cat > /etc/paddle-cluster/environment <<'END_OF_ENVIRONMENT'\n"
-        f"{lines}\n"
-        "END_OF_ENVIRONMENT\n"
-        f"{rest}\n"
-    )
+    files = {
+        "/etc/paddle-cluster/environment": "\n".join(f"{name}='{value}'" for name, value in variables.items()),
+        "/etc/rancher/k3s/config.yaml.d/cluster.yaml": stack.to_json_string(k3s),
+    }
+    for name, target in _places("in user data", variables["ROLE"]).items():
+        lines = (BOOTSTRAP / name).read_text(encoding="utf-8").splitlines()
+        files[target] = "\n".join(line for line in lines if line[:2] == "#!" or (line.strip() and line.lstrip()[0] != "#"))
+    written = [
+        f"install -D -m {755 if path.endswith('.sh') else 644} /dev/stdin {path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE\n"
+        for path, text in files.items()
+    ]
+    start = "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service paddle-cluster.timer\n"
+    return ec2.UserData.custom("".join(["#!/bin/bash\nset -euo pipefail\n", *written, start]))

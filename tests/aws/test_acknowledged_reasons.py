@@ -189,7 +189,7 @@ def generated(use: Use) -> bool:
 
 
 def saved_on_a_schedule(use: Use) -> bool:
-    return re.search(r"SNAPSHOT_SCHEDULE='[^']+'", json.dumps(use.beside("AWS::EC2::LaunchTemplate"))) is not None
+    return re.search(r"etcd-snapshot-schedule-cron\W+[0-9*]", json.dumps(use.beside("AWS::EC2::LaunchTemplate"))) is not None
 
 
 def backups(state: str) -> Callable[[Use], bool]:

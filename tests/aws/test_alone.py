@@ -7,6 +7,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 import constructs_lib
-from constructs_lib.ec2.ssh_key import SshKey
 from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver, PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
@@ -29,7 +29,7 @@ from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.cluster_firewall import ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
 from constructs_lib.k3s.node_group import K3sNodeGroup
-from constructs_lib.k3s.release import BOOTSTRAP, MachineFile, Release
+from constructs_lib.k3s.release import MachineFile, Release
 from constructs_lib.k3s.state_volume import StateVolume
 from constructs_lib.network.endpoint_tunnel import EndpointTunnel
 from constructs_lib.network.network import FlowLogs, ServiceEndpoints, TrainingNetwork
@@ -42,16 +42,9 @@ from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
 
 pytestmark = pytest.mark.slow
 
-SCRIPTS = [path for path in sorted(BOOTSTRAP.rglob("*")) if path.is_file() and path.suffix != ".md"]
-RELEASE = Release(
-    version="v1.35.0+k3s1",
-    files=[
-        *(MachineFile.small(path) for path in SCRIPTS),
-        # The distribution's own files, which are never read at synth.
-        *(MachineFile(name, SCRIPTS[0], "0" * 64) for name in ("k3s", "k3s-airgap-images-amd64.tar.zst")),
-    ],
-    images={},
-)
+# The distribution's own files are never read at synth.
+DISTRIBUTION = {name: MachineFile(Path(__file__), "0" * 64) for name in ("k3s", "k3s-airgap-images-amd64.tar.zst")}
+RELEASE = Release(version="v1.35.0+k3s1", files=DISTRIBUTION, images={})
 
 
 class Theirs:
@@ -162,7 +155,6 @@ ALONE: dict[str, Make] = {
     "self-managed-nodes": lambda t, id: SelfManagedNodes(
         t.stack, id, cluster=t.cluster, vpc=t.imported_vpc, kubernetes_version="1.35", encryption_key=t.key
     ),
-    "ssh-key": lambda t, id: SshKey(t.stack, id, name=id.lower()),
     "team": lambda t, id: Team(t.stack, id, task="Looks at theirs"),
     "tunnel": lambda t, id: EndpointTunnel(t.stack, id, vpc=t.vpc, host="theirs", document_name=id, encryption_key=t.key),
     "volume": lambda t, id: StateVolume(t.stack, id, availability_zone="eu-central-1a"),

@@ -16,31 +16,21 @@ from constructs_lib.storage.file_system import SharedFileSystem
 
 
 def _data(cluster: Any, group: str) -> dict[str, Any]:
-    (data,) = [
-        t["Properties"]["LaunchTemplateData"]
-        for name, t in cluster.whole("AWS::EC2::LaunchTemplate").items()
-        if name.startswith(group)
-    ]
+    templates = cluster.whole("AWS::EC2::LaunchTemplate").items()
+    (data,) = [template["Properties"]["LaunchTemplateData"] for name, template in templates if name.startswith(group)]
     return data
 
 
-def test_no_pod_takes_the_nodes_role(each_variant: Any) -> None:
-    # But for the nodes of a self-managed cluster, whose data job has no other (the jobs' NetworkPolicy keeps the rest away).
+def test_machines_keep_their_role_seal_their_disks_and_carry_the_budgets_tags(each_variant: Any) -> None:
+    # Pods reach it on the nodes of a self-managed cluster alone, whose data job has no other (NetworkPolicy keeps the rest away).
     nodes = 2 if each_variant.spec.cluster.self_managed else 1
     for stack, hops in (("cluster", 1), ("nodes", nodes)):
         for template in each_variant.resources("AWS::EC2::LaunchTemplate", stack):
             options = template["LaunchTemplateData"]["MetadataOptions"]
             assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("required", hops)
-
-
-def test_disks_are_sealed_and_go_with_their_node(each_variant: Any) -> None:
     for template in each_variant.resources("AWS::EC2::LaunchTemplate"):
         (disk,) = template["LaunchTemplateData"]["BlockDeviceMappings"]
         assert (disk["Ebs"]["Encrypted"], disk["Ebs"]["DeleteOnTermination"]) == (True, True)
-
-
-def test_machines_and_disks_carry_the_tags_that_the_budget_counts(each_variant: Any) -> None:
-    for template in each_variant.resources("AWS::EC2::LaunchTemplate"):
         for specification in template["LaunchTemplateData"]["TagSpecifications"]:
             tags = {tag["Key"]: tag["Value"] for tag in specification["Tags"]}
             assert tags["cluster"] == each_variant.spec.name, specification["ResourceType"]
@@ -61,28 +51,20 @@ def test_gpu_nodes_are_labelled_tainted_and_have_the_nvidia_image(variant: Any) 
     assert group["NodeRepairConfig"] == {"Enabled": False}
 
 
-def test_efa_and_placement_are_for_the_group_that_asks(variant: Any) -> None:
+def test_efa_and_placement_are_for_the_group_that_asks_and_its_fabric_talks_to_itself_alone(variant: Any) -> None:
     gpu = variant("gpu")
     data = _data(gpu, "trainers")
     (interface,) = data["NetworkInterfaces"]
-    assert interface["InterfaceType"] == "efa"
-    assert "SecurityGroupIds" not in data
-    assert len(interface["Groups"]) == 3
+    assert (interface["InterfaceType"], len(interface["Groups"])) == ("efa", 3)
+    assert "SecurityGroupIds" not in data and "Placement" in data
     assert gpu.resources("AWS::EC2::PlacementGroup")[0]["Strategy"] == "cluster"
-    assert "Placement" in data
     assert not {"NetworkInterfaces", "Placement"} & set(_data(gpu, "pservers"))
-
-
-def test_the_fabrics_group_talks_to_itself_alone(variant: Any) -> None:
-    gpu = variant("gpu")
-    (name,) = [
-        n for n, g in gpu.whole("AWS::EC2::SecurityGroup").items() if g["Properties"]["GroupDescription"].startswith("Fabric")
-    ]
+    groups = gpu.whole("AWS::EC2::SecurityGroup").items()
+    (name,) = [name for name, group in groups if group["Properties"]["GroupDescription"].startswith("Fabric")]
     itself = {"Fn::GetAtt": [name, "GroupId"]}
-    (ingress,) = [r for r in gpu.resources("AWS::EC2::SecurityGroupIngress", "nodes") if r["GroupId"] == itself]
-    (egress,) = [r for r in gpu.resources("AWS::EC2::SecurityGroupEgress", "nodes") if r["GroupId"] == itself]
-    assert (ingress["IpProtocol"], ingress["SourceSecurityGroupId"]) == ("-1", itself)
-    assert (egress["IpProtocol"], egress["DestinationSecurityGroupId"]) == ("-1", itself)
+    for direction, peer in (("Ingress", "SourceSecurityGroupId"), ("Egress", "DestinationSecurityGroupId")):
+        (rule,) = [r for r in gpu.resources(f"AWS::EC2::SecurityGroup{direction}", "nodes") if r["GroupId"] == itself]
+        assert (rule["IpProtocol"], rule[peer]) == ("-1", itself)
 
 
 def test_self_managed_nodes_join_by_nodeadm_and_one_access_entry(variant: Any) -> None:

@@ -1,11 +1,9 @@
 """Runs one boot of a machine under test, in mount and network namespaces of its own: called by `machine.py` through unshare.
 
 What is real: the shell, mkfs, blkid, e2fsck, resize2fs, mount on a loop device, curl, sha256sum, and instance metadata over
-HTTP at its own address. Limits: the kernel, /usr and the loop device are the test machine's; AWS, k3s, systemd, modprobe, sysctl
+HTTP at its own address. Limits: the kernel, /usr and the loop device are the test machine's; AWS, k3s and systemd
 are recorders (recorders/*.py); no cloud-init: the user data is run as it would.
 """
-
-from __future__ import annotations
 
 import http.server
 import json
@@ -38,9 +36,8 @@ def build(root: Path, spec: dict) -> None:
     for name in ("bin", "sbin", "lib", "lib64"):
         if not (root / name).is_symlink():
             (root / name).symlink_to(f"usr/{name}")
-    for each in {spec["python_prefix"]}:
-        if not each.startswith("/usr"):
-            bind(each, root / each.lstrip("/"), "ro")
+    if not (python := spec["python_prefix"]).startswith("/usr"):
+        bind(python, root / python.lstrip("/"), "ro")
     bind(spec["account"], root / "account")
     bind(spec["recorders"], root / "recorders", "ro")
     bind("/proc", root / "proc")
@@ -56,6 +53,7 @@ def build(root: Path, spec: dict) -> None:
     ):
         run("mknod", "-m", "666", root / "dev" / name, kind, str(major), str(minor))
     (root / "dev/fd").symlink_to("/proc/self/fd")
+    (root / "dev/stdin").symlink_to("/proc/self/fd/0")
     if spec["attached"]:
         link = root / "dev/disk/by-id" / ("nvme-Amazon_Elastic_Block_Store_" + spec["volume"].replace("-", ""))
         link.parent.mkdir(parents=True)

@@ -4,28 +4,30 @@ A `Machine` keeps its disk between boots and loses its memory, as a real one doe
 device that outlives machines. `inside.py` says what is real and what is not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 PROJECT = Path(__file__).parents[2]
 SCRIPTS = PROJECT / "constructs_lib/k3s/bootstrap"
 HERE = Path(__file__).parent
-RECORDERS = HERE / "recorders"
 
 SERVER_TOKEN = "S3rverT0ken" * 4
 NODE_TOKEN = "N0deT0ken" * 4
 VERSION = "v1.35.2+k3s1"
-ADDRESS = "172.20.0.9"
+ACCOUNT_ID, REGION, ADDRESS = "123456789012", "us-west-2", "172.20.0.9"
+VOLUME = "vol-0123456789abcdef0"
+IMAGES = "k3s-airgap-images-amd64.tar.zst"
+CA = "the cluster's CA"
 TOOLS = ("unshare", "ip", "mkfs.ext4", "blkid", "e2fsck", "resize2fs", "losetup", "curl", "mknod", "debugfs")
 
 
@@ -38,6 +40,10 @@ def missing() -> str:
         return f"{', '.join(absent)} not installed"
     done = subprocess.run(["losetup", "-f"], capture_output=True, check=False)
     return "" if done.returncode == 0 else "no loop device can be had here"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -57,32 +63,25 @@ class Boot:
 class Account:
     """Bucket, secrets, one volume: what machines share."""
 
-    volume = "vol-0123456789abcdef0"
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "bucket/assets").mkdir(parents=True)
-        image = folder / "volume.img"
-        with image.open("wb") as file:
+    def __init__(self, folder: Path, rendered: Any) -> None:
+        self.folder, self.user_data = folder, rendered.user_data
+        shutil.copytree(rendered.bucket, folder / "bucket")
+        self.image = folder / "volume.img"
+        with self.image.open("wb") as file:
             file.truncate(16 << 20)
-        self.device = subprocess.run(
-            ["losetup", "-f", "--show", image], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        attached = subprocess.run(["losetup", "-f", "--show", self.image], capture_output=True, text=True, check=True)
+        self.device = attached.stdout.strip()
         self.set(
-            secrets={"server-token": SERVER_TOKEN, "node-token": NODE_TOKEN},
-            volume={"id": self.volume, "state": "available", "holder": "None", "then": [], "device": self.device},
+            secrets={"paddle/server-token": SERVER_TOKEN, "paddle/node-token": NODE_TOKEN},
+            volume={"id": VOLUME, "state": "available", "holder": "None", "then": [], "device": self.device},
             instances=[],
             signals=[],
         )
-        k3s = f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/k3s.py "$@"\n'
-        self.files = {
-            "k3s": self.upload("k3s", k3s.encode()),
-            "k3s-airgap-images-amd64.tar.zst": self.upload("images", b"images"),
-        }
-        for path in (*SCRIPTS.glob("*.sh"), *SCRIPTS.glob("manifests/*.yaml"), SCRIPTS / "ecr-credentials"):
-            self.files[path.name] = self.upload(path.name, path.read_bytes())
 
-    def close(self) -> None:
+    def __enter__(self) -> "Account":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         subprocess.run(["losetup", "-d", self.device], check=False)
 
     @property
@@ -97,37 +96,33 @@ class Account:
     def volume_is(self, state: str, holder: str = "None", then: Sequence[tuple[str, str]] = ()) -> None:
         self.set(volume=self.state["volume"] | {"state": state, "holder": holder, "then": list(then)})
 
-    def upload(self, key: str, content: bytes) -> tuple[str, str]:
-        """Puts a file in the bucket; its address and SHA-256."""
-        (self.folder / "bucket/assets" / key).write_bytes(content)
-        return f"s3://assets/{key}", hashlib.sha256(content).hexdigest()
-
-    def calls(self) -> list[list[str]]:
-        """What the AWS CLI was called with, so far."""
-        return [each["argv"][1:] for each in self._lines("calls.jsonl")]
+    def asset(self, path: str) -> Path:
+        """What the bucket has for a file of the control plane's."""
+        line = next(
+            line for line in self.user_data["control-plane"].splitlines() if line.removeprefix("FILES='").startswith(path)
+        )
+        return self.folder / "bucket" / line.split()[1].removeprefix("s3://")
 
     def called(self, *words: str) -> int:
-        """How often."""
-        return sum(all(word in call for word in words) for call in self.calls())
+        """How often a recorded program was called with these."""
+        calls = [json.loads(line)["argv"] for line in (self.folder / "calls").read_text().splitlines()]
+        return sum(all(word in call for word in words) for call in calls)
 
     def written_down(self) -> str:
-        """Everything that any process was started with: arguments and environment."""
-        return "".join(
-            (self.folder / name).read_text()
-            for name in ("calls.jsonl", "k3s.jsonl", "systemctl", "quiet")
-            if (self.folder / name).exists()
-        )
+        """Everything that any recorded process was started with: arguments and environment."""
+        return (self.folder / "calls").read_text()
 
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        path = self.folder / name
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    def on_the_volume(self, command: str) -> str:
+        """What debugfs says of the state volume, from outside."""
+        done = subprocess.run(["debugfs", "-R", command, self.image], capture_output=True, text=True, check=True)
+        return done.stdout
 
 
 class Machine:
-    """One EC2 instance."""
+    """One EC2 instance; `settings` take the place of its variables."""
 
     def __init__(self, account: Account, folder: Path, instance: str, role: str, **settings: str) -> None:
-        self.account, self.instance = account, instance
+        self.account, self.instance, self.role = account, instance, role
         self.root, self.local = folder / "root", folder / "local"
         (self.local / "bin").mkdir(parents=True)
         for name in ("etc", "var/lib/cloud/data", "opt"):
@@ -137,51 +132,41 @@ class Machine:
                 shutil.copy(Path("/etc", name), self.root / "etc" / name)
         for name in ("alternatives", "ssl"):
             if Path("/etc", name).exists():
-                shutil.copytree(
-                    Path("/etc", name), self.root / "etc" / name, symlinks=True, ignore=shutil.ignore_patterns("private")
-                )
+                private = shutil.ignore_patterns("private")
+                shutil.copytree(Path("/etc", name), self.root / "etc" / name, symlinks=True, ignore=private)
         (self.root / "etc/fstab").write_text("LABEL=root / xfs defaults 0 0\n")
         (self.root / "var/lib/cloud/data/instance-id").write_text(f"{instance}\n")
-        for name in ("aws", "systemctl"):
-            self._program(name, f"/recorders/{name}.py")
-        for name in ("modprobe", "sysctl", "dnf", "journalctl", "udevadm"):
-            self._program(name, f"/recorders/quiet.py {name}")
+        for name in ("aws", "systemctl", "dnf", "journalctl", "udevadm"):
+            recorder = name if name in ("aws", "systemctl") else "quiet"
+            path = self.local / "bin" / name
+            path.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/{recorder}.py {name} "$@"\n')
+            path.chmod(0o755)
+        (self.local / "bin/python3").symlink_to(f"{sys.base_prefix}/bin/python3")
         self.metadata = {
-            "instance-id": instance,
             "instance-type": "m5.large",
             "placement/availability-zone": "us-west-2a",
             "local-ipv4": ADDRESS if role == "control-plane" else "172.20.0.77",
         }
-        self.shown_ca = ""
-        self.environment = environment(account, role) | settings
-
-    def _program(self, name: str, command: str) -> None:
-        path = self.local / "bin" / name
-        path.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS {command} "$@"\n')
-        path.chmod(0o755)
-
-    def user_data(self) -> str:
-        """As the launch template has it."""
-        lines = "".join(f"{name}='{value}'\n" for name, value in self.environment.items())
-        head = f"#!/bin/bash\ninstall -d /etc/paddle-cluster\ncat >/etc/paddle-cluster/environment <<'END'\n{lines}END\n"
-        return head + (SCRIPTS / "user-data.sh").read_text()
+        self.shown_ca = CA if role == "node" else ""
+        self.settings = {"DEADLINE_SECONDS": "20", "POLL_SECONDS": "0.05"} | settings
 
     def first_boot(self) -> Boot:
-        """The boot at which cloud-init runs the user data."""
-        (self.root / "user-data").write_text(self.user_data())
-        return self.run("/bin/bash", "/user-data")
+        """The boot at which cloud-init runs the user data, and systemd what that starts."""
+        settings = "".join(f"\n{name}='{value}'" for name, value in self.settings.items())
+        user_data = self.account.user_data[self.role].replace("\nEND_OF_FILE", f"{settings}\nEND_OF_FILE", 1)
+        (self.root / "user-data").write_text(user_data)
+        return self.run("/bin/bash", "-c", "/bin/bash /user-data && exec /opt/paddle-cluster/boot.sh")
 
     def reboot(self) -> Boot:
-        """Any later boot: what the enabled unit runs."""
-        unit = (self.root / "etc/systemd/system/paddle-cluster.service").read_text()
-        command = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).removeprefix("ExecStart=")
-        return self.run(command)
+        """Any later boot, and each that systemd tries after one that failed: its memory is lost, which a real one keeps then."""
+        return self.run("/opt/paddle-cluster/boot.sh")
 
-    def retry(self) -> Boot:
-        """What systemd does after a boot that failed, if that asked for it: its memory is lost, too, which a real one keeps."""
-        self.file("/var/boot-to-retry").unlink()
-        assert "\nRestart=on-failure\n" in self.file("/etc/systemd/system/paddle-cluster.service").read_text()
-        return self.reboot()
+    def by_hand(self, command: str) -> Boot:
+        """A command of an operator's, while the state is mounted and k3s runs."""
+        state = "/var/lib/rancher/k3s/server"
+        return self.run(
+            "/bin/bash", "-c", f"mkdir -p {state}; mount $(readlink /dev/disk/by-id/*) {state}; touch /run/k3s-runs; {command}"
+        )
 
     def run(self, *command: str) -> Boot:
         """A boot that runs just this command."""
@@ -190,7 +175,7 @@ class Machine:
             "root": str(self.root),
             "local": str(self.local),
             "account": str(self.account.folder),
-            "recorders": str(RECORDERS),
+            "recorders": str(HERE / "recorders"),
             "python_prefix": sys.base_prefix,
             "device": self.account.device,
             "volume": volume["id"],
@@ -200,63 +185,20 @@ class Machine:
             "certificate": str(HERE.parent / "node/certificates/server.pem"),
             "command": list(command),
         }
-        done = subprocess.run(
-            ["unshare", "--mount", "--net", f"{sys.base_prefix}/bin/python3", HERE / "inside.py"],
-            input=json.dumps(spec),
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
+        unshare = ["unshare", "--mount", "--net", f"{sys.base_prefix}/bin/python3", HERE / "inside.py"]
+        done = subprocess.run(unshare, input=json.dumps(spec), capture_output=True, text=True, check=False)
         return Boot(done.returncode, done.stdout + done.stderr)
 
     def file(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
-
-def environment(account: Account, role: str) -> Mapping[str, str]:
-    """The variables of constructs_lib/k3s/bootstrap/README.md."""
-    names = {
-        "control-plane": ("shared.sh", "control-plane.sh", "restore.sh", "forget-nodes.sh", "efs-csi-driver.yaml", "people.yaml"),
-        "node": ("shared.sh", "node.sh"),
-    }[role]
-    both = ("ecr-credentials", "k3s", "k3s-airgap-images-amd64.tar.zst")
-    files = "\n".join(f"{name} {' '.join(account.files[name])}" for name in (*names, *both))
-    common = {
-        "ROLE": role,
-        "CLUSTER_NAME": "paddle",
-        "AWS_REGION": "us-west-2",
-        "FILES": files,
-        "SIGNAL_STACK": "paddle-cluster",
-        "SIGNAL_RESOURCE": "Group",
-        "DEADLINE_SECONDS": "20",
-        "POLL_SECONDS": "0.05",
-        "DISTRIBUTION_VERSION": VERSION,
-        "NODE_TOKEN_SECRET": "node-token",
-        "CA_HASH_SECRET": "ca-hash",
-    }
-    if role == "node":
-        return common | {
-            "SERVER_URL": f"https://{ADDRESS}:6443",
-            "NODE_LABELS": "pool=workers eks.amazonaws.com/capacityType=SPOT",
-            "NODE_TAINTS": "dedicated=training:NoSchedule",
-        }
-    return common | {
-        "STATE_VOLUME": account.volume,
-        "PRIVATE_ADDRESS": ADDRESS,
-        "ALTERNATE_NAMES": f"{ADDRESS} paddle api.paddle 203.0.113.7",
-        "ENDPOINT": "https://203.0.113.7:6443",
-        "SERVER_TOKEN_SECRET": "server-token",
-        "KUBECONFIG_SECRET": "kubeconfig",
-        "TRAINER_KUBECONFIG_SECRET": "kubeconfig-trainer",
-        "READER_KUBECONFIG_SECRET": "kubeconfig-reader",
-        "JOBS_NAMESPACE": "paddle",
-        "SNAPSHOT_BUCKET": "data",
-        "SNAPSHOT_PREFIX": "cluster/snapshots",
-        "SNAPSHOT_SCHEDULE": "0 */6 * * *",
-        "SNAPSHOT_RETENTION": "28",
-        "POD_CIDR": "10.42.0.0/16",
-        "SERVICE_CIDR": "10.43.0.0/16",
-        "IMAGES": "efs-csi-driver public.ecr.aws/efs/driver:v1\nnode-driver-registrar public.ecr.aws/csi/registrar:v1\n"
-        "liveness-probe public.ecr.aws/csi/liveness:v1",
-    }
+    def k3s_settings(self) -> dict[str, Any]:
+        """As k3s reads them, each an option of its: file, then folder; a key with a plus adds to what is there."""
+        found: dict[str, Any] = {}
+        folder = self.file("/etc/rancher/k3s")
+        for path in (folder / "config.yaml", *sorted((folder / "config.yaml.d").iterdir())):
+            for key, value in yaml.safe_load(path.read_text()).items():
+                found[key.rstrip("+")] = found.get(key.rstrip("+"), []) + value if key.endswith("+") else value
+        options = yaml.safe_load((HERE / "k3s_options.yaml").read_text())
+        assert set(found) <= set(options["server" if self.role == "control-plane" else "agent"])
+        return found

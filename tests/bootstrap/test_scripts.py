@@ -1,16 +1,19 @@
-"""What can be said of the boot scripts without booting: shellcheck finds nothing, and README.md names every variable and file."""
+"""What can be said of the boot scripts without booting: tools find nothing wrong, and README.md names every variable."""
 
-from __future__ import annotations
-
+import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from machine import SCRIPTS
 
 README = (SCRIPTS / "README.md").read_text()
+OPTIONS = yaml.safe_load((Path(__file__).parent / "k3s_options.yaml").read_text())
+PLACES = json.loads((SCRIPTS / "files.json").read_text())
 
 
 @pytest.mark.slow
@@ -18,25 +21,31 @@ def test_shellcheck() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
     scripts = sorted(path.name for path in SCRIPTS.glob("*.sh"))
-    done = subprocess.run(
-        ["shellcheck", "--external-sources", *scripts], cwd=SCRIPTS, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["shellcheck", "-x", *scripts], cwd=SCRIPTS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_readme_has_every_variable() -> None:
-    table = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", README.split("## What the roles need")[0]))
-    own = {"HERE", "SECRETS", "AGENT", "K3S", "STATE", "DEVICE", "LABEL", "INSTANCE", "INSTANCE_TYPE", "ZONE", "CA_HASH"}
-    shell = {"PATH", "SECONDS", "LINENO", "BASH_COMMAND", "IFS"}
-    used = (
-        {name for path in SCRIPTS.glob("*.sh") for name in re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", path.read_text())} - own - shell
-    )
-    assert used == table
+@pytest.mark.slow
+def test_readme_has_every_variable_for_its_role(rendered: Any) -> None:
+    rows = [line.split("|") for line in README.splitlines() if line.startswith("| `")]
+    roles = {name: row[2].strip() for row in rows for name in re.findall(r"`([A-Z_]+)`", row[1])}
+    waits = {"DEADLINE_SECONDS", "POLL_SECONDS"}
+    for role, text in rendered.user_data.items():
+        assert len(text.encode()) < 12000, "EC2 takes 16 KB, and names and ARNs may be longer"
+        given = set(re.findall(r"^([A-Z_]+)='", text, re.MULTILINE)) | waits
+        assert given == {name for name, of in roles.items() if of in ("both", role)}
 
 
-def test_readme_has_every_file() -> None:
-    for path in (*SCRIPTS.glob("*.sh"), *SCRIPTS.glob("manifests/*"), SCRIPTS / "ecr-credentials"):
-        assert f"`{path.name}`" in README or path.name == "user-data.sh", path.name
+def test_each_file_has_its_place_and_nothing_else_is_fetched() -> None:
+    placed = {name for how in PLACES.values() for role in how.values() for name in role}
+    there = {str(path.relative_to(SCRIPTS)) for path in SCRIPTS.rglob("*") if path.is_file()}
+    assert there - placed == {"README.md", "files.json"}
+    assert placed - there == {"k3s", "k3s-airgap-images-amd64.tar.zst"}
+
+
+def test_restore_uses_options_of_k3s() -> None:
+    used = set(re.findall(r" --([a-z-]+)=?", re.search(r"\"\$K3S\" server (.*)", (SCRIPTS / "restore.sh").read_text())[0]))
+    assert used == {"cluster-reset", "cluster-reset-restore-path"} <= set(OPTIONS["server"])
 
 
 def test_manifests_name_only_images_of_the_lock() -> None:
@@ -44,9 +53,6 @@ def test_manifests_name_only_images_of_the_lock() -> None:
 
     named = set(re.findall(r"\{\{([a-z-]+)\}\}", (SCRIPTS / "manifests/efs-csi-driver.yaml").read_text()))
     assert named == set(IMAGES)
-    for path in SCRIPTS.glob("manifests/*.yaml"):
-        kinds = [each["kind"] for each in yaml.safe_load_all(path.read_text())]
-        assert kinds and all(kinds)
 
 
 @pytest.mark.slow
@@ -74,3 +80,33 @@ def test_manifests_are_what_kubernetes_knows() -> None:
         text = re.sub(r"\{\{[a-z-]+\}\}", "registry.example/image", path.read_text().replace("{{jobs-namespace}}", "paddle"))
         for document in yaml.safe_load_all(text):
             kubernetes_validate.validate(document, "1.35", strict=True)
+
+
+@pytest.mark.slow
+def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
+    """Its options, and the fields of its --query, by the models that the CLI is made from; `aws s3` and a login are its own."""
+    import jmespath
+    from botocore import xform_name
+    from botocore.session import get_session
+
+    def like(shape: Any, depth: int = 0) -> Any:
+        """An answer of this shape, with one of everything."""
+        if shape.type_name == "structure":
+            return {name: like(member, depth + 1) for name, member in shape.members.items()} if depth < 8 else {}
+        return [like(shape.member, depth + 1)] if shape.type_name == "list" else "something"
+
+    text = "\n".join(path.read_text() for path in SCRIPTS.glob("*.sh"))
+    text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    calls = re.findall(r"\baws (ec2|secretsmanager|cloudformation|s3api) ([a-z-]+)(.*)", text)
+    assert len(calls) >= 7
+    for service, operation, rest in calls:
+        # `s3api` is how the CLI calls the service itself, `s3` being commands of its own.
+        model = get_session().get_service_model(service.removesuffix("api"))
+        described = model.operation_model({xform_name(name, "-"): name for name in model.operation_names}[operation])
+        given = set(re.findall(r" --([a-z-]+)", rest.split("|")[0]))
+        assert given <= {xform_name(name, "-") for name in described.input_shape.members} | {"region", "output", "query"}, (
+            operation
+        )
+        assert {xform_name(name, "-") for name in described.input_shape.required_members} <= given, operation
+        if query := re.search(r"--query (?:'([^']+)'|(\S+))", rest):
+            assert jmespath.search(query[1] or query[2], like(described.output_shape)), operation

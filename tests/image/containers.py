@@ -11,10 +11,14 @@ import shutil
 import subprocess
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rehearsal.pods.environment import PodFacts, environment
+from rehearsal.pods.manifests import PodTemplate
 
 PROJECT = Path(__file__).parents[2]
 IMAGE = "localhost/paddle-aws-trainer:test"
@@ -51,19 +55,10 @@ class Podman:
         (folder / "containers.conf").write_text(CONF)
         self.environ = os.environ | {"CONTAINERS_CONF": str(folder / "containers.conf")}
 
-    def run(
-        self, *arguments: str | Path, check: bool = True, timeout: float = 900, **more: Any
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            ["podman", *map(str, arguments)],
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            **more,
-        )
-        assert not check or done.returncode == 0, f"podman {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
+    def run(self, *arguments: str | Path, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
+        command = ["podman", *map(str, arguments)]
+        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=False, **more)
+        assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
         return done
 
     def make_base(self, folder: Path) -> None:
@@ -71,12 +66,8 @@ class Podman:
         if self.run("image", "exists", BASE, check=False).returncode == 0:
             return
         root = folder / "root"
-        done = subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         # As a company's own base would: the machine's certificates, and where pip finds them.
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
@@ -109,61 +100,50 @@ class Cluster:
 
     def start(self, job: dict[str, Any], index: int | None = None) -> str:
         """Starts a pod of the Job as its controller would; returns the container's name."""
-        container = job["spec"]["template"]["spec"]["containers"][0]
-        pod = job["spec"]["template"]["spec"]
-        object_name = job["metadata"]["name"]
-        host = f"{object_name}-{0 if index is None else index}"
+        template, pod = PodTemplate.model_validate(job["spec"]["template"]), job["spec"]["template"]["spec"]
+        (container,) = template.containers
+        host = f"{job['metadata']['name']}-{0 if index is None else index}"
         name = f"{host}-{uuid.uuid4().hex[:6]}"
-        fields = {
-            "metadata.labels['batch.kubernetes.io/controller-uid']": self.uid,
-            "metadata.labels['batch.kubernetes.io/job-name']": object_name,
-            "metadata.name": name,
-            "metadata.uid": str(uuid.uuid4()),
-        }
-        arguments: list[str] = ["run", "--detach", "--name", name, "--hostname", host, "--network", self.network]
-        arguments += ["--network-alias", host, "--network-alias", f"{host}.{pod.get('subdomain', 'none')}"]
-        arguments += ["--user", f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"]
-        arguments += ["--cap-drop", "all", "--security-opt", "no-new-privileges", "--workdir", container["workingDir"]]
-        assert container["securityContext"]["readOnlyRootFilesystem"]
-        arguments += ["--read-only", "--read-only-tmpfs=false"]
-        volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        for mount in container["volumeMounts"]:
-            volume = volumes[mount["name"]]
-            if "persistentVolumeClaim" in volume:
+        user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
+        assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+        arguments = ["--name", name, "--hostname", host, "--network", self.network, "--network-alias", host]
+        arguments += ["--network-alias", f"{host}.{template.subdomain or 'none'}", "--user", user, "--cap-drop", "all"]
+        arguments += ["--security-opt", "no-new-privileges", "--workdir", container.working_dir, "--read-only"]
+        arguments += ["--read-only-tmpfs=false"]
+        memory = {volume["name"] for volume in pod["volumes"] if volume.get("emptyDir", {}).get("medium") == "Memory"}
+        for mount in container.mounts:
+            if mount.volume in memory:
+                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
+                continue
+            claimed = template.volumes[mount.volume].claim
+            folder = self.volume / mount.sub_path if claimed else self.volume.parent / "empty" / name / mount.volume
+            if not folder.exists():
                 # As behind an access point: what is missing belongs to user 1000.
-                mounted = self.volume / mount["subPath"]
-                if not mounted.exists():
-                    mounted.mkdir()
-                    os.chown(mounted, 1000, 1000)
-                arguments += ["--volume", f"{mounted}:{mount['mountPath']}{':ro' if mount.get('readOnly') else ''}"]
-            elif volume["emptyDir"].get("medium") == "Memory":
-                arguments += ["--tmpfs", f"{mount['mountPath']}:rw,mode=1777"]
-            else:
-                empty = self.volume.parent / "empty" / name / mount["name"]
-                empty.mkdir(parents=True)
-                empty.chmod(0o777)
-                arguments += ["--volume", f"{empty}:{mount['mountPath']}"]
-        for reference in container.get("envFrom", ()):
-            # Before `env`, which wins.
-            for key, value in job["settings"][reference["configMapRef"]["name"]].items():
-                arguments += ["--env", f"{key}={value}"]
-        for variable in container["env"]:
-            value = variable.get("value")
-            path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
-            if path == "status.podIP":
-                continue  # Known only when it runs: start.sh gets it from the shell below.
-            if path == "spec.nodeName":
-                value = "this-machine"
-            arguments += ["--env", f"{variable['name']}={fields[path] if value is None else value}"]
-        if index is not None:
-            arguments += ["--env", f"JOB_COMPLETION_INDEX={index}"]
-        shell = 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"'
-        self.podman.run(*arguments, self.image, "/bin/sh", "-c", shell, "sh", *container["command"], *container.get("args", ()))
+                folder.mkdir(parents=True)
+                os.chown(folder, 1000, 1000)
+            arguments += ["--volume", f"{folder}:{mount.path}{':ro' if mount.read_only else ''}"]
+        told = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
+        labels = template.labels | {f"batch.kubernetes.io/{key}": value for key, value in told.items()}
+        # Its address is known only when it runs: from the shell below.
+        facts = PodFacts(name, "default", labels, {}, "", "default")
+        given = environment(container, facts, job["settings"], {} if index is None else {"JOB_COMPLETION_INDEX": str(index)})
+        del given["POD_IP"]
+        arguments += [word for key, value in given.items() for word in ("--env", f"{key}={value}")]
+        shell = ("/bin/sh", "-c", 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"', "sh")
+        self.podman.run("run", "--detach", *arguments, self.image, *shell, *container.command, *container.args)
         self.pods.append(name)
         return name
 
-    def wait(self, name: str, timeout: float) -> int:
-        return int(self.podman.run("wait", name, timeout=timeout).stdout)
+    def codes(self, *names: str) -> list[int]:
+        """The exit codes of these pods, when all have ended."""
+        return [int(code) for code in self.podman.run("wait", *names).stdout.split()]
+
+    def until(self, condition: Callable[[], bool], *names: str) -> None:
+        """Waits for it, as long as these pods run."""
+        while not condition():
+            running = self.podman.run("ps", "--format", "{{.Names}}").stdout.split()
+            assert set(names) <= set(running), "\n".join(self.logs(name)[-2000:] for name in names)
+            time.sleep(0.2)
 
     def logs(self, name: str) -> str:
         done = self.podman.run("logs", name)
@@ -178,14 +158,6 @@ class Cluster:
             print(f"--- the end of {name}'s log:\n{self.logs(name)[-3000:]}")
             self.podman.run("rm", "--force", "--time", "0", name, check=False)
         self.podman.run("network", "rm", "--force", self.network, check=False)
-
-
-def until(what: str, condition: Any, timeout: float) -> None:
-    """Waits for `condition()` to hold."""
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {timeout} s"
-        time.sleep(0.2)
 
 
 def jobs(folder: Path, job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from containers import COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs, until
+from containers import COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs
 from paddle_node import contract
 from paddle_node.contract import JobFolder
 
@@ -107,7 +107,7 @@ def split(cluster: Cluster, tmp_path: Path, job_file: Path) -> tuple[JobFolder, 
     sample.chmod(0o644)
     data, training = jobs(tmp_path, job_file)
     pod = cluster.start(data)
-    assert cluster.wait(pod, 120) == 0, cluster.logs(pod)
+    assert cluster.codes(pod) == [0], cluster.logs(pod)
     return JobFolder(cluster.volume / "quick-start"), training
 
 
@@ -116,7 +116,8 @@ def metrics(folder: JobFolder, trainer: int) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def whole_model(folder: JobFolder) -> None:
+def whole_model(cluster: Cluster, pods: list[str], folder: JobFolder) -> None:
+    assert cluster.codes(*pods) == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
     assert folder.done(PASSES - 1).exists()
     for trainer in range(3):
         shard = json.loads(folder.data_manifest.read_text())["shards"][trainer]
@@ -132,12 +133,9 @@ def test_three_containers_train_together(cluster: Cluster, tmp_path: Path, job_f
     folder, training = split(cluster, tmp_path, job_file)
     pods = [cluster.start(training, index) for index in range(3)]
     assert len({cluster.address(pod) for pod in pods}) == 3
-    until(
-        "a healthy pod", lambda: cluster.podman.run("exec", pods[1], contract.PROBE_ENTRY_POINT, check=False).returncode == 0, 120
-    )
-    codes = [cluster.wait(pod, 400) for pod in pods]
-    assert codes == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
-    whole_model(folder)
+    probe = ("exec", pods[1], contract.PROBE_ENTRY_POINT)
+    cluster.until(lambda: cluster.podman.run(*probe, check=False).returncode == 0, *pods)
+    whole_model(cluster, pods, folder)
 
 
 WAITING = """
@@ -164,14 +162,12 @@ def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Clu
     job_file.write_text(yaml.safe_dump(job))
     _, training = split(cluster, tmp_path, job_file)
     pods = [cluster.start(training, index) for index in range(3)]
-    until("the second pass", lambda: len(list(folder.root.glob("waits-*"))) == 3, 240)
+    cluster.until(lambda: len(list(folder.root.glob("waits-*"))) == 3, *pods)
     assert folder.done(0).exists() and not folder.done(1).exists()
     cluster.podman.run("kill", "--signal", "KILL", pods[1])
     # The Job's controller makes a new pod under the same index; it has another address.
     pods[1] = cluster.start(training, 1)
-    codes = [cluster.wait(pod, 400) for pod in pods]
-    assert codes == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
-    whole_model(folder)
+    whole_model(cluster, pods, folder)
     assert metrics(folder, 0)[-1]["attempt"] > metrics(folder, 0)[0]["attempt"], (
         "the kill came in the middle, so there is a second attempt"
     )
@@ -188,7 +184,7 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     the_clients_work(cluster.podman, COLLECTIVE)
     folder, of_pservers = split(cluster, tmp_path, job_file)
     pods = [cluster.start(of_pservers, index) for index in range(3)]
-    assert [cluster.wait(pod, 200) for pod in pods] == [2, 2, 2]
+    assert cluster.codes(*pods) == [2, 2, 2]
     assert "the image has Paddle 3.3.1, which has no parameter servers" in "".join(map(cluster.logs, pods))
 
     program = folder.program("collective_program")
@@ -199,5 +195,4 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     cluster.uid = "another-run"
     _, training = split(cluster, tmp_path / "collective", job_file)
     pods = [cluster.start(training, index) for index in range(3)]
-    assert [cluster.wait(pod, 400) for pod in pods] == [0, 0, 0], "\n".join(cluster.logs(pod)[-2000:] for pod in pods)
-    whole_model(folder)
+    whole_model(cluster, pods, folder)

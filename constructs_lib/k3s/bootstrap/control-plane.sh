@@ -1,53 +1,35 @@
-#!/bin/bash
 # The control plane's boot, each time: the state volume, k3s server, what the nodes and people need of it.
 #
 # Promises: state is never formatted over and never opened by an older k3s; k3s never starts without its volume, so that an
 # empty cluster cannot take the place of the real one; a machine that replaces another goes on where that one ended.
-set -euo pipefail
-# shellcheck source=shared.sh
-. "$(dirname "$0")/shared.sh"
+# shellcheck shell=bash source=shared.sh
+. "$HERE/shared.sh"
 
 LABEL=paddle-state
 DEVICE="/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_${STATE_VOLUME/-/}"
 
-# Waits until the volume is this machine's: EC2 lets the one that is being replaced go first.
+# Waits until the volume is this machine's: EC2 lets the one that is being replaced go first. Never by force: the other machine may
+# still be writing.
 attach_volume() {
-  local found state holder problem=
+  local holder
   while :; do
-    found=$(aws ec2 describe-volumes --volume-ids "$STATE_VOLUME" --output text \
-      --query 'Volumes[0].[State, Attachments[0].InstanceId]' 2>"$SECRETS/error") || found=
-    read -r state holder <<<"$found"
-    if [ -z "$state" ]; then
-      problem="the state volume $STATE_VOLUME cannot be looked up: $(tail -n 1 "$SECRETS/error")"
-    elif [ "$holder" = "$INSTANCE" ]; then
-      return 0
-    elif [ "$holder" != None ]; then
-      # Never by force: the other machine may still be writing.
-      problem="the state volume $STATE_VOLUME is still attached to $holder: stop or terminate that machine"
-    elif [ "$state" != available ]; then
-      problem="the state volume $STATE_VOLUME is $state, not available"
-    elif aws ec2 attach-volume --volume-id "$STATE_VOLUME" --instance-id "$INSTANCE" --device /dev/sdf >/dev/null 2>"$SECRETS/error"; then
-      return 0
-    else
-      problem="the state volume $STATE_VOLUME could not be attached: $(tail -n 1 "$SECRETS/error")"
-    fi
-    again "$problem (waited $DEADLINE_SECONDS s)"
+    holder=$(aws ec2 describe-volumes --volume-ids "$STATE_VOLUME" --output text \
+      --query 'Volumes[0].Attachments[0].InstanceId' 2>"$SECRETS/error") || holder=unknown
+    case "$holder" in
+      "$INSTANCE") return 0 ;;
+      None)
+        aws ec2 attach-volume --volume-id "$STATE_VOLUME" --instance-id "$INSTANCE" --device /dev/sdf >/dev/null 2>"$SECRETS/error" &&
+          return 0
+        ;;
+      i-*) echo "it is still attached to $holder: stop or terminate that machine" >"$SECRETS/error" ;;
+    esac
+    again "the state volume $STATE_VOLUME could not be attached within $DEADLINE_SECONDS s: $(tail -n 1 "$SECRETS/error")"
   done
 }
 
-# A volume that was made larger: its file system follows, mounted or not.
-grow_state() {
-  resize2fs "$DEVICE" >/dev/null 2>"$SECRETS/error" ||
-    say "the state volume's file system stays as large as it is: $(tail -n 1 "$SECRETS/error")"
-}
-
-mount_state() {
-  local found=0 kind label uuid
-  if mountpoint -q "$STATE"; then
-    # After a reboot fstab has been here before.
-    grow_state
-    return 0
-  fi
+# The volume, found to be this cluster's and in order.
+check_volume() {
+  local found=0 kind label
   attach_volume
   until [ -b "$DEVICE" ]; do
     again "the state volume $STATE_VOLUME is attached, but $DEVICE did not appear within $DEADLINE_SECONDS s: only Nitro instance types name it so"
@@ -70,8 +52,10 @@ mount_state() {
   # In full, which takes a second for a state's few files: a volume that was made larger may not grow without.
   e2fsck -f -p "$DEVICE" >&2 || found=$?
   [ "$found" -lt 4 ] || fail "the file system on the state volume $STATE_VOLUME is damaged: repair it with e2fsck, or restore a snapshot"
-  grow_state
+}
 
+mount_state() {
+  local uuid
   uuid=$(blkid -p -o value -s UUID "$DEVICE")
   { grep -v " $STATE " /etc/fstab || true; echo "UUID=$uuid $STATE ext4 noatime,nofail,x-systemd.device-timeout=30 0 2"; } |
     write /etc/fstab 644
@@ -125,88 +109,10 @@ check_address() {
     fail "this machine has the address $own, but the control plane's is $PRIVATE_ADDRESS: the launch template has to name its network interface"
 }
 
-configure() {
-  local suffix=amazonaws.com names labels
-  case "$AWS_REGION" in cn-*) suffix=amazonaws.com.cn ;; esac
-  read -r -a names <<<"$ALTERNATE_NAMES"
-  labels=("topology.kubernetes.io/region=$AWS_REGION" "topology.kubernetes.io/zone=$ZONE" "node.kubernetes.io/instance-type=$INSTANCE_TYPE")
-  {
-    cat <<END
-cluster-init: true
-node-name: control-plane
-node-ip: $PRIVATE_ADDRESS
-advertise-address: $PRIVATE_ADDRESS
-flannel-backend: vxlan
-cluster-cidr: $POD_CIDR
-service-cidr: $SERVICE_CIDR
-token-file: $SECRETS/server-token
-agent-token-file: $SECRETS/node-token
-write-kubeconfig-mode: "600"
-secrets-encryption: true
-protect-kernel-defaults: true
-disable-helm-controller: true
-etcd-snapshot-schedule-cron: "$SNAPSHOT_SCHEDULE"
-etcd-snapshot-retention: $SNAPSHOT_RETENTION
-etcd-snapshot-compress: true
-etcd-s3: true
-etcd-s3-endpoint: s3.$AWS_REGION.$suffix
-etcd-s3-region: $AWS_REGION
-etcd-s3-bucket: $SNAPSHOT_BUCKET
-etcd-s3-folder: $SNAPSHOT_PREFIX
-etcd-s3-retention: $SNAPSHOT_RETENTION
-END
-    list tls-san "${names[@]}"
-    # No ingress, no load balancers, no volumes on a node's own disk: jobs here use the shared file system.
-    list disable traefik servicelb local-storage
-    list node-taint node-role.kubernetes.io/control-plane=true:NoSchedule
-    list node-label "${labels[@]}"
-  } | write /etc/rancher/k3s/config.yaml 600
-
-  # What k3s knows this machine by: it has to outlive the machine, as the node's name does.
-  install -d -m 700 "$STATE/node"
-  install -d /etc/rancher
-  ln -sfn "$STATE/node" /etc/rancher/node
-}
-
-# place_manifest NAME: of FILES, into the folder that k3s applies, with IMAGES and the jobs' namespace filled in.
+# place_manifest NAME: into the folder that k3s applies, with IMAGES and the jobs' namespace filled in.
 place_manifest() {
-  local name reference text
-  fetch "$1" "$HERE/$1" 644
-  text=$(cat "$HERE/$1")
-  while read -r name reference; do
-    text=${text//"{{$name}}"/$reference}
-  done <<<"$IMAGES
-jobs-namespace $JOBS_NAMESPACE"
-  case "$text" in *'{{'*) fail "IMAGES lacks an image that $1 names: the stack and its files are of different versions" ;; esac
-  echo "$text" | write "$STATE/manifests/paddle-$1" 600
-}
-
-# Nodes whose machine is gone are forgotten: k3s has nobody who asks EC2, and a lost node's pods would stay for ever.
-watch_nodes() {
-  write /etc/systemd/system/paddle-forget-nodes.service 644 <<END
-[Unit]
-Description=Forgets the nodes whose machine EC2 has terminated
-
-[Service]
-Type=oneshot
-TimeoutStartSec=5min
-ExecStart=$HERE/forget-nodes.sh
-END
-  write /etc/systemd/system/paddle-forget-nodes.timer 644 <<'END'
-[Unit]
-Description=Looks for nodes whose machine is gone
-
-[Timer]
-OnActiveSec=1min
-OnUnitInactiveSec=1min
-AccuracySec=5s
-
-[Install]
-WantedBy=timers.target
-END
-  systemctl daemon-reload
-  systemctl enable paddle-forget-nodes.timer
-  systemctl start paddle-forget-nodes.timer
+  sed -f <(sed -E 's#^(\S+) (.*)$#s|{{\1}}|\2|#' <<<"$IMAGES"$'\n'"jobs-namespace $JOBS_NAMESPACE") "$HERE/$1" |
+    write "$STATE/manifests/paddle-$1" 600
 }
 
 ready() {
@@ -255,27 +161,27 @@ publish() {
   put "$KUBECONFIG_SECRET" "$SECRETS/kubeconfig"
 }
 
-only_one
-need_tools aws blkid cmp curl e2fsck flock mkfs.ext4 modprobe mount python3 resize2fs sysctl systemctl udevadm
-go_on_trying
-know_thyself
-mount_state
+prepare_machine control-plane
+# After a reboot fstab has been here before.
+if ! mountpoint -q "$STATE"; then check_volume; fi
+# A volume that was made larger: its file system follows, mounted or not.
+resize2fs "$DEVICE" >/dev/null 2>"$SECRETS/error" ||
+  say "the state volume's file system stays as large as it is: $(tail -n 1 "$SECRETS/error")"
+if ! mountpoint -q "$STATE"; then mount_state; fi
 check_state
 check_address
-prepare_kernel
-install_distribution
 read_server_token
 read_token "$NODE_TOKEN_SECRET" node-token
-configure
+# What k3s knows this machine by: it has to outlive the machine, as the node's name does.
+install -d -m 700 "$STATE/node"
+ln -sfn "$STATE/node" /etc/rancher/node
 place_manifest efs-csi-driver.yaml
 place_manifest people.yaml
 check_database
-install_service k3s.service server "RequiresMountsFor=$STATE
-AssertPathIsMountPoint=$STATE"
 start k3s.service 'the control plane' ready
 # From here on, older versions cannot read the state.
 mark distribution-version "$DISTRIBUTION_VERSION"
 publish
-watch_nodes
+systemctl enable --now paddle-forget-nodes.timer
 signal SUCCESS
 say "$CLUSTER_NAME's control plane is ready at $ENDPOINT ($DISTRIBUTION_VERSION)"

@@ -1,10 +1,8 @@
-#!/bin/bash
 # A node's boot, each time: the distribution's files, the control plane's CA, k3s agent.
 #
 # Promises: a node gives its token only to the control plane whose CA the cluster's own secret names.
-set -euo pipefail
-# shellcheck source=shared.sh
-. "$(dirname "$0")/shared.sh"
+# shellcheck shell=bash source=shared.sh
+. "$HERE/shared.sh"
 
 read_ca_hash() {
   while :; do
@@ -26,23 +24,6 @@ check_ca() {
     fail "the control plane at $SERVER_URL shows a CA with hash $shown, but $CA_HASH_SECRET holds $CA_HASH: not joined"
 }
 
-configure() {
-  local labels taints
-  read -r -a labels <<<"${NODE_LABELS:-}"
-  read -r -a taints <<<"${NODE_TAINTS:-}"
-  labels+=("topology.kubernetes.io/region=$AWS_REGION" "topology.kubernetes.io/zone=$ZONE" "node.kubernetes.io/instance-type=$INSTANCE_TYPE")
-  {
-    cat <<END
-server: $SERVER_URL
-token-file: $SECRETS/join-token
-node-name: $INSTANCE
-protect-kernel-defaults: true
-END
-    list node-label "${labels[@]}"
-    list node-taint "${taints[@]}"
-  } | write /etc/rancher/k3s/config.yaml 600
-}
-
 # Volumes of kind `nfs` are mounted by the machine itself; the EFS driver brings its own client.
 install_nfs() {
   command -v mount.nfs4 >/dev/null || timeout 120 dnf install -q -y nfs-utils >&2 ||
@@ -54,20 +35,13 @@ ready() {
     -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
 }
 
-only_one
-need_tools aws curl flock modprobe python3 sysctl systemctl udevadm
-go_on_trying
-know_thyself
-prepare_kernel
+prepare_machine "$INSTANCE"
 install_nfs
-install_distribution
 read_ca_hash
 check_ca
 read_token "$NODE_TOKEN_SECRET" node-token
 { printf 'K10%s::node:' "$CA_HASH"; cat "$SECRETS/node-token"; } | write "$SECRETS/join-token" 600
 rm -f "$SECRETS/node-token"
-configure
-install_service k3s-agent.service agent
 start k3s-agent.service "the node $INSTANCE" ready
 signal SUCCESS
 say "$INSTANCE is a node of $CLUSTER_NAME ($DISTRIBUTION_VERSION)"

@@ -8,8 +8,10 @@
 # Promises: nothing is stopped before the snapshot is known to be there; the state until now is kept beside the restored one.
 set -euo pipefail
 [ "$(id -u)" = 0 ] || { echo "restore.sh has to run as root: sudo $0 $*" >&2; exit 1; }
+# shellcheck source=boot.sh
+. /opt/paddle-cluster/boot.sh
 # shellcheck source=shared.sh
-. "$(dirname "$0")/shared.sh"
+. "$HERE/shared.sh"
 # Whatever a deploy waits for, it is not this.
 SIGNAL_STACK=
 
@@ -41,4 +43,4 @@ timeout "$DEADLINE_SECONDS" "$K3S" server --cluster-reset --cluster-reset-restor
 say "restored $1: starting the control plane"
 # The boot's own script starts it, waits, and publishes what nodes and people need.
 flock -u 9
-exec "$HERE/control-plane.sh"
+exec "$HERE/boot.sh"

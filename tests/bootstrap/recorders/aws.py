@@ -4,12 +4,10 @@ Limits: it knows only the calls below, and of --query only that the answer has t
 permission; it is no test of AWS. Attaching a volume makes its device appear at once, under the name that Amazon Linux gives it.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 
 ACCOUNT = Path("/account")
@@ -68,14 +66,14 @@ def answer(state: dict, call: list[str]) -> None:
             volume = state["volume"]
             if option(rest, "--volume-ids") != volume["id"]:
                 refuse("InvalidVolume.NotFound", f"The volume '{option(rest, '--volume-ids')}' does not exist.")
-            print(f"{volume['state']}\t{volume['holder']}")
+            print(volume["holder"])
             # What time would do to a volume: next answers, one a look.
             if volume["then"]:
                 volume["state"], volume["holder"] = volume["then"].pop(0)
         case ["ec2", "attach-volume", *rest]:
             volume = state["volume"]
             if volume["state"] != "available":
-                refuse("VolumeInUse", f"{volume['id']} is already attached to an instance")
+                refuse("IncorrectState", f"{volume['id']} is {volume['state']}, not available")
             volume["state"], volume["holder"] = "in-use", option(rest, "--instance-id")
             if not state.get("device_hidden"):
                 show_device(volume)
@@ -100,20 +98,18 @@ def show_device(volume: dict) -> None:
 
 
 def main() -> None:
-    call = [each for each in sys.argv[1:] if each != "--only-show-errors"]
+    call = [each for each in sys.argv[2:] if each != "--only-show-errors"]
     if "--cli-connect-timeout" in call:
         at = call.index("--cli-connect-timeout")
         del call[at : at + 2]
-    with (ACCOUNT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with (ACCOUNT / "calls.jsonl").open("a") as calls:
-            calls.write(json.dumps({"at": time.time(), "argv": sys.argv, "environ": dict(os.environ)}) + "\n")
-        path = ACCOUNT / "state.json"
-        state = json.loads(path.read_text())
-        try:
-            answer(state, call)
-        finally:
-            path.write_text(json.dumps(state))
+    with (ACCOUNT / "calls").open("a") as calls:
+        calls.write(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}) + "\n")
+    path = ACCOUNT / "state.json"
+    state = json.loads(path.read_text())
+    try:
+        answer(state, call)
+    finally:
+        path.write_text(json.dumps(state))
 
 
 if __name__ == "__main__":

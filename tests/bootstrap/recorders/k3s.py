@@ -2,7 +2,7 @@
 
 Limits: no Kubernetes runs. `server` writes what the real one leaves on disk (a CA, its token with the CA's hash, a
 kubeconfig, a database) and ends at once, as if it ran on; "ready" is that it was started on this boot. Its kubectl
-answers the few questions that the scripts ask. Config keys are held against k3s's own list elsewhere (test_k3s_config.py).
+answers the few questions that the scripts ask. Config keys are held against k3s's own list by `Machine.k3s_settings`.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ def kubectl(arguments: list[str]) -> None:
             sys.exit(f"the recorder does not know {words}")
 
 
-with (ACCOUNT / "k3s.jsonl").open("a") as calls:
+with (ACCOUNT / "calls").open("a") as calls:
     calls.write(json.dumps({"argv": sys.argv, "environ": dict(os.environ)}) + "\n")
 match sys.argv[1]:
     case "server":

@@ -1,12 +1,10 @@
-"""A recorder for modprobe, sysctl, udevadm, dnf and journalctl on a machine under test: it notes the call and says yes.
+"""A recorder for udevadm, dnf and journalctl on a machine under test: it notes the call and says yes."""
 
-Limits: the kernel of the machine that runs the tests is left as it is, so nothing shows that Amazon Linux's has the modules.
-"""
-
+import json
 import sys
 from pathlib import Path
 
-with Path("/account/quiet").open("a") as calls:
-    calls.write(" ".join([Path(sys.argv[1]).name, *sys.argv[2:]]) + "\n")
-if Path(sys.argv[1]).name == "journalctl":
+with Path("/account/calls").open("a") as calls:
+    calls.write(json.dumps({"argv": sys.argv[1:]}) + "\n")
+if sys.argv[1] == "journalctl":
     print("the last line of the log")
