@@ -48,13 +48,6 @@ def _has_a_server(address: str) -> bool:
 
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How a folder of the user's own begins; the name of one of the image's has no slash."""
-_PROGRAM_SETTINGS = {
-    "path": ("folder", "configmap"),
-    "repository": ("git",),
-    "commit": ("git",),
-    "folder": ("image", "volume", "configmap", "git"),
-}
-"""Which `from` a setting of the program belongs to."""
 
 
 class Program(Settings):
@@ -131,14 +124,6 @@ class Program(Settings):
         return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
 
     def _faults(self) -> Iterator[Fault]:
-        for field, origins in _PROGRAM_SETTINGS.items():
-            if self.origin not in origins and field in self.model_fields_set:
-                yield (
-                    f"program.{field} is {getattr(self, field)} and program.from is {self.origin}: "
-                    f"{field} belongs to `from: {' | '.join(origins)}`"
-                )
-            if self.origin in origins and getattr(self, field) is None:
-                yield f"program.{field} is missing: `from: {self.origin}` needs it"
         parts = self.folder.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
             yield f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed"
@@ -178,19 +163,9 @@ class Data(Settings):
     job's passes gain by it and the scratch has room; true means always, false never."""
 
     def _faults(self) -> Iterator[Fault]:
-        for setting in ("prepared", "format", "shards", "splitters", "hold_out", "shuffle_seed", "stage"):
-            if self.shared and setting in self.model_fields_set:
-                yield f"data.{setting} is given: with `shared: true` nothing is split or copied further, leave it out"
         if self.source is None:
-            if not self.prepared:
-                yield (
-                    "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
-                    "with `prepared: true` the shards are on the volume already"
-                )
             return
         shown = without_secrets(self.source)
-        if self.prepared:
-            yield f"data.source is {shown}: with `prepared: true` nothing is split, so leave one of them out"
         scheme, separator, rest = self.source.partition("://")
         if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
             yield "data.source has a user or a password: a manifest is no place for either, use s3:// or a file"
@@ -245,12 +220,6 @@ class Gpus(Settings):
     parameter_servers: bool = False
     """controller paddlejob: parameter servers get the same GPUs and nodes."""
 
-    def _faults(self) -> Iterator[Fault]:
-        given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
-        if self.count == 0 and given:
-            field = given[0]
-            yield f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU"
-
 
 class Volume(Settings):
     """The shared volume with data, program and output."""
@@ -278,24 +247,6 @@ class Volume(Settings):
     """claim: the name of a PersistentVolumeClaim in the job's namespace."""
 
     def _faults(self) -> Iterator[Fault]:
-        allowed = {
-            "efs": {"file_system_id", "access_point_id", "mount_options"},
-            "nfs": {"server", "path", "mount_options"},
-            "host-path": {"path"},
-            "claim": {"claim"},
-            "none": set[str](),
-        }
-        for field in ("file_system_id", "access_point_id", "server", "path", "claim", "mount_options"):
-            if getattr(self, field) is not None and field not in allowed[self.kind]:
-                kinds = " and ".join(kind for kind, fields in allowed.items() if field in fields)
-                yield f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}"
-        if (self.file_system_id is None) != (self.access_point_id is None):
-            missing = "access_point_id" if self.access_point_id is None else "file_system_id"
-            yield f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together"
-        if self.kind == "host-path" and self.path in (None, "/"):
-            yield f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /"
-        if self.kind == "claim" and self.claim is None:
-            yield "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
         for taken, what in _TAKEN.items():
             mount = PurePosixPath(self.mount_path)
             if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
@@ -397,12 +348,6 @@ class Gang(Settings):
     priority: LabelValue | None = None
     """Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."""
 
-    def _faults(self) -> Iterator[Fault]:
-        if self.kind == "none" and (self.queue or self.priority):
-            yield f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues"
-        if self.kind == "kueue" and self.queue is None:
-            yield "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"
-
 
 class Limits(Settings):
     """How often to try, and how long."""
@@ -456,9 +401,5 @@ class PaddleJobSettings(Settings):
     v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."""
 
     def _faults(self) -> Iterator[Fault]:
-        if self.elastic is not None and self.etcd_server is None:
-            yield f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server"
-        if self.elastic is None and self.etcd_server is not None:
-            yield f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given"
         if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:
             yield f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed"

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from paddle_node import command_line, contract
 from pydantic import AliasChoices, ConfigDict, Field
 
+from k8s_charts.spec import rules
 from k8s_charts.spec.groups import (
     Data,
     Gang,
@@ -48,24 +49,6 @@ HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
 DATA_ENDING = "-data"
 """What the data job's name has behind the job's."""
-SHARED_NAMESPACES = ("paddle", "default")
-COMMANDS = ("processes", "resume", "progress", "success")
-"""Settings of a command that trains under controller job."""
-OUR_AGENTS = (
-    "runtime",
-    "keep_passes",
-    "checkpoint_minutes",
-    "resume_from",
-    "network_device",
-    "ports",
-    "data.stage",
-    "data.shared",
-    "limits.attempts",
-    "limits.peer_deadline_seconds",
-    "limits.stall_seconds",
-    *COMMANDS,
-)
-"""Settings of controller job that nothing of a PaddleJob reads."""
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes of which, without a command, the program's train.py is run."""
 LONGEST_STRING = 131_071
@@ -253,18 +236,17 @@ class TrainingJob(Settings):
         return self.data is not None and not self.data.prepared
 
     def _faults(self) -> Iterator[Fault]:
-        yield from self._name_faults()
-        yield from self._job_faults() if self.controller == "job" else self._paddle_job_faults()
-        yield from self._mode_faults()
+        yield from rules.faults(self)
+        yield from self._count_faults()
         if self.command is not None and not "".join(self.command[:1]).strip():
             yield "command is empty: leave it out, or name the program to run"
-        elif self.controller == "job":
+        elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
         yield from self._data_faults()
         yield from self._environment_faults()
         yield from self._node_faults()
 
-    def _name_faults(self) -> Iterator[str]:
+    def _count_faults(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
         splitters = self.data.splitters if self.data is not None else 1
         # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four digits.
@@ -280,90 +262,18 @@ class TrainingJob(Settings):
                 f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
                 f"choose a name that does not end in {DATA_ENDING}"
             )
-        if self.name == "shared":
-            yield "name is shared: that folder of the volume holds the data that jobs share, choose another name"
         if self.namespace.startswith("kube-"):
             yield f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs"
-
-    def _job_faults(self) -> Iterator[str]:
-        if self.paddlejob is not None:
-            yield "paddlejob is given and controller is job: its settings belong to `controller: paddlejob`"
-        if self.parameter_servers not in (None, self.trainers) and self.mode == "parameter-server":
+        own = self.controller == "job"
+        if own and self.mode == "parameter-server" and self.parameter_servers not in (None, self.trainers):
             yield (
                 f"parameter_servers is {self.parameter_servers}: with controller job each of the {self.trainers} trainer pods "
                 "runs one; leave it out, or use `controller: paddlejob`"
             )
-        if self.gpus.parameter_servers:
-            yield "gpus.parameter_servers is given: with controller job servers are in the trainers' pods; leave it out"
-        if self.volume.kind == "none":
-            yield "volume.kind is none: with controller job all data is on a volume; efs, nfs, host-path or claim is allowed"
-        if self.data is None:
-            yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
-        elif self.data.shared and self.command is None:
-            yield "data.shared is true and command is missing: without a command programs train on shards; leave it out"
-        elif self.data.shards not in (None, self.trainers):
+        if own and self.data is not None and self.data.shards not in (None, self.trainers):
             yield f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
-        if self.runtime is not None:
-            collective = self.mode != "parameter-server"
-            if (collective and self.runtime not in ("collective", "launch")) or (not collective and self.runtime == "collective"):
-                yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
-        if self.paddle == "3.3" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
-            remedy = 'use `mode: collective`, or `paddle: "2.6"`'
-            yield f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; {remedy}"
 
-    def _paddle_job_faults(self) -> Iterator[str]:
-        if self.mode == "parameter-server" and not self.parameter_servers:
-            yield "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"
-        if self.image is None and self.command is None:
-            yield (
-                "command is missing: with controller paddlejob each pod is a parameter server or a worker: name the program that "
-                "the pushed image runs, or name an image of your own"
-            )
-        if self.program.archived:
-            yield f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
-        if self.discovery == "pod-list":
-            yield "discovery is pod-list: with controller paddlejob the operator tells each pod its peers, leave discovery out"
-        if self.gang.kind == "kueue":
-            yield "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"
-        if self.operator.elastic is not None and self.mode != "collective":
-            yield f"paddlejob.elastic is {self.operator.elastic}: only mode collective is elastic"
-        if self.operator.intranet == "Host" and self.namespace in SHARED_NAMESPACES:
-            yield f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}"
-        if self.operator.intranet == "Host" and self.network is not None:
-            yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
-        if self.volume.kind == "none" and self.data is not None:
-            yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
-        for setting in OUR_AGENTS:
-            if _is_given(self, setting):
-                yield f"{setting} is given: with controller paddlejob nothing in the pods reads it, leave it out"
-
-    def _mode_faults(self) -> Iterator[str]:
-        if self.mode != "parameter-server" and self.parameter_servers:
-            yield f"parameter_servers is {self.parameter_servers}: mode {self.mode} has none"
-        if self.mode == "single" and self.trainers != 1:
-            yield f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more"
-        if self.gpus.count and self.image is None:
-            yield "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"
-        if self.ports.host_ports and self.discovery != "pod-list":
-            yield "ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`"
-        if self.ports.host_ports and self.namespace in SHARED_NAMESPACES:
-            yield f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}"
-        if self.discovery == "pod-list" and self.mode == "single":
-            yield "discovery is pod-list: mode single has no peers to look for, leave discovery out"
-        if self.discovery == "pod-list" and self.mode == "collective":
-            yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
-
-    def _command_faults(self, command: tuple[str, ...] | None) -> Iterator[str]:
-        if command is None:
-            for given in (setting for setting in COMMANDS if _is_given(self, setting)):
-                yield f"{given} is given and command is missing: it belongs to a command"
-            if self.chosen_runtime == "launch":
-                yield "command is missing: runtime launch needs the line that trains"
-            return
-        if self.chosen_runtime not in ("launch", "fleet-ps"):
-            yield f"command is given and runtime is {self.runtime}: launch and fleet-ps take one"
-        if self.processes is not None and self.chosen_runtime == "fleet-ps":
-            yield f"processes is {self.processes}: runtime fleet-ps has one pserver and one trainer a pod, leave it out"
+    def _command_faults(self, command: tuple[str, ...]) -> Iterator[str]:
         if self.gpus.count and self.chosen_processes > self.gpus.count:
             yield f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed"
         try:
@@ -404,9 +314,6 @@ class TrainingJob(Settings):
             )
         if data is None:
             return
-        if data.prepared and not (program.archived or program.origin == "volume"):
-            allowed = "`from: volume`, folder or git is allowed"
-            yield f"program.from is {program.origin}: with `data.prepared: true` no data job brings the program; {allowed}"
         source = PurePosixPath(data.source or "")
         if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
             # The pod mounts what it names, and Kubernetes takes no such path.
@@ -453,10 +360,3 @@ class TrainingJob(Settings):
 def _below_output(path: str) -> bool:
     parts = PurePosixPath(path).parts
     return len(parts) > 1 and parts[0] in ("output", "{output}") and ".." not in parts
-
-
-def _is_given(settings: Settings, path: str) -> bool:
-    """Whether the file names a setting itself, even with the value that it has by default."""
-    first, _, rest = path.partition(".")
-    inner = getattr(settings, first)
-    return first in settings.model_fields_set and (not rest or (inner is not None and _is_given(inner, rest)))
