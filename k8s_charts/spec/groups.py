@@ -13,21 +13,20 @@ from k8s_charts.spec.program import ProgramArchive, inline_files, requirements
 from k8s_charts.spec.value_types import (
     AbsolutePath,
     Amount,
-    AsTuple,
     Cpu,
     FolderBelow,
     ImageName,
+    LabelKey,
     Labels,
     LabelValue,
     Memory,
     MountPath,
     ObjectName,
+    QueueName,
     Several,
     Text,
     Zone,
     amount,
-    is_label_key,
-    is_label_value,
 )
 from settings.addresses import without_secrets
 from settings.model import Fault, Settings
@@ -38,10 +37,10 @@ _TAKEN |= {
 }
 
 
-def _has_a_server(address: str) -> bool:
-    """A host, and a port: its scheme's or its own."""
+def _is_web_address(address: str) -> bool:
+    """With a host, a port of its scheme or its own, and no sign that an address has to escape."""
     try:
-        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0
+        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0 and bool(re.fullmatch("[!-~]+", address))
     except ValueError:
         return False
 
@@ -165,23 +164,20 @@ class Data(Settings):
     def _faults(self) -> Iterator[Fault]:
         if self.source is None:
             return
-        shown = without_secrets(self.source)
         scheme, separator, rest = self.source.partition("://")
         if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
             yield "data.source has a user or a password: a manifest is no place for either, use s3:// or a file"
-        elif separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
+            return
+        file = not separator and PurePosixPath(self.source).name not in ("", "..", "~") and not re.match("~[^/]", self.source)
+        if (
+            not file
+            and not (scheme == "s3" and rest.strip("/"))
+            and not (scheme in ("http", "https") and _is_web_address(self.source))
+        ):
             yield (
-                f"data.source is {shown}: a local file, s3://bucket/prefix, an https:// or http:// address "
-                "and a path on the volume are allowed"
+                f"data.source is {without_secrets(self.source)}: a local file, s3://bucket/prefix, a path on the volume, or an "
+                "http:// or https:// address in ASCII, with a host and a port up to 65535, is allowed"
             )
-        elif separator and scheme != "s3" and not _has_a_server(self.source):
-            yield f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address"
-        elif separator and scheme != "s3" and any(sign.isspace() or not sign.isascii() for sign in self.source):
-            yield f"data.source is {shown}: an address holds no blank and no letter beyond ASCII"
-        elif not separator and PurePosixPath(self.source).name in ("", "..", "~"):
-            yield f"data.source is {shown}: name a file, not a folder alone"
-        elif self.source.startswith("~") and not self.source.startswith("~/"):
-            yield f"data.source is {shown}: only ~/ is expanded, write the folder out"
 
 
 class Resources(Settings):
@@ -267,9 +263,7 @@ class Ports(Settings):
     """Its ports for sparse updates."""
     control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
     """The agents' port."""
-    host_ports: Annotated[bool | tuple[Annotated[int, Field(ge=1, le=65535)], ...], AsTuple] = Field(
-        default=False, union_mode="left_to_right"
-    )
+    host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(default=False, union_mode="left_to_right")
     """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace."""
 
     @property
@@ -306,9 +300,9 @@ class Ports(Settings):
 class Toleration(Settings):
     """A taint that the job's pods tolerate, as Kubernetes writes it."""
 
-    key: Text | None = Field(default=None, min_length=1)
+    key: LabelKey | None = None
     operator: Literal["Equal", "Exists"] = "Equal"
-    value: Text | None = None
+    value: LabelValue | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
     def _faults(self) -> Iterator[Fault]:
@@ -316,9 +310,6 @@ class Toleration(Settings):
             yield f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value"
         if self.operator == "Equal" and self.key is None:
             yield "scheduling.tolerations has Equal without a key: name the taint's key, or use Exists"
-        for text, valid, what in ((self.key, is_label_key, "key"), (self.value, is_label_value, "value")):
-            if text is not None and not valid(text):
-                yield f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63"
 
 
 class Scheduling(Settings):
@@ -343,9 +334,9 @@ class Gang(Settings):
 
     kind: Literal["none", "volcano", "kueue"] = "none"
     """Needs Volcano or Kueue in the cluster: docs/jobs.md."""
-    queue: LabelValue | None = None
+    queue: QueueName | None = None
     """Kueue's LocalQueue, or Volcano's Queue."""
-    priority: LabelValue | None = None
+    priority: QueueName | None = None
     """Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."""
 
 

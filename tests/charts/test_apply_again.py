@@ -1,7 +1,6 @@
 """What a user does after a change of job.yaml: apply again. Kubernetes refuses to change some fields, so names have to."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +87,9 @@ def test_pinned_names_stay_and_are_the_users_to_delete(made: Callable[..., Docum
 def test_a_replaced_file_system_or_access_point_is_another_claim(
     volume: dict[str, Any], job: Callable[..., TrainingJob], outputs: ClusterOutputs, image: str
 ) -> None:
-    replaced = replace(outputs, file_system_id="fs-0new", access_point_id="fsap-0new", file_system_dns_name="fs-0new.efs.x.y")
+    replaced = outputs.model_copy(
+        update={"file_system_id": "fs-0new", "access_point_id": "fsap-0new", "file_system_dns_name": "fs-0new.efs.x.y"}
+    )
     before, after = (documents(job(volume=volume), one, image) for one in (outputs, replaced))
     assert list(refused(before, after)) == []
     (claim,) = {d["metadata"]["name"] for d in after if d["kind"] == "PersistentVolumeClaim"}

@@ -6,7 +6,6 @@ UPDATE_GOLDEN=1 pytest tests/charts/test_golden.py   writes them anew; read the 
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ OTHER_OUTPUTS = {"instance-profile": {"data_job_credentials": "instance-profile"
 
 def _manifests(path: Path, outputs: ClusterOutputs, image: str, folder: Path) -> str:
     job = TrainingJob.load(path)
-    outputs = replace(outputs, **OTHER_OUTPUTS.get(path.stem, {}))
+    outputs = outputs.model_copy(update={**OTHER_OUTPUTS.get(path.stem, {})})
     files = write(job, outputs, job.image or image, folder)
     return "".join(f"# {file.name}\n{file.read_text()}" for file in files)
 

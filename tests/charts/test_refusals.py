@@ -2,7 +2,6 @@
 """What cannot work is refused before anything is written, in one sentence that says what is allowed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +85,13 @@ def test_yaml_may_share_a_mapping(tmp_path: Path) -> None:
 
 
 OUTPUTS = {
-    "[]": "is no outputs file of cdk deploy: it has to map each stack to its outputs",
-    "{": "is no outputs file of cdk deploy: it is not valid JSON",
-    '{"s": {"Region": 1}}': "is no outputs file of cdk deploy: it has to map each stack to its outputs",
-    "{}": "lacks the output FileSystemId: deploy all stacks with",
-    '{"s": {"DataJobCredentials": "keys"}}': "has DataJobCredentials keys: pod-identity or instance-profile is allowed",
-    '{"s": {"HostPorts": "some"}}': "has HostPorts some: open or closed is allowed",
-    '{"a": {"Region": "x"}, "b": {"Region": "y"}, "c": {"FileSystemId": "1"}, "d": {"FileSystemId": "2"}}': "of 2 clusters: keep",
+    "[]": "is no outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed",
+    "{": "is no outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed",
+    '{"s": {"Region": 1}}': "is no outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed",
+    "{}": "FileSystemId is missing: it has no default; AccessPointId is missing: it has no default; ",
+    '{"s": {"DataJobCredentials": "keys"}}': "DataJobCredentials must be pod-identity or instance-profile (found keys); ",
+    '{"s": {"HostPorts": "some"}}': "HostPorts must be open or closed (found some); ",
+    '{"a": {"FileSystemId": "1"}, "b": {"FileSystemId": "2"}}': "has FileSystemId of two clusters: keep the stacks of one",
 }
 
 
@@ -124,7 +123,7 @@ def test_a_job_at_its_nodes_ports_is_refused_where_these_are_closed(
     settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob], outputs: ClusterOutputs, image: str
 ) -> None:
     with pytest.raises(SettingError) as refusal:
-        documents(job(namespace="mine", **settings), replace(outputs, host_ports=False), image)
+        documents(job(namespace="mine", **settings), outputs.model_copy(update={"host_ports": "closed"}), image)
     assert str(refusal.value) == sentence
 
 

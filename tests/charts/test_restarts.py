@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,9 @@ def test_containers_start_again_in_place_where_the_version_is_known_to_do_it(
     file = tmp_path / "outputs.json"
     file.write_text(json.dumps({"stack": told | ({"KubernetesVersion": version} if version else {})}))
     assert ClusterOutputs.load(file).restarts_in_place == in_place
-    data, training = (d for d in documents(job(), replace(outputs, kubernetes_version=version), image) if d["kind"] == "Job")
+    data, training = (
+        d for d in documents(job(), outputs.model_copy(update={"kubernetes_version": version}), image) if d["kind"] == "Job"
+    )
     [container] = training["spec"]["template"]["spec"]["containers"]
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [137]}}
     assert container.get("restartPolicyRules") == ([rule] if in_place else None)
