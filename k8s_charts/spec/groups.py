@@ -20,9 +20,11 @@ from k8s_charts.spec.value_types import (
     Labels,
     LabelValue,
     Memory,
+    MountOption,
     MountPath,
     ObjectName,
     QueueName,
+    Server,
     Several,
     Text,
     Zone,
@@ -30,11 +32,6 @@ from k8s_charts.spec.value_types import (
 )
 from settings.addresses import without_secrets
 from settings.model import Fault, Settings
-
-_TAKEN = {contract.HOME: "scratch", "/tmp": "scratch", "/opt/paddle": "its programs"}
-_TAKEN |= {
-    f"/{folder}": "the system" for folder in ("bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
-}
 
 
 def _is_web_address(address: str) -> bool:
@@ -121,11 +118,6 @@ class Program(Settings):
         if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
             return given
         return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
-
-    def _faults(self) -> Iterator[Fault]:
-        parts = self.folder.split("/")
-        if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
-            yield f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed"
 
 
 Stage = Annotated[
@@ -229,7 +221,7 @@ class Volume(Settings):
     """Containers see the job's folder below it: <mount_path>/<job name>."""
     folder: FolderBelow | None = None
     """The jobs' folders lie in this folder of the volume, instead of its root."""
-    mount_options: Several[Text] | None = None
+    mount_options: Several[MountOption] | None = None
     """efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."""
     file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
     """efs: another file system than the deployed one."""
@@ -241,15 +233,6 @@ class Volume(Settings):
     """nfs: the exported folder, default /; host-path: the folder of the node."""
     claim: ObjectName | None = None
     """claim: the name of a PersistentVolumeClaim in the job's namespace."""
-
-    def _faults(self) -> Iterator[Fault]:
-        for taken, what in _TAKEN.items():
-            mount = PurePosixPath(self.mount_path)
-            if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
-                yield f"volume.mount_path is {self.mount_path}: the pod has {what} there, choose another path"
-        for option in self.mount_options or ():
-            if not option or any(character.isspace() or character == "," for character in option):
-                yield f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas"
 
 
 class Ports(Settings):
@@ -383,14 +366,10 @@ class PaddleJobSettings(Settings):
     """When the operator deletes the pods of a job that ended, and with them their logs."""
     elastic: int | None = Field(default=None, ge=0)
     """The operator's elastic level: workers may come and go. Needs etcd_server."""
-    etcd_server: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*:\d{1,5}$")
+    etcd_server: Server | None = None
     """host:port of the etcd that elastic workers meet in."""
     install_operator: bool = True
     """Add the operator itself: CRD, namespace, rights, Deployment."""
     operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
     """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. Releases before
     v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."""
-
-    def _faults(self) -> Iterator[Fault]:
-        if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:
-            yield f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed"

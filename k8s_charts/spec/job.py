@@ -38,6 +38,7 @@ from k8s_charts.spec.value_types import (
     ServiceName,
     Several,
     Text,
+    VariableName,
     amount,
 )
 from settings import file as settings_file
@@ -55,7 +56,6 @@ LONGEST_STRING = 131_071
 """Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_VARIABLE = re.compile(r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
 
 
 _PLACEHOLDERS = "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items()) + "{{: a brace."
@@ -123,7 +123,7 @@ class TrainingJob(Settings):
     """A Secret in the job's namespace whose keys are variables of the trainers."""
     arguments: Several[Text] = ()
     """Handed on to the training program untouched."""
-    environment: dict[str, Text] = Field(default_factory=dict)
+    environment: dict[VariableName, Text] = Field(default_factory=dict)
     """More variables for the training program."""
     data: Data | None = None
     """What to train on; only controller paddlejob may leave it to the image."""
@@ -242,7 +242,12 @@ class TrainingJob(Settings):
             yield "command is empty: leave it out, or name the program to run"
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
-        yield from self._data_faults()
+        # Whoever names an image knows what it holds.
+        if self.program.origin == "image" and self.image is None and self.program.folder not in contract.IMAGE_PROGRAMS:
+            yield (
+                f"program.folder is {self.program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
+                f"write ./{self.program.folder} for a folder beside this file"
+            )
         yield from self._environment_faults()
         yield from self._node_faults()
 
@@ -257,13 +262,6 @@ class TrainingJob(Settings):
                 f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
                 f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
             )
-        if self.pin_names and self.name.endswith(DATA_ENDING):
-            yield (
-                f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
-                f"choose a name that does not end in {DATA_ENDING}"
-            )
-        if self.namespace.startswith("kube-"):
-            yield f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs"
         own = self.controller == "job"
         if own and self.mode == "parameter-server" and self.parameter_servers not in (None, self.trainers):
             yield (
@@ -301,32 +299,10 @@ class TrainingJob(Settings):
         for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
             if path is not None and not _below_output(path):
                 yield f"{setting} is {path}: a path below output/ is allowed, without .."
-        if set(self.success or "") & set("*?["):
-            yield f"success is {self.success}: one file below output/ is allowed, without *, ? and ["
-
-    def _data_faults(self) -> Iterator[str]:
-        program, data = self.program, self.data
-        # Whoever names an image knows what it holds.
-        if program.origin == "image" and self.image is None and program.folder not in contract.IMAGE_PROGRAMS:
-            yield (
-                f"program.folder is {program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
-                f"write ./{program.folder} for a folder beside this file"
-            )
-        if data is None:
-            return
-        source = PurePosixPath(data.source or "")
-        if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
-            # The pod mounts what it names, and Kubernetes takes no such path.
-            yield f"data.source is {source}: a path on the volume without .. is allowed"
 
     def _environment_faults(self) -> Iterator[str]:
         own = {str(variable) for variable in contract.Variable}
         for variable in self.environment:
-            if not _VARIABLE.fullmatch(variable):
-                yield (
-                    f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, "
-                    "no digit and no '..' first, not '.' alone, at most 253"
-                )
             if variable in own:
                 yield f"environment has {variable}: the job sets it itself, from the setting of that meaning"
         strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}

@@ -1,5 +1,6 @@
 """Which settings of a job exclude or need each other: the table rules.yaml, which says how it is read."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ def faults(job: Settings) -> Iterator[str]:
     for rule in _rules():
         for each in rule.get("each", [""]):
             if all(_holds(job, path.replace("each", each), wanted) for path, wanted in rule["where"].items()):
-                said = {"each": each, "name": each.rpartition(".")[2], "value": each and shown(_value(job, each))}
+                said = {"each": each, "last": each.rpartition(".")[2], "value": each and shown(_value(job, each))}
                 yield rule["say"].format(**dict(job) | said)
 
 
@@ -33,7 +34,9 @@ def _holds(job: Settings, path: str, wanted: Any) -> bool:
         return holder is not None and name in holder.model_fields_set
     if wanted == "some":
         return bool(value)
-    return value not in wanted["not"] if isinstance(wanted, dict) else value in wanted
+    if isinstance(wanted, list):
+        return value in wanted
+    return value not in wanted["not"] if "not" in wanted else re.fullmatch(wanted["like"], value or "", re.DOTALL) is not None
 
 
 def _value(job: Any, path: str) -> Any:

@@ -107,10 +107,25 @@ LabelKey = Annotated[
 ]
 LabelValue = Annotated[str, *_like(f"({_SIGNS})?", "letters, digits, '-', '_' and '.' are allowed, at most 63")]
 Labels = dict[LabelKey, LabelValue]
+VariableName = Annotated[
+    str,
+    *_like(
+        r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}",
+        "letters, digits, '_', '-' and '.' are allowed in a variable's name, no digit and no '..' first, at most 253",
+    ),
+]
 ImageName = Annotated[
     str,
     *_like(_IMAGE, "the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case"),
 ]
+Server = Annotated[
+    str,
+    *_like(
+        r"[A-Za-z0-9][-A-Za-z0-9.]*:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])",
+        "a host and a port from 1 to 65535 are allowed, such as etcd:2379",
+    ),
+]
+MountOption = Annotated[Text, *_like(r"[^\s,]+", "one option, without spaces and commas, is allowed in each entry")]
 Zone = Annotated[str, *_like(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]", "a zone such as us-west-2a is allowed")]
 
 Cpu = Annotated[
