@@ -237,7 +237,7 @@ class TrainingJob(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         yield from rules.faults(self)
-        yield from self._count_faults()
+        yield from self._name_faults()
         if self.command is not None and not "".join(self.command[:1]).strip():
             yield "command is empty: leave it out, or name the program to run"
         elif self.command is not None and self.controller == "job":
@@ -251,7 +251,7 @@ class TrainingJob(Settings):
         yield from self._environment_faults()
         yield from self._node_faults()
 
-    def _count_faults(self) -> Iterator[str]:
+    def _name_faults(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
         splitters = self.data.splitters if self.data is not None else 1
         # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four digits.
@@ -262,14 +262,6 @@ class TrainingJob(Settings):
                 f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
                 f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
             )
-        own = self.controller == "job"
-        if own and self.mode == "parameter-server" and self.parameter_servers not in (None, self.trainers):
-            yield (
-                f"parameter_servers is {self.parameter_servers}: with controller job each of the {self.trainers} trainer pods "
-                "runs one; leave it out, or use `controller: paddlejob`"
-            )
-        if own and self.data is not None and self.data.shards not in (None, self.trainers):
-            yield f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
 
     def _command_faults(self, command: tuple[str, ...]) -> Iterator[str]:
         if self.gpus.count and self.chosen_processes > self.gpus.count:

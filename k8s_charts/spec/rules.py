@@ -36,7 +36,10 @@ def _holds(job: Settings, path: str, wanted: Any) -> bool:
         return bool(value)
     if isinstance(wanted, list):
         return value in wanted
-    return value not in wanted["not"] if "not" in wanted else re.fullmatch(wanted["like"], value or "", re.DOTALL) is not None
+    ((how, what),) = wanted.items()
+    if how == "like":
+        return re.fullmatch(what, value or "", re.DOTALL) is not None
+    return value not in ([None, _value(job, what)] if how == "besides" else what)
 
 
 def _value(job: Any, path: str) -> Any:
