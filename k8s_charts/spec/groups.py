@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from paddle_node import contract
+from paddle_node.contract import Variable
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from k8s_charts.spec.program import ProgramArchive, inline_files, requirements
+from k8s_charts.spec.program import ProgramArchive, requirements
 from k8s_charts.spec.value_types import (
     AbsolutePath,
     Amount,
@@ -73,18 +74,17 @@ class Program(Settings):
     packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
     """Debian packages for `make image`, such as libgl1."""
 
-    _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    _archive: ProgramArchive | None = PrivateAttr(default=None)
+    _read: ProgramArchive | None = PrivateAttr(default=None)
 
     @property
     def files(self) -> Mapping[str, str]:
         """The program's files by name, read with the job file: `from: configmap` only."""
-        return self._files
+        return self._read.texts() if self._read is not None and not self.archived else {}
 
     @property
     def archive(self) -> ProgramArchive | None:
         """What the pods unpack, read with the job file: `from: folder` and `from: git` only."""
-        return self._archive
+        return self._read if self.archived else None
 
     @property
     def archived(self) -> bool:
@@ -98,16 +98,15 @@ class Program(Settings):
 
     def read(self, folder: Path, *, fetch: bool) -> Self:
         """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
-        found, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
-        if self.origin == "configmap" and root is not None:
-            found._files = inline_files(root)
-        elif self.origin == "folder" and root is not None:
-            found._archive = ProgramArchive.of_folder(root)
-        elif self.repository is not None and self.commit is not None:
+        root = None if self.path is None else folder / Path(self.path).expanduser()
+        read = None if root is None else ProgramArchive.of_folder(root)
+        if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
-            found._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-            root = found._archive.root
-        return found.model_copy(update={"requirements": requirements(self.requirements, root)})
+            read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+            root = read.root
+        found = self.model_copy(update={"requirements": requirements(self.requirements, root)})
+        found._read = read
+        return found
 
     @model_validator(mode="before")
     @classmethod
@@ -145,9 +144,9 @@ class Data(Settings):
     """Default: one for each trainer."""
     splitters: int = Field(default=1, ge=1, le=1000)
     """Pods that split together; more than 1 pays for sources of many objects."""
-    hold_out: float = Field(default=0.0, ge=0, lt=1)
+    hold_out: Annotated[float, Variable.HOLD_OUT] = Field(default=0.0, ge=0, lt=1)
     """Share of the records kept from training, on which the model is measured."""
-    shuffle_seed: int | None = Field(default=1, ge=0, lt=2**63)
+    shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
     """Shuffle before the split with this seed; null keeps the source's order, which is often sorted."""
     stage: Stage = "auto"
     """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows that the
@@ -238,11 +237,11 @@ class Volume(Settings):
 class Ports(Settings):
     """Where a trainer pod listens. Each pod has its own address, so these need no change for many jobs on one node."""
 
-    first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535)
+    first: Annotated[int, Variable.PORT] = Field(default=contract.FIRST_PORT, ge=1, le=65535)
     """The parameter server's first port."""
-    dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100)
+    dense: Annotated[int, Variable.PORTS_NUM] = Field(default=contract.PORTS_NUM, ge=1, le=100)
     """Its ports for dense updates."""
-    sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
+    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
     """Its ports for sparse updates."""
     control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
     """The agents' port."""
@@ -328,13 +327,13 @@ class Limits(Settings):
 
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
-    attempts: int = Field(default=contract.ATTEMPTS, ge=1, le=1000)
+    attempts: Annotated[int, Variable.ATTEMPTS] = Field(default=contract.ATTEMPTS, ge=1, le=1000)
     """Failures of the program without progress in between, until the job fails; a lost pod costs none."""
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""
-    peer_deadline_seconds: int = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
+    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
     """How long to wait for all trainers before the missing ones are named."""
-    stall_seconds: int = Field(default=int(contract.STALL), ge=60, le=86400)
+    stall_seconds: Annotated[int, Variable.STALL] = Field(default=int(contract.STALL), ge=60, le=86400)
     """A trainer that takes no step for this long counts as hung, and is replaced."""
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""

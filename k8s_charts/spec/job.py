@@ -8,9 +8,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
+from paddle_node.contract import Variable
 from pydantic import AliasChoices, ConfigDict, Field
 
 from k8s_charts.spec import rules
@@ -86,9 +87,9 @@ class TrainingJob(Settings):
     """How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer."""
     parameter_servers: int | None = Field(default=None, ge=0, le=10_000)
     """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
-    passes: int = Field(default=10, ge=1, le=99_999)
+    passes: Annotated[int, Variable.PASSES] = Field(default=10, ge=1, le=99_999)
     """Passes over the data."""
-    keep_passes: int = Field(default=0, ge=0, le=99_999)
+    keep_passes: Annotated[int, Variable.KEEP_PASSES] = Field(default=0, ge=0, le=99_999)
     """How many of the newest passes stay on the volume; 0 keeps all."""
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
@@ -96,7 +97,7 @@ class TrainingJob(Settings):
     """same: go on only from passes of this very data and program; any: from the newest pass, whatever made it."""
     threads: int = Field(default=1, ge=1, le=1024)
     """Threads in one trainer."""
-    seed: int = Field(default=0, ge=0, lt=2**31)
+    seed: Annotated[int, Variable.SEED] = Field(default=0, ge=0, lt=2**31)
     """Seed of initial parameters and of the order of batches."""
     network_device: Text = Field(default="eth0", min_length=1, max_length=15)
     """The pod's network device (0.x: --nics)."""
@@ -113,9 +114,9 @@ class TrainingJob(Settings):
     resume: CommandLine = ()
     """With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same without
     its suffix), such as --resume {newest:output/*.pdparams}."""
-    progress: Text | None = Field(default=None, min_length=1)
+    progress: Annotated[Text | None, Variable.PROGRESS] = Field(default=None, min_length=1)
     """With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume."""
-    success: Text | None = Field(default=None, min_length=1)
+    success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
     """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
     network: Literal["open", "closed"] | None = None
     """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""

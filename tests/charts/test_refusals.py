@@ -137,7 +137,7 @@ def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: C
             TrainingJob.parse(settings, folder=tmp_path)
         return str(refusal.value)
 
-    assert "the folder is empty" in sentence()
+    assert "its files have 0 bytes, 1 to" in sentence()
     (program / "train.py").write_bytes(b"\xff\xfe")
     assert "only readable UTF-8 text" in sentence()
     (program / "train.py").write_text("x" * 250_001)
@@ -147,4 +147,5 @@ def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: C
     assert "250000 are allowed" in sentence()
     (program / "train.py").write_text("")
     (program / "pkg").mkdir()
+    (program / "pkg" / "a.py").write_text("pass")
     assert "a ConfigMap holds files only" in sentence()
