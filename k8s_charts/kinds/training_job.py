@@ -67,11 +67,6 @@ def _container_ports(job: TrainingJob) -> list[pod.Object]:
     ]
 
 
-def _probe(period: int, failures: int) -> pod.Object:
-    command = {"command": [contract.PROBE_ENTRY_POINT]}
-    return {"exec": command, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
-
-
 def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
     return {
         **pod.identity(job),
@@ -129,25 +124,19 @@ class TrainingChart(Chart):
     @staticmethod
     def _document(job: TrainingJob, outputs: ClusterOutputs, image: str, data_job: str | None, config: str) -> pod.Object:
         by_index = job.discovery == "index"
-        container = {
-            "name": "trainer",
-            "command": [contract.ENTRY_POINT],
+        (own,) = yaml_documents.template(
+            "trainer.yaml", entry_point=contract.ENTRY_POINT, home=contract.HOME, probe=contract.PROBE_ENTRY_POINT
+        )
+        container = own["container"] | {
             "args": [literal(argument) for argument in job.arguments],
             "env": pod.environment(_environment(job, data_job)),
             "envFrom": pod.environment_from(job, config),
-            "workingDir": contract.HOME,
             "ports": _container_ports(job),
-            # Five minutes to come up. A silent agent is killed by the probe itself (paddle_node.agent.health) before the kubelet
-            # would end the pod for it, which takes all of the pod's grace period; a step that hangs is the kubelet's.
-            "startupProbe": _probe(period=5, failures=60),
-            "livenessProbe": _probe(period=15, failures=6),
             **pod.restart_rules(outputs),
         }
-        spec = {
+        spec = own["spec"] | {
             "serviceAccountName": names.TRAINER_ACCOUNT if by_index else f"{job.name}-pod-list",
             "automountServiceAccountToken": not by_index,
-            # The container's program is no PID 1 then, which no process of its own container, such as the probe, could kill.
-            "shareProcessNamespace": True,
             # Peer i is <training job>-<i>.<service>.
             "subdomain": job.name if by_index else None,
             "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
