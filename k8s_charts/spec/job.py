@@ -53,8 +53,6 @@ DATA_ENDING = "-data"
 """What the data job's name has behind the job's."""
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes of which, without a command, the program's train.py is run."""
-LONGEST_STRING = 131_071
-"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -301,8 +299,8 @@ class TrainingJob(Settings):
         strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}
         strings |= {f"arguments.{number}": argument for number, argument in enumerate(self.arguments)}
         for setting, text in strings.items():
-            if (length := len(text.encode())) > LONGEST_STRING:
-                yield f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}"
+            if (length := len(text.encode())) > contract.LONGEST_STRING:
+                yield f"{setting} has {length} bytes: Linux starts no program with more than {contract.LONGEST_STRING}"
         if (size := json_size(self.environment)) > INLINE_LIMIT:
             yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"
 
