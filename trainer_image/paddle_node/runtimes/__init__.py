@@ -1,7 +1,7 @@
 """What a kind of program means: its processes, its progress, when it is done, where it resumes.
 
-A runtime is a file in this folder that sets `RUNTIME`; `by_name` knows them. It describes processes, and imports no Paddle: the agent
-stays small.
+A runtime is a file in this folder that sets `RUNTIME`; `by_name` knows it. It describes processes, and imports no Paddle: the
+agent stays small.
 """
 
 import importlib
