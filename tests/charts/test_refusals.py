@@ -125,27 +125,3 @@ def test_a_job_at_its_nodes_ports_is_refused_where_these_are_closed(
     with pytest.raises(SettingError) as refusal:
         documents(job(namespace="mine", **settings), outputs.model_copy(update={"host_ports": "closed"}), image)
     assert str(refusal.value) == sentence
-
-
-def test_a_program_that_no_config_map_can_hold_is_refused(tmp_path: Path, job: Callable[..., TrainingJob]) -> None:
-    program = tmp_path / "mine"
-    program.mkdir()
-
-    def sentence() -> str:
-        settings = {"name": "x", "trainers": 1, "data": {"source": "a"}, "program": {"from": "configmap", "path": "mine"}}
-        with pytest.raises(SettingError) as refusal:
-            TrainingJob.parse(settings, folder=tmp_path)
-        return str(refusal.value)
-
-    assert "its files have 0 bytes, 1 to" in sentence()
-    (program / "train.py").write_bytes(b"\xff\xfe")
-    assert "only readable UTF-8 text" in sentence()
-    (program / "train.py").write_text("x" * 250_001)
-    assert "250000 are allowed" in sentence()
-    # What `kubectl apply` writes to an annotation is JSON, and escaped by Go: 60,000 of these are 360,000 bytes.
-    (program / "train.py").write_text("<" * 60_000)
-    assert "250000 are allowed" in sentence()
-    (program / "train.py").write_text("")
-    (program / "pkg").mkdir()
-    (program / "pkg" / "a.py").write_text("pass")
-    assert "a ConfigMap holds files only" in sentence()
