@@ -54,30 +54,6 @@ def test_every_example_fits_the_definition_and_the_guides_own_but_for_its_slip(e
         assert faults == (slip if path.stem == "pv-pvc" else [])
 
 
-def test_the_operator_may_do_what_it_calls_in_the_jobs_namespace_and_no_more(examples: dict[str, dict[str, Document]]) -> None:
-    made = examples["wide-and-deep"]
-    assert not [kind for kind in made if kind.startswith("ClusterRole")]
-    role = made["Role"]
-    assert role["metadata"]["namespace"] == "paddle"
-    granted = {
-        (group, resource): set(rule["verbs"])
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
-    # What its release v0.3.5 calls: it makes and deletes pods, Services, ConfigMaps, and changes none.
-    group, read = "batch.paddlepaddle.org", {"get", "list", "watch"}
-    assert granted == {
-        (group, "paddlejobs"): {*read, "update"},
-        (group, "paddlejobs/status"): {"update"},
-        (group, "paddlejobs/finalizers"): {"update"},
-        **{("", resource): {*read, "create", "delete"} for resource in ("pods", "services", "configmaps")},
-        ("", "events"): {"create", "patch"},
-    }
-    volcano = examples["volcano"]["Role"]["rules"]
-    assert [rule["verbs"] for rule in volcano if rule["resources"] == ["podgroups"]] == [[*sorted(read), "create", "delete"]]
-
-
 def test_an_operator_that_is_there_already_is_left_alone(outputs: ClusterOutputs) -> None:
     settings = yaml.safe_load((EXAMPLES / "podip.yaml").read_text())
     settings["paddlejob"]["install_operator"] = False

@@ -87,14 +87,12 @@ def by_kind(found: list[Document]) -> dict[str, Document]:
     ],
     ids=["tutorials", "guide"],
 )
-def test_every_field_is_as_printed_or_has_a_reason(
-    examples: dict[str, str], printed: str, outputs: ClusterOutputs, image: str
-) -> None:
+def test_every_field_is_as_printed_or_has_a_reason(examples: dict[str, str], printed: str, outputs: ClusterOutputs) -> None:
     reasons = yaml.safe_load((HERE / f"{printed}_differences.yaml").read_text())
     used = {""}
     for example, file in examples.items():
         job = TrainingJob.load(EXAMPLES / f"{example}.yaml")
-        made = by_kind(documents(job, outputs, job.image or image))
+        made = by_kind(documents(job, outputs, job.image or "image"))
         for kind, document in by_kind(list(yaml.safe_load_all((HERE / file).read_text()))).items():
             assert list(unexplained(kind, document, made[kind], reasons, used)) == [], file
     assert {*reasons["different"], *reasons["added"]} - used == set(), "reasons that nothing in print needs any more"
@@ -105,10 +103,10 @@ def pods(job: Document) -> dict[str, Document]:
 
 
 @pytest.mark.parametrize("printed", sorted((HERE / "paddlejob").glob("*.yaml")), ids=lambda path: path.stem)
-def test_gpus_mounts_and_volumes_are_the_guides(printed: Path, outputs: ClusterOutputs, image: str) -> None:
+def test_gpus_mounts_and_volumes_are_the_guides(printed: Path, outputs: ClusterOutputs) -> None:
     job = TrainingJob.load(EXAMPLES / "paddlejob" / printed.name)
     theirs = pods(by_kind(list(yaml.safe_load_all(printed.read_text())))["PaddleJob"])
-    made = pods(by_kind(documents(job, outputs, job.image or image))["PaddleJob"])
+    made = pods(by_kind(documents(job, outputs, job.image or "image"))["PaddleJob"])
     for role, pod in theirs.items():
         gpus = [one[role]["containers"][0].get("resources", {}).get("limits", {}).get("nvidia.com/gpu") for one in (theirs, made)]
         assert str(gpus[0]) == str(gpus[1])

@@ -1,13 +1,16 @@
-"""What a cluster would wait for without an end, although an API server takes each document: references that lead nowhere.
+"""Golden documents: each fits Kubernetes' own schema, and none refers to what nobody makes, for which a cluster would wait.
 
 A real API server takes the documents, and lets their pods in, in tests/operations/test_real_cluster.py; how safe pods are is
 checkov's matter (test_security_review.py).
 """
 
+import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -68,6 +71,24 @@ def faults(documents: list[Document]) -> Iterator[str]:
         read += [source["configMapRef"]["name"] for source in sources if "configMapRef" in source]
         if not all(by_kind["ConfigMap"].get(name, {}).get("immutable") for name in read):
             yield "a ConfigMap is made nowhere, or can change under the job"
+
+
+CUSTOM = ("PaddleJob", "PodGroup")
+"""Kinds that Kubernetes has no schema for: PaddleJob's is ours (test_paddle_job.py), PodGroup's is Volcano's."""
+
+
+@cache
+def valid(document: str, version: str) -> bool:
+    """Whether a document fits; jobs share many, and a look takes a tenth of a second."""
+    found: str = kubernetes_validate.validate(json.loads(document), version, strict=True)
+    return found == version
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_each_fits_the_strict_schema_of_each_version_that_eks_supports(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        if document["kind"] not in CUSTOM:
+            assert all(valid(json.dumps(document), version) for version in ("1.34", "1.35", "1.36"))
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
