@@ -4,17 +4,20 @@ A job that names its own image, volume and source takes nothing, and runs on any
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_pascal
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import Volume
-from k8s_charts.spec.value_types import is_image
+from k8s_charts.spec.value_types import ImageName
 from settings import file as settings_file
+from settings import model
 from settings.errors import SettingError
 
-Credentials = Literal["pod-identity", "instance-profile"]
 PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 
 
@@ -23,23 +26,21 @@ def read(path: Path) -> dict[str, dict[str, str]]:
     if not path.exists():
         raise SettingError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`")
     try:
-        stacks = settings_file.document(path)
-    except SettingError as error:
-        raise SettingError(f"{path} is no outputs file of cdk deploy: it {str(error).removeprefix(f'{path} ')}") from None
-    if not isinstance(stacks, dict) or not all(
-        isinstance(outputs, dict) and all(isinstance(value, str) for value in outputs.values()) for outputs in stacks.values()
-    ):
-        raise SettingError(f"{path} is no outputs file of cdk deploy: it has to map each stack to its outputs")
-    return stacks
+        return TypeAdapter(dict[str, dict[str, str]]).validate_json(settings_file.text(path))
+    except ValidationError:
+        raise SettingError(
+            f"{path} is no outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed"
+        ) from None
 
 
-@dataclass(frozen=True)
-class ClusterOutputs:
+class ClusterOutputs(model.Settings):
     """The outputs that manifests use.
 
-    Every field is a plain string, so inside a CDK app each may be a token (`file_system.file_system_id`):
+    Every field is text, so inside a CDK app each may be a token (`file_system.file_system_id`):
     pass it to a chart and hand that chart to a cluster; the token comes out as a reference.
     """
+
+    model_config = ConfigDict(alias_generator=to_pascal, validate_by_name=True, extra="ignore")
 
     file_system_id: str
     access_point_id: str
@@ -47,9 +48,9 @@ class ClusterOutputs:
     file_system_dns_name: str
     region: str = ""
     """Empty: unknown."""
-    data_job_credentials: Credentials = "pod-identity"
+    data_job_credentials: Literal["pod-identity", "instance-profile"] = "pod-identity"
     """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the node's instance profile."""
-    host_ports: bool = True
+    host_ports: Literal["open", "closed"] = "open"
     """Whether nodes reach each other at any port: not between a self-managed cluster's."""
     kubernetes_version: str = ""
     """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would refuse."""
@@ -79,30 +80,16 @@ class ClusterOutputs:
 
         Raises SettingError when the file is no such JSON, lacks an output, or has one twice with different values.
         """
-        stacks = read(path)
-
-        def value(key: str, default: str | None = None, allowed: tuple[str, ...] = ()) -> Any:
-            found: set[str | None] = {outputs[key] for outputs in stacks.values() if key in outputs} or {default}
-            if len(found) > 1:
-                raise SettingError(f"{path} has {key} of {len(found)} clusters: keep the stacks of one cluster in it")
-            (one,) = found
-            if one is None:
-                deploy = f"deploy all stacks with `cdk deploy --all --outputs-file {path}`"
-                raise SettingError(f"{path} lacks the output {key}: {deploy}")
-            if allowed and one not in allowed:
-                raise SettingError(f"{path} has {key} {one}: {' or '.join(allowed)} is allowed")
-            return one
-
-        return cls(
-            data_job_credentials=value("DataJobCredentials", "pod-identity", get_args(Credentials)),
-            host_ports=value("HostPorts", "open", ("open", "closed")) == "open",
-            file_system_id=value("FileSystemId"),
-            access_point_id=value("AccessPointId"),
-            bucket_name=value("BucketName"),
-            file_system_dns_name=value("FileSystemDnsName"),
-            region=value("Region", ""),
-            kubernetes_version=value("KubernetesVersion", ""),
-        )
+        found: dict[str, Any] = {}
+        for outputs in read(path).values():
+            for key in outputs.keys() & {to_pascal(field) for field in cls.model_fields}:
+                if found.setdefault(key, outputs[key]) != outputs[key]:
+                    raise SettingError(f"{path} has {key} of two clusters: keep the stacks of one cluster in it")
+        try:
+            return model.parse(cls, found)
+        except SettingError as error:
+            faults = str(error).replace("\n", "; ")
+            raise SettingError(f"{path}: {faults}; deploy all stacks with `cdk deploy --all --outputs-file {path}`") from None
 
     @classmethod
     def placeholder(cls) -> Self:
@@ -135,14 +122,21 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
     raise SettingError(f"image is missing: set it in the job file, or run `make push`, which writes {image_file}")
 
 
+class _Pushed(model.Settings):
+    model_config = ConfigDict(extra="ignore")
+
+    image: ImageName | None = None
+    variants: dict[str, ImageName] = Field(default_factory=dict)
+
+
 def pushed(image_file: Path) -> dict[str, str]:
     """The images that `make push` wrote down, by the variant of a job. Raises SettingError for another file."""
     try:
-        found = settings_file.document(image_file)
-        images = dict(found.get("variants", {})) | ({"": found["image"]} if "image" in found else {})
-        if images and all(isinstance(image, str) and is_image(image) for image in images.values()):
+        found = _Pushed.model_validate_json(settings_file.text(image_file))
+        images = found.variants | ({"": found.image} if found.image else {})
+        if images:
             return images
-    except (SettingError, AttributeError, TypeError, ValueError):
+    except (SettingError, ValidationError):
         pass
     raise SettingError(
         f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
@@ -174,4 +168,4 @@ class Deployed:
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(outputs, image, f"{outputs_file} does not exist, and the job takes from it: {', '.join(settings)}")
         # The version of this Kubernetes is unknown: the documents hold nothing that an older one would refuse.
-        return cls(replace(outputs, kubernetes_version="", placeholders=False), image)
+        return cls(outputs.model_copy(update={"kubernetes_version": "", "placeholders": False}), image)

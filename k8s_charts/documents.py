@@ -22,7 +22,7 @@ from settings.errors import SettingError
 
 def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
     """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
-    if job.takes_the_node and not outputs.host_ports:
+    if job.takes_the_node and outputs.host_ports == "closed":
         setting = "paddlejob.intranet is Host" if job.controller == "paddlejob" else "ports.host_ports is given"
         instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
         raise SettingError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")

@@ -5,7 +5,6 @@ memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits and alia
 given twice, each is text, and each number is one that JSON and Kubernetes know too. Imports no aws_cdk.
 """
 
-import json
 import math
 import os
 import stat
@@ -37,16 +36,6 @@ def mapping(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise SettingError(f"{path} holds {_KINDS.get(type(found), 'one value')}: allowed are `setting: value` lines")
     return found
-
-
-def document(path: Path) -> Any:
-    """What the JSON file says; SettingError gives the reason alone, as only the caller knows what the file should be."""
-    try:
-        return json.loads(text(path))
-    except ValueError as error:
-        raise SettingError(f"{path} is not valid JSON: {error}") from None
-    except RecursionError:
-        raise SettingError(f"{path} is not valid JSON: it is nested too deeply") from None
 
 
 def text(path: Path) -> str:

@@ -11,17 +11,11 @@ from pathlib import Path
 POINTS = 1800
 
 
-def main() -> None:
-    """The file's name is the argument."""
-    chance = random.Random(1)
-    lines = []
-    for number in range(POINTS):
-        turn, label = chance.uniform(0.4, 2.6), number % 2
-        angle = turn * math.pi + label * math.pi
-        x, y = (turn * part(angle) + chance.gauss(0, 0.08) for part in (math.cos, math.sin))
-        lines.append(f"{x:.4f},{y:.4f},{label}\n")
-    Path(sys.argv[1]).write_text("".join(lines))
-
-
-if __name__ == "__main__":
-    main()
+chance = random.Random(1)
+lines = []
+for number in range(POINTS):
+    turn, label = chance.uniform(0.4, 2.6), number % 2
+    angle = turn * math.pi + label * math.pi
+    x, y = (turn * part(angle) + chance.gauss(0, 0.08) for part in (math.cos, math.sin))
+    lines.append(f"{x:.4f},{y:.4f},{label}\n")
+Path(sys.argv[1]).write_text("".join(lines))

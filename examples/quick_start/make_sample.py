@@ -1,6 +1,6 @@
 """Makes sample data for quick_start: `label<TAB>text` lines in which a few words of each text betray its label.
 
-The same seed makes the same bytes. The labels are not equally common, words are drawn as in natural text (a few
+The bytes are always the same. The labels are not equally common, words are drawn as in natural text (a few
 very often, most of them rarely), and every tenth text carries no hint at all, so that no model can be perfect.
 """
 
@@ -15,8 +15,8 @@ HINTS = 40  # Words that belong to one label,
 COMMON = 3000  # and words that belong to none.
 
 
-def lines(count, seed):
-    draw = random.Random(seed)
+def lines(count):
+    draw = random.Random(1)
     hints = {label: [f"{label}{number}" for number in range(HINTS)] for label in LABELS}
     common = [f"word{number}" for number in range(COMMON)]
     weights = list(accumulate(1 / (rank + 2) for rank in range(COMMON)))
@@ -31,15 +31,10 @@ def lines(count, seed):
         yield f"{label}\t{' '.join(text)}\n"
 
 
-def main():
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with options.file.open("w") as stream:
-        stream.writelines(lines(options.lines, options.seed))
-
-
-if __name__ == "__main__":
-    main()
+        stream.writelines(lines(options.lines))

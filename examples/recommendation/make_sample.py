@@ -1,6 +1,6 @@
 """Makes sample data for recommendation: lines `user::movie::rating::time`, as MovieLens' ratings.dat has them.
 
-The same seed makes the same bytes. Users are more or less generous, movies more or less liked, and each user
+The bytes are always the same. Users are more or less generous, movies more or less liked, and each user
 prefers some kinds of movies: these are what a model can find; noise is what it cannot.
 """
 
@@ -15,8 +15,8 @@ KINDS = 4
 FIRST_TIME = 978_300_000
 
 
-def lines(count, seed):
-    draw = random.Random(seed)
+def lines(count):
+    draw = random.Random(1)
     generous = [draw.gauss(0, 0.5) for _ in range(USERS)]
     liked = [draw.gauss(0, 0.6) for _ in range(MOVIES)]
     taste = [[draw.gauss(0, 0.7) for _ in range(KINDS)] for _ in range(USERS)]
@@ -34,17 +34,12 @@ def lines(count, seed):
         yield f"{user + 1}::{movie + 1}::{rating}::{FIRST_TIME + 60 * len(rated)}\n"
 
 
-def main():
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=12_000)
-    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if options.lines > USERS * MOVIES // 2:
         parser.error(f"--lines is {options.lines}: {USERS} users and {MOVIES} movies give at most {USERS * MOVIES // 2} ratings")
     with options.file.open("w") as stream:
-        stream.writelines(lines(options.lines, options.seed))
-
-
-if __name__ == "__main__":
-    main()
+        stream.writelines(lines(options.lines))

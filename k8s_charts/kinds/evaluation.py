@@ -8,11 +8,9 @@ from typing import Any
 
 from paddle_node import contract
 
-from k8s_charts import names
+from k8s_charts import names, yaml_documents
 from k8s_charts.pods import job_folder
 
-HELPER = "reader"
-"""The component of pods that only look at a volume: part of no run."""
 _NOT_OF_THE_CONTAINER = ("args", "ports", "startupProbe", "livenessProbe", "restartPolicy", "restartPolicyRules")
 _NOT_OF_THE_POD = ("containers", "subdomain", "schedulerName", "topologySpreadConstraints", "shareProcessNamespace")
 
@@ -25,25 +23,16 @@ def job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
     container = {field: value for field, value in trainer.items() if field not in _NOT_OF_THE_CONTAINER}
     container["command"] = list(contract.EVALUATION)
     container["volumeMounts"] = [{**each, "readOnly": each["name"] == job_folder.VOLUME} for each in trainer["volumeMounts"]]
-    labels = {**names.PART_OF, names.INSTANCE: metadata["labels"][names.INSTANCE], names.COMPONENT: HELPER}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": metadata["namespace"], "labels": labels},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": 1,
-            "parallelism": 1,
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": spec["activeDeadlineSeconds"],
-            "ttlSecondsAfterFinished": 3600,
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    **{field: value for field, value in pod.items() if field not in _NOT_OF_THE_POD},
-                    "automountServiceAccountToken": False,
-                    "containers": [container],
-                },
-            },
-        },
+    (document,) = yaml_documents.template(
+        "evaluation.yaml",
+        name=name,
+        namespace=metadata["namespace"],
+        job=metadata["labels"][names.INSTANCE],
+        seconds=spec["activeDeadlineSeconds"],
+    )
+    document["spec"]["template"]["spec"] = {
+        **{field: value for field, value in pod.items() if field not in _NOT_OF_THE_POD},
+        "automountServiceAccountToken": False,
+        "containers": [container],
     }
+    return document

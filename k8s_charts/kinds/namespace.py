@@ -7,12 +7,6 @@ from k8s_charts import names, yaml_documents
 from k8s_charts.spec import TrainingJob
 
 
-def pod_security(level: str) -> dict[str, str]:
-    """Labels by which the API server enforces a Pod Security Standard, and warns of and logs what breaks it."""
-    modes = (f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn"))
-    return {label: value for mode in modes for label, value in ((mode, level), (f"{mode}-version", "latest"))}
-
-
 class NamespaceChart(Chart):
     """Namespace, ServiceAccounts, ResourceQuota and LimitRange.
 
@@ -22,12 +16,15 @@ class NamespaceChart(Chart):
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, f"{job.namespace}-namespace")
-        space, *documents = yaml_documents.template(
-            "namespace.yaml", namespace=job.namespace, trainer=names.TRAINER_ACCOUNT, data=names.DATA_ACCOUNT
+        documents = yaml_documents.template(
+            "namespace.yaml",
+            namespace=job.namespace,
+            trainer=names.TRAINER_ACCOUNT,
+            data=names.DATA_ACCOUNT,
+            level="privileged" if job.takes_the_node else "restricted",
         )
-        if job.namespace != "default":
-            space["metadata"]["labels"] |= pod_security("privileged" if job.takes_the_node else "restricted")
-            documents.insert(0, space)
+        if job.namespace == "default":
+            documents.pop(0)
         if job.namespace_limits is not None:
             limits = job.namespace_limits.model_dump()
             documents += yaml_documents.template("namespace_limits.yaml", namespace=job.namespace, **limits)

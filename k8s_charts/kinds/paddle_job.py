@@ -128,11 +128,9 @@ class PaddleJobChart(Chart):
             job,
             role,
             image=self._image,
-            claim=names.claim(job, self._outputs),
-            resources=job.resources,
+            outputs=self._outputs,
             container=container,
             spec=spec,
-            gpus=job.gpus.count if role == "worker" or job.gpus.parameter_servers else 0,
             program=self._program,
             # For people: the programs in the pods know nothing of a data job.
             annotations={"paddle-aws/data-job": self._data_job} if self._data_job else None,

@@ -8,6 +8,7 @@ immutable ConfigMap, whose values the kubelet hands on as they are: nothing in t
 """
 
 import json
+from typing import Any
 
 from cdk8s import Chart
 from constructs import Construct
@@ -26,17 +27,13 @@ def settings(job: TrainingJob) -> dict[str, str]:
     """How to train: the ConfigMap's data, the user's variables among it."""
     data = job.data
     stages = data is not None and data.stage != "never" and not data.shared
-    found: dict[Variable, object] = {
+    found: dict[Any, object] = {
         Variable.RUNTIME: job.chosen_runtime,
-        Variable.PASSES: job.passes,
-        Variable.KEEP_PASSES: job.keep_passes,
-        Variable.ATTEMPTS: job.limits.attempts,
-        Variable.PEER_DEADLINE: job.limits.peer_deadline_seconds,
+        **pod.told(job),
+        **pod.told(job.limits),
         # Five seconds of the grace period are left for the container to leave.
         Variable.GRACE: job.limits.grace_period_seconds - 5,
-        Variable.STALL: job.limits.stall_seconds,
-        Variable.SEED: job.seed,
-        Variable.CHECKPOINT: f"{60 * job.checkpoint_minutes:g}" if job.checkpoint_minutes else None,
+        Variable.CHECKPOINT: 60 * job.checkpoint_minutes or None,
         Variable.RESUME_FROM: job.resume_from if job.resume_from != "same" else None,
         Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
         Variable.STAGE: data.stage if data is not None and stages else None,
@@ -49,11 +46,9 @@ def settings(job: TrainingJob) -> dict[str, str]:
             Variable.COMMAND: json.dumps(job.command),
             Variable.PROCESSES: job.chosen_processes,
             Variable.RESUME: json.dumps(job.resume) if job.resume else None,
-            Variable.PROGRESS: job.progress,
-            Variable.SUCCESS: job.success,
             Variable.TEMPLATES: ",".join(name for name, text in job.environment.items() if "{" in text or "}" in text) or None,
         }
-    return {**{str(name): str(value) for name, value in found.items() if value is not None}, **job.environment}
+    return {**{str(name): pod.text(value) for name, value in found.items() if value is not None}, **job.environment}
 
 
 def _pserver_ports(job: TrainingJob) -> dict[str, int]:
@@ -72,21 +67,14 @@ def _container_ports(job: TrainingJob) -> list[pod.Object]:
     ]
 
 
-def _probe(period: int, failures: int) -> pod.Object:
-    command = {"command": [contract.PROBE_ENTRY_POINT]}
-    return {"exec": command, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
-
-
-def _environment(job: TrainingJob, data_job: str | None) -> dict[Variable, object]:
+def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
     return {
         **pod.identity(job),
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
         **pod.archive(job),
         Variable.NIC: literal(job.network_device),
-        Variable.PORT: job.ports.first,
-        Variable.PORTS_NUM: job.ports.dense,
-        Variable.PORTS_NUM_SPARSE: job.ports.sparse,
+        **pod.told(job.ports),
         Variable.TRAINERS: job.trainers,
         Variable.THREADS: job.threads,
         Variable.SERVICE: job.name if job.discovery == "index" else None,
@@ -136,25 +124,19 @@ class TrainingChart(Chart):
     @staticmethod
     def _document(job: TrainingJob, outputs: ClusterOutputs, image: str, data_job: str | None, config: str) -> pod.Object:
         by_index = job.discovery == "index"
-        container = {
-            "name": "trainer",
-            "command": [contract.ENTRY_POINT],
+        (own,) = yaml_documents.template(
+            "trainer.yaml", entry_point=contract.ENTRY_POINT, home=contract.HOME, probe=contract.PROBE_ENTRY_POINT
+        )
+        container = own["container"] | {
             "args": [literal(argument) for argument in job.arguments],
             "env": pod.environment(_environment(job, data_job)),
             "envFrom": pod.environment_from(job, config),
-            "workingDir": contract.HOME,
             "ports": _container_ports(job),
-            # Five minutes to come up. A silent agent is killed by the probe itself (paddle_node.agent.health) before the kubelet
-            # would end the pod for it, which takes all of the pod's grace period; a step that hangs is the kubelet's.
-            "startupProbe": _probe(period=5, failures=60),
-            "livenessProbe": _probe(period=15, failures=6),
             **pod.restart_rules(outputs),
         }
-        spec = {
+        spec = own["spec"] | {
             "serviceAccountName": names.TRAINER_ACCOUNT if by_index else f"{job.name}-pod-list",
             "automountServiceAccountToken": not by_index,
-            # The container's program is no PID 1 then, which no process of its own container, such as the probe, could kill.
-            "shareProcessNamespace": True,
             # Peer i is <training job>-<i>.<service>.
             "subdomain": job.name if by_index else None,
             "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
@@ -163,11 +145,9 @@ class TrainingChart(Chart):
             job,
             "trainer",
             image=image,
-            claim=names.claim(job, outputs),
-            resources=job.resources,
+            outputs=outputs,
             container=container,
             spec=spec,
-            gpus=job.gpus.count,
             # By this annotation Volcano knows a pod's PodGroup.
             annotations={"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None,
         )

@@ -11,7 +11,8 @@ from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, scheduling
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.groups import Resources, TrainerResources
+from k8s_charts.spec.groups import TrainerResources
+from settings.model import Settings
 
 Object = dict[str, Any]
 INLINE_PROGRAMS = "/opt/paddle/own"
@@ -31,12 +32,23 @@ def literal(value: str) -> str:
     return value.replace("$", "$$")
 
 
+def told(settings: Settings) -> dict[Any, object]:
+    """The settings of a group that pods are told as they are: each by the variable that its field is marked with."""
+    fields = type(settings).model_fields.items()
+    return {mark: getattr(settings, name) for name, field in fields for mark in field.metadata if isinstance(mark, Variable)}
+
+
+def text(value: object) -> str:
+    """A variable's value."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
 def environment(values: Mapping[Any, object]) -> list[Object]:
     """A container's variables in the order given, without those that are None."""
     return [
         {"name": str(name), "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": str(value)}}}
         if isinstance(value, FieldPath)
-        else {"name": str(name), "value": str(value)}
+        else {"name": str(name), "value": text(value)}
         for name, value in values.items()
         if value is not None
     ]
@@ -96,12 +108,10 @@ def template(
     job: TrainingJob,
     role: names.Role,
     *,
+    outputs: ClusterOutputs,
     image: str,
-    claim: str,
-    resources: Resources,
     container: Object,
     spec: Object,
-    gpus: int = 0,
     program: str | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
@@ -109,6 +119,8 @@ def template(
 
     `program` is the ConfigMap of an inline program.
     """
+    resources = job.data_resources if role == "data" else job.resources
+    gpus = 0 if role == "data" or (role == "ps" and not job.gpus.parameter_servers) else job.gpus.count
     (pod,) = yaml_documents.template(
         "pod.yaml",
         home=contract.HOME,
@@ -135,7 +147,7 @@ def template(
         place = f"{INLINE_PROGRAMS}/{job.program.folder}"
         mount("program", place, {"configMap": {"name": program}}, readOnly=True)
     if job.volume.kind != "none":
-        found["volumes"].insert(0, {"name": job_folder.VOLUME, "persistentVolumeClaim": {"claimName": claim}})
+        found["volumes"].insert(0, {"name": job_folder.VOLUME, "persistentVolumeClaim": {"claimName": names.claim(job, outputs)}})
         first["volumeMounts"] = [*job_folder.mounts(job, role), *first["volumeMounts"]]
         found["initContainers"] = job_folder.maker(job, role, first, scheduling.requirements(resources)) or None
     filled: Object = yaml_documents.plain(pod)

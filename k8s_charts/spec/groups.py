@@ -7,54 +7,44 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from paddle_node import contract
+from paddle_node.contract import Variable
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from k8s_charts.spec.program import ProgramArchive, inline_files, requirements
+from k8s_charts.spec.program import ProgramArchive, requirements
 from k8s_charts.spec.value_types import (
     AbsolutePath,
     Amount,
-    AsTuple,
     Cpu,
     FolderBelow,
     ImageName,
+    LabelKey,
     Labels,
     LabelValue,
     Memory,
+    MountOption,
     MountPath,
     ObjectName,
+    QueueName,
+    Server,
     Several,
     Text,
     Zone,
     amount,
-    is_label_key,
-    is_label_value,
 )
 from settings.addresses import without_secrets
 from settings.model import Fault, Settings
 
-_TAKEN = {contract.HOME: "scratch", "/tmp": "scratch", "/opt/paddle": "its programs"}
-_TAKEN |= {
-    f"/{folder}": "the system" for folder in ("bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
-}
 
-
-def _has_a_server(address: str) -> bool:
-    """A host, and a port: its scheme's or its own."""
+def _is_web_address(address: str) -> bool:
+    """With a host, a port of its scheme or its own, and no sign that an address has to escape."""
     try:
-        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0
+        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0 and bool(re.fullmatch("[!-~]+", address))
     except ValueError:
         return False
 
 
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How a folder of the user's own begins; the name of one of the image's has no slash."""
-_PROGRAM_SETTINGS = {
-    "path": ("folder", "configmap"),
-    "repository": ("git",),
-    "commit": ("git",),
-    "folder": ("image", "volume", "configmap", "git"),
-}
-"""Which `from` a setting of the program belongs to."""
 
 
 class Program(Settings):
@@ -84,18 +74,17 @@ class Program(Settings):
     packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
     """Debian packages for `make image`, such as libgl1."""
 
-    _files: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    _archive: ProgramArchive | None = PrivateAttr(default=None)
+    _read: ProgramArchive | None = PrivateAttr(default=None)
 
     @property
     def files(self) -> Mapping[str, str]:
         """The program's files by name, read with the job file: `from: configmap` only."""
-        return self._files
+        return self._read.texts() if self._read is not None and not self.archived else {}
 
     @property
     def archive(self) -> ProgramArchive | None:
         """What the pods unpack, read with the job file: `from: folder` and `from: git` only."""
-        return self._archive
+        return self._read if self.archived else None
 
     @property
     def archived(self) -> bool:
@@ -109,16 +98,15 @@ class Program(Settings):
 
     def read(self, folder: Path, *, fetch: bool) -> Self:
         """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
-        found, root = self.model_copy(), None if self.path is None else folder / Path(self.path).expanduser()
-        if self.origin == "configmap" and root is not None:
-            found._files = inline_files(root)
-        elif self.origin == "folder" and root is not None:
-            found._archive = ProgramArchive.of_folder(root)
-        elif self.repository is not None and self.commit is not None:
+        root = None if self.path is None else folder / Path(self.path).expanduser()
+        read = None if root is None else ProgramArchive.of_folder(root)
+        if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
-            found._archive = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-            root = found._archive.root
-        return found.model_copy(update={"requirements": requirements(self.requirements, root)})
+            read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+            root = read.root
+        found = self.model_copy(update={"requirements": requirements(self.requirements, root)})
+        found._read = read
+        return found
 
     @model_validator(mode="before")
     @classmethod
@@ -129,19 +117,6 @@ class Program(Settings):
         if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
             return given
         return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
-
-    def _faults(self) -> Iterator[Fault]:
-        for field, origins in _PROGRAM_SETTINGS.items():
-            if self.origin not in origins and field in self.model_fields_set:
-                yield (
-                    f"program.{field} is {getattr(self, field)} and program.from is {self.origin}: "
-                    f"{field} belongs to `from: {' | '.join(origins)}`"
-                )
-            if self.origin in origins and getattr(self, field) is None:
-                yield f"program.{field} is missing: `from: {self.origin}` needs it"
-        parts = self.folder.split("/")
-        if not {"", ".", ".."}.isdisjoint(parts) or (len(parts) > 1 and self.origin != "git"):
-            yield f"program.folder is {self.folder}: a path that begins with ./, or the name of one folder, is allowed"
 
 
 Stage = Annotated[
@@ -169,44 +144,31 @@ class Data(Settings):
     """Default: one for each trainer."""
     splitters: int = Field(default=1, ge=1, le=1000)
     """Pods that split together; more than 1 pays for sources of many objects."""
-    hold_out: float = Field(default=0.0, ge=0, lt=1)
+    hold_out: Annotated[float, Variable.HOLD_OUT] = Field(default=0.0, ge=0, lt=1)
     """Share of the records kept from training, on which the model is measured."""
-    shuffle_seed: int | None = Field(default=1, ge=0, lt=2**63)
+    shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
     """Shuffle before the split with this seed; null keeps the source's order, which is often sorted."""
     stage: Stage = "auto"
     """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows that the
     job's passes gain by it and the scratch has room; true means always, false never."""
 
     def _faults(self) -> Iterator[Fault]:
-        for setting in ("prepared", "format", "shards", "splitters", "hold_out", "shuffle_seed", "stage"):
-            if self.shared and setting in self.model_fields_set:
-                yield f"data.{setting} is given: with `shared: true` nothing is split or copied further, leave it out"
         if self.source is None:
-            if not self.prepared:
-                yield (
-                    "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on the volume is allowed; "
-                    "with `prepared: true` the shards are on the volume already"
-                )
             return
-        shown = without_secrets(self.source)
-        if self.prepared:
-            yield f"data.source is {shown}: with `prepared: true` nothing is split, so leave one of them out"
         scheme, separator, rest = self.source.partition("://")
         if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
             yield "data.source has a user or a password: a manifest is no place for either, use s3:// or a file"
-        elif separator and (scheme not in ("s3", "https", "http") or not rest.strip("/")):
+            return
+        file = not separator and PurePosixPath(self.source).name not in ("", "..", "~") and not re.match("~[^/]", self.source)
+        if (
+            not file
+            and not (scheme == "s3" and rest.strip("/"))
+            and not (scheme in ("http", "https") and _is_web_address(self.source))
+        ):
             yield (
-                f"data.source is {shown}: a local file, s3://bucket/prefix, an https:// or http:// address "
-                "and a path on the volume are allowed"
+                f"data.source is {without_secrets(self.source)}: a local file, s3://bucket/prefix, a path on the volume, or an "
+                "http:// or https:// address in ASCII, with a host and a port up to 65535, is allowed"
             )
-        elif separator and scheme != "s3" and not _has_a_server(self.source):
-            yield f"data.source is {shown}: a host, and a port from 1 to 65535, are allowed in an address"
-        elif separator and scheme != "s3" and any(sign.isspace() or not sign.isascii() for sign in self.source):
-            yield f"data.source is {shown}: an address holds no blank and no letter beyond ASCII"
-        elif not separator and PurePosixPath(self.source).name in ("", "..", "~"):
-            yield f"data.source is {shown}: name a file, not a folder alone"
-        elif self.source.startswith("~") and not self.source.startswith("~/"):
-            yield f"data.source is {shown}: only ~/ is expanded, write the folder out"
 
 
 class Resources(Settings):
@@ -245,12 +207,6 @@ class Gpus(Settings):
     parameter_servers: bool = False
     """controller paddlejob: parameter servers get the same GPUs and nodes."""
 
-    def _faults(self) -> Iterator[Fault]:
-        given = [field for field in ("node_selector", "parameter_servers") if getattr(self, field)]
-        if self.count == 0 and given:
-            field = given[0]
-            yield f"gpus.{field} is given and gpus.count is 0: GPU settings need at least 1 GPU"
-
 
 class Volume(Settings):
     """The shared volume with data, program and output."""
@@ -264,7 +220,7 @@ class Volume(Settings):
     """Containers see the job's folder below it: <mount_path>/<job name>."""
     folder: FolderBelow | None = None
     """The jobs' folders lie in this folder of the volume, instead of its root."""
-    mount_options: Several[Text] | None = None
+    mount_options: Several[MountOption] | None = None
     """efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."""
     file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
     """efs: another file system than the deployed one."""
@@ -277,48 +233,19 @@ class Volume(Settings):
     claim: ObjectName | None = None
     """claim: the name of a PersistentVolumeClaim in the job's namespace."""
 
-    def _faults(self) -> Iterator[Fault]:
-        allowed = {
-            "efs": {"file_system_id", "access_point_id", "mount_options"},
-            "nfs": {"server", "path", "mount_options"},
-            "host-path": {"path"},
-            "claim": {"claim"},
-            "none": set[str](),
-        }
-        for field in ("file_system_id", "access_point_id", "server", "path", "claim", "mount_options"):
-            if getattr(self, field) is not None and field not in allowed[self.kind]:
-                kinds = " and ".join(kind for kind, fields in allowed.items() if field in fields)
-                yield f"volume.{field} is given and volume.kind is {self.kind}: {field} belongs to {kinds}"
-        if (self.file_system_id is None) != (self.access_point_id is None):
-            missing = "access_point_id" if self.access_point_id is None else "file_system_id"
-            yield f"volume.{missing} is missing: file_system_id and access_point_id name a file system of yours together"
-        if self.kind == "host-path" and self.path in (None, "/"):
-            yield f"volume.path is {self.path or 'missing'}: `kind: host-path` needs a folder of the node that is not /"
-        if self.kind == "claim" and self.claim is None:
-            yield "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in the job's namespace"
-        for taken, what in _TAKEN.items():
-            mount = PurePosixPath(self.mount_path)
-            if mount.is_relative_to(taken) or PurePosixPath(taken).is_relative_to(mount):
-                yield f"volume.mount_path is {self.mount_path}: the pod has {what} there, choose another path"
-        for option in self.mount_options or ():
-            if not option or any(character.isspace() or character == "," for character in option):
-                yield f"volume.mount_options has {option!r}: each entry is one option, without spaces and commas"
-
 
 class Ports(Settings):
     """Where a trainer pod listens. Each pod has its own address, so these need no change for many jobs on one node."""
 
-    first: int = Field(default=contract.FIRST_PORT, ge=1, le=65535)
+    first: Annotated[int, Variable.PORT] = Field(default=contract.FIRST_PORT, ge=1, le=65535)
     """The parameter server's first port."""
-    dense: int = Field(default=contract.PORTS_NUM, ge=1, le=100)
+    dense: Annotated[int, Variable.PORTS_NUM] = Field(default=contract.PORTS_NUM, ge=1, le=100)
     """Its ports for dense updates."""
-    sparse: int = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
+    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
     """Its ports for sparse updates."""
     control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
     """The agents' port."""
-    host_ports: Annotated[bool | tuple[Annotated[int, Field(ge=1, le=65535)], ...], AsTuple] = Field(
-        default=False, union_mode="left_to_right"
-    )
+    host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(default=False, union_mode="left_to_right")
     """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace."""
 
     @property
@@ -355,9 +282,9 @@ class Ports(Settings):
 class Toleration(Settings):
     """A taint that the job's pods tolerate, as Kubernetes writes it."""
 
-    key: Text | None = Field(default=None, min_length=1)
+    key: LabelKey | None = None
     operator: Literal["Equal", "Exists"] = "Equal"
-    value: Text | None = None
+    value: LabelValue | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
     def _faults(self) -> Iterator[Fault]:
@@ -365,9 +292,6 @@ class Toleration(Settings):
             yield f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value"
         if self.operator == "Equal" and self.key is None:
             yield "scheduling.tolerations has Equal without a key: name the taint's key, or use Exists"
-        for text, valid, what in ((self.key, is_label_key, "key"), (self.value, is_label_value, "value")):
-            if text is not None and not valid(text):
-                yield f"scheduling.tolerations has the {what} {text}: letters, digits, '-', '_' and '.' are allowed, at most 63"
 
 
 class Scheduling(Settings):
@@ -392,16 +316,10 @@ class Gang(Settings):
 
     kind: Literal["none", "volcano", "kueue"] = "none"
     """Needs Volcano or Kueue in the cluster: docs/jobs.md."""
-    queue: LabelValue | None = None
+    queue: QueueName | None = None
     """Kueue's LocalQueue, or Volcano's Queue."""
-    priority: LabelValue | None = None
+    priority: QueueName | None = None
     """Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."""
-
-    def _faults(self) -> Iterator[Fault]:
-        if self.kind == "none" and (self.queue or self.priority):
-            yield f"gang.{'queue' if self.queue else 'priority'} is given and gang.kind is none: volcano or kueue has queues"
-        if self.kind == "kueue" and self.queue is None:
-            yield "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace"
 
 
 class Limits(Settings):
@@ -409,13 +327,13 @@ class Limits(Settings):
 
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
-    attempts: int = Field(default=contract.ATTEMPTS, ge=1, le=1000)
+    attempts: Annotated[int, Variable.ATTEMPTS] = Field(default=contract.ATTEMPTS, ge=1, le=1000)
     """Failures of the program without progress in between, until the job fails; a lost pod costs none."""
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""
-    peer_deadline_seconds: int = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
+    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
     """How long to wait for all trainers before the missing ones are named."""
-    stall_seconds: int = Field(default=int(contract.STALL), ge=60, le=86400)
+    stall_seconds: Annotated[int, Variable.STALL] = Field(default=int(contract.STALL), ge=60, le=86400)
     """A trainer that takes no step for this long counts as hung, and is replaced."""
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""
@@ -447,18 +365,10 @@ class PaddleJobSettings(Settings):
     """When the operator deletes the pods of a job that ended, and with them their logs."""
     elastic: int | None = Field(default=None, ge=0)
     """The operator's elastic level: workers may come and go. Needs etcd_server."""
-    etcd_server: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][-A-Za-z0-9.]*:\d{1,5}$")
+    etcd_server: Server | None = None
     """host:port of the etcd that elastic workers meet in."""
     install_operator: bool = True
     """Add the operator itself: CRD, namespace, rights, Deployment."""
     operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
     """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. Releases before
     v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."""
-
-    def _faults(self) -> Iterator[Fault]:
-        if self.elastic is not None and self.etcd_server is None:
-            yield f"paddlejob.elastic is {self.elastic}: elastic workers meet in an etcd, give its host:port as etcd_server"
-        if self.elastic is None and self.etcd_server is not None:
-            yield f"paddlejob.etcd_server is {self.etcd_server}: it is for elastic workers, and elastic is not given"
-        if self.etcd_server is not None and not 1 <= int(self.etcd_server.rpartition(":")[2]) <= 65535:
-            yield f"paddlejob.etcd_server is {self.etcd_server}: a port from 1 to 65535 is allowed"

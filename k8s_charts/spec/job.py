@@ -8,11 +8,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
+from paddle_node.contract import Variable
 from pydantic import AliasChoices, ConfigDict, Field
 
+from k8s_charts.spec import rules
 from k8s_charts.spec.groups import (
     Data,
     Gang,
@@ -37,6 +39,7 @@ from k8s_charts.spec.value_types import (
     ServiceName,
     Several,
     Text,
+    VariableName,
     amount,
 )
 from settings import file as settings_file
@@ -48,31 +51,10 @@ HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
 DATA_ENDING = "-data"
 """What the data job's name has behind the job's."""
-SHARED_NAMESPACES = ("paddle", "default")
-COMMANDS = ("processes", "resume", "progress", "success")
-"""Settings of a command that trains under controller job."""
-OUR_AGENTS = (
-    "runtime",
-    "keep_passes",
-    "checkpoint_minutes",
-    "resume_from",
-    "network_device",
-    "ports",
-    "data.stage",
-    "data.shared",
-    "limits.attempts",
-    "limits.peer_deadline_seconds",
-    "limits.stall_seconds",
-    *COMMANDS,
-)
-"""Settings of controller job that nothing of a PaddleJob reads."""
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes of which, without a command, the program's train.py is run."""
-LONGEST_STRING = 131_071
-"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_VARIABLE = re.compile(r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
 
 
 _PLACEHOLDERS = "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items()) + "{{: a brace."
@@ -103,9 +85,9 @@ class TrainingJob(Settings):
     """How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer."""
     parameter_servers: int | None = Field(default=None, ge=0, le=10_000)
     """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
-    passes: int = Field(default=10, ge=1, le=99_999)
+    passes: Annotated[int, Variable.PASSES] = Field(default=10, ge=1, le=99_999)
     """Passes over the data."""
-    keep_passes: int = Field(default=0, ge=0, le=99_999)
+    keep_passes: Annotated[int, Variable.KEEP_PASSES] = Field(default=0, ge=0, le=99_999)
     """How many of the newest passes stay on the volume; 0 keeps all."""
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
@@ -113,7 +95,7 @@ class TrainingJob(Settings):
     """same: go on only from passes of this very data and program; any: from the newest pass, whatever made it."""
     threads: int = Field(default=1, ge=1, le=1024)
     """Threads in one trainer."""
-    seed: int = Field(default=0, ge=0, lt=2**31)
+    seed: Annotated[int, Variable.SEED] = Field(default=0, ge=0, lt=2**31)
     """Seed of initial parameters and of the order of batches."""
     network_device: Text = Field(default="eth0", min_length=1, max_length=15)
     """The pod's network device (0.x: --nics)."""
@@ -130,9 +112,9 @@ class TrainingJob(Settings):
     resume: CommandLine = ()
     """With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same without
     its suffix), such as --resume {newest:output/*.pdparams}."""
-    progress: Text | None = Field(default=None, min_length=1)
+    progress: Annotated[Text | None, Variable.PROGRESS] = Field(default=None, min_length=1)
     """With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume."""
-    success: Text | None = Field(default=None, min_length=1)
+    success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
     """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
     network: Literal["open", "closed"] | None = None
     """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""
@@ -140,7 +122,7 @@ class TrainingJob(Settings):
     """A Secret in the job's namespace whose keys are variables of the trainers."""
     arguments: Several[Text] = ()
     """Handed on to the training program untouched."""
-    environment: dict[str, Text] = Field(default_factory=dict)
+    environment: dict[VariableName, Text] = Field(default_factory=dict)
     """More variables for the training program."""
     data: Data | None = None
     """What to train on; only controller paddlejob may leave it to the image."""
@@ -253,14 +235,18 @@ class TrainingJob(Settings):
         return self.data is not None and not self.data.prepared
 
     def _faults(self) -> Iterator[Fault]:
+        yield from rules.faults(self)
         yield from self._name_faults()
-        yield from self._job_faults() if self.controller == "job" else self._paddle_job_faults()
-        yield from self._mode_faults()
         if self.command is not None and not "".join(self.command[:1]).strip():
             yield "command is empty: leave it out, or name the program to run"
-        elif self.controller == "job":
+        elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
-        yield from self._data_faults()
+        # Whoever names an image knows what it holds.
+        if self.program.origin == "image" and self.image is None and self.program.folder not in contract.IMAGE_PROGRAMS:
+            yield (
+                f"program.folder is {self.program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
+                f"write ./{self.program.folder} for a folder beside this file"
+            )
         yield from self._environment_faults()
         yield from self._node_faults()
 
@@ -275,95 +261,8 @@ class TrainingJob(Settings):
                 f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
                 f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
             )
-        if self.pin_names and self.name.endswith(DATA_ENDING):
-            yield (
-                f"name is {self.name}: with pin_names that is the data job of a job {self.name.removesuffix(DATA_ENDING)}, "
-                f"choose a name that does not end in {DATA_ENDING}"
-            )
-        if self.name == "shared":
-            yield "name is shared: that folder of the volume holds the data that jobs share, choose another name"
-        if self.namespace.startswith("kube-"):
-            yield f"namespace is {self.namespace}: kube-* belongs to the cluster, choose one for training jobs"
 
-    def _job_faults(self) -> Iterator[str]:
-        if self.paddlejob is not None:
-            yield "paddlejob is given and controller is job: its settings belong to `controller: paddlejob`"
-        if self.parameter_servers not in (None, self.trainers) and self.mode == "parameter-server":
-            yield (
-                f"parameter_servers is {self.parameter_servers}: with controller job each of the {self.trainers} trainer pods "
-                "runs one; leave it out, or use `controller: paddlejob`"
-            )
-        if self.gpus.parameter_servers:
-            yield "gpus.parameter_servers is given: with controller job servers are in the trainers' pods; leave it out"
-        if self.volume.kind == "none":
-            yield "volume.kind is none: with controller job all data is on a volume; efs, nfs, host-path or claim is allowed"
-        if self.data is None:
-            yield "data is missing: give its source, or `prepared: true` where the shards are on the volume"
-        elif self.data.shared and self.command is None:
-            yield "data.shared is true and command is missing: without a command programs train on shards; leave it out"
-        elif self.data.shards not in (None, self.trainers):
-            yield f"data.shards is {self.data.shards}: trainer i reads shard i, so with {self.trainers} trainers leave it out"
-        if self.runtime is not None:
-            collective = self.mode != "parameter-server"
-            if (collective and self.runtime not in ("collective", "launch")) or (not collective and self.runtime == "collective"):
-                yield f"runtime is {self.runtime}: it does not fit mode {self.mode}"
-        if self.paddle == "3.3" and self.chosen_runtime in ("fleet-ps", "paddle-0.x"):
-            remedy = 'use `mode: collective`, or `paddle: "2.6"`'
-            yield f"paddle is 3.3 and mode is {self.mode}: Paddle 3 has no parameter servers; {remedy}"
-
-    def _paddle_job_faults(self) -> Iterator[str]:
-        if self.mode == "parameter-server" and not self.parameter_servers:
-            yield "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 beside its workers"
-        if self.image is None and self.command is None:
-            yield (
-                "command is missing: with controller paddlejob each pod is a parameter server or a worker: name the program that "
-                "the pushed image runs, or name an image of your own"
-            )
-        if self.program.archived:
-            yield f"program.from is {self.program.origin}: the operator's pods unpack no archive, use `from: configmap` or image"
-        if self.discovery == "pod-list":
-            yield "discovery is pod-list: with controller paddlejob the operator tells each pod its peers, leave discovery out"
-        if self.gang.kind == "kueue":
-            yield "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"
-        if self.operator.elastic is not None and self.mode != "collective":
-            yield f"paddlejob.elastic is {self.operator.elastic}: only mode collective is elastic"
-        if self.operator.intranet == "Host" and self.namespace in SHARED_NAMESPACES:
-            yield f"paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is {self.namespace}"
-        if self.operator.intranet == "Host" and self.network is not None:
-            yield f"network is {self.network}: with `paddlejob.intranet: Host` no policy holds for the pods, leave it out"
-        if self.volume.kind == "none" and self.data is not None:
-            yield "volume.kind is none: data has to come to a volume; efs, nfs, host-path or claim is allowed"
-        for setting in OUR_AGENTS:
-            if _is_given(self, setting):
-                yield f"{setting} is given: with controller paddlejob nothing in the pods reads it, leave it out"
-
-    def _mode_faults(self) -> Iterator[str]:
-        if self.mode != "parameter-server" and self.parameter_servers:
-            yield f"parameter_servers is {self.parameter_servers}: mode {self.mode} has none"
-        if self.mode == "single" and self.trainers != 1:
-            yield f"trainers is {self.trainers}: mode single has 1, use parameter-server or collective for more"
-        if self.gpus.count and self.image is None:
-            yield "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)"
-        if self.ports.host_ports and self.discovery != "pod-list":
-            yield "ports.host_ports is given and discovery is index: host ports belong to the tutorials' `discovery: pod-list`"
-        if self.ports.host_ports and self.namespace in SHARED_NAMESPACES:
-            yield f"ports.host_ports is given: it needs a privileged namespace of its own, and namespace is {self.namespace}"
-        if self.discovery == "pod-list" and self.mode == "single":
-            yield "discovery is pod-list: mode single has no peers to look for, leave discovery out"
-        if self.discovery == "pod-list" and self.mode == "collective":
-            yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
-
-    def _command_faults(self, command: tuple[str, ...] | None) -> Iterator[str]:
-        if command is None:
-            for given in (setting for setting in COMMANDS if _is_given(self, setting)):
-                yield f"{given} is given and command is missing: it belongs to a command"
-            if self.chosen_runtime == "launch":
-                yield "command is missing: runtime launch needs the line that trains"
-            return
-        if self.chosen_runtime not in ("launch", "fleet-ps"):
-            yield f"command is given and runtime is {self.runtime}: launch and fleet-ps take one"
-        if self.processes is not None and self.chosen_runtime == "fleet-ps":
-            yield f"processes is {self.processes}: runtime fleet-ps has one pserver and one trainer a pod, leave it out"
+    def _command_faults(self, command: tuple[str, ...]) -> Iterator[str]:
         if self.gpus.count and self.chosen_processes > self.gpus.count:
             yield f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed"
         try:
@@ -391,42 +290,17 @@ class TrainingJob(Settings):
         for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
             if path is not None and not _below_output(path):
                 yield f"{setting} is {path}: a path below output/ is allowed, without .."
-        if set(self.success or "") & set("*?["):
-            yield f"success is {self.success}: one file below output/ is allowed, without *, ? and ["
-
-    def _data_faults(self) -> Iterator[str]:
-        program, data = self.program, self.data
-        # Whoever names an image knows what it holds.
-        if program.origin == "image" and self.image is None and program.folder not in contract.IMAGE_PROGRAMS:
-            yield (
-                f"program.folder is {program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
-                f"write ./{program.folder} for a folder beside this file"
-            )
-        if data is None:
-            return
-        if data.prepared and not (program.archived or program.origin == "volume"):
-            allowed = "`from: volume`, folder or git is allowed"
-            yield f"program.from is {program.origin}: with `data.prepared: true` no data job brings the program; {allowed}"
-        source = PurePosixPath(data.source or "")
-        if source.is_relative_to(self.volume.mount_path) and ".." in source.parts:
-            # The pod mounts what it names, and Kubernetes takes no such path.
-            yield f"data.source is {source}: a path on the volume without .. is allowed"
 
     def _environment_faults(self) -> Iterator[str]:
         own = {str(variable) for variable in contract.Variable}
         for variable in self.environment:
-            if not _VARIABLE.fullmatch(variable):
-                yield (
-                    f"environment has the name {variable!r}: letters, digits, '_', '-' and '.' are allowed, "
-                    "no digit and no '..' first, not '.' alone, at most 253"
-                )
             if variable in own:
                 yield f"environment has {variable}: the job sets it itself, from the setting of that meaning"
         strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}
         strings |= {f"arguments.{number}": argument for number, argument in enumerate(self.arguments)}
         for setting, text in strings.items():
-            if (length := len(text.encode())) > LONGEST_STRING:
-                yield f"{setting} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}"
+            if (length := len(text.encode())) > contract.LONGEST_STRING:
+                yield f"{setting} has {length} bytes: Linux starts no program with more than {contract.LONGEST_STRING}"
         if (size := json_size(self.environment)) > INLINE_LIMIT:
             yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"
 
@@ -453,10 +327,3 @@ class TrainingJob(Settings):
 def _below_output(path: str) -> bool:
     parts = PurePosixPath(path).parts
     return len(parts) > 1 and parts[0] in ("output", "{output}") and ".." not in parts
-
-
-def _is_given(settings: Settings, path: str) -> bool:
-    """Whether the file names a setting itself, even with the value that it has by default."""
-    first, _, rest = path.partition(".")
-    inner = getattr(settings, first)
-    return first in settings.model_fields_set and (not rest or (inner is not None and _is_given(inner, rest)))

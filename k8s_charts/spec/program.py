@@ -76,6 +76,24 @@ class ProgramArchive:
             raise SettingError(f"program.folder is {folder}: commit {commit} has no such folder")
         return cls.of_folder(checkout / folder)
 
+    def texts(self) -> dict[str, str]:
+        """The files by name, for a ConfigMap. Raises SettingError for what it cannot hold."""
+        files: dict[str, str] = {}
+        for name in self.names:
+            if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", name):
+                raise SettingError(
+                    f"program.path has {name!r}: a ConfigMap holds files only, with letters, digits, '-', '_' and '.' in names; "
+                    "use `from: folder` or image"
+                )
+            try:
+                files[name] = (self.root / name).read_bytes().decode()
+            except (OSError, UnicodeDecodeError):
+                raise SettingError(f"program.path has {name}: only readable UTF-8 text can be in a ConfigMap") from None
+        if (size := json_size(files)) > INLINE_LIMIT:
+            allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
+            raise SettingError(f"program.path is {self.root}: its files have {size} bytes as JSON, {allowed}")
+        return files
+
     def write(self, file: Path) -> None:
         """Writes the archive. Raises SettingError where the folder is no longer what was read."""
         with file.open("w+b") as stream:
@@ -142,30 +160,6 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> str:
         said = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
         raise SettingError(f"program.commit cannot be read: git says {said}")
     return os.fsdecode(done.stdout)
-
-
-def inline_files(folder: Path) -> dict[str, str]:
-    """The folder's files by name, sorted. Raises SettingError for what a ConfigMap cannot hold."""
-    if not folder.is_dir():
-        raise SettingError(f"program.path is {folder}: there is no such folder")
-    files: dict[str, str] = {}
-    for path in sorted(folder.iterdir()):
-        if path.name == "__pycache__":
-            continue
-        if not path.is_file():
-            raise SettingError(f"program.path has the folder {path}: a ConfigMap holds files only; use `from: folder` or image")
-        if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", path.name):
-            raise SettingError(f"program.path has the file {path.name!r}: its name may have letters, digits, '-', '_' and '.'")
-        try:
-            files[path.name] = path.read_bytes().decode()
-        except (OSError, UnicodeDecodeError):
-            raise SettingError(f"program.path has the file {path}: only readable UTF-8 text can be in a ConfigMap") from None
-    if not files:
-        raise SettingError(f"program.path is {folder}: the folder is empty")
-    if (found := json_size(files)) > INLINE_LIMIT:
-        allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
-        raise SettingError(f"program.path is {folder}: its files have {found} bytes as JSON, {allowed}")
-    return files
 
 
 def json_size(data: Mapping[str, str]) -> int:

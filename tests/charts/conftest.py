@@ -1,7 +1,6 @@
 """What the chart tests share: a job from a few settings, its documents, and the outputs of a cluster that was never deployed."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,24 +16,13 @@ OUTPUTS = ClusterOutputs(
     file_system_dns_name="fs-0123456789abcdef0.efs.eu-central-1.amazonaws.com",
     kubernetes_version="1.35",
 )
-IMAGE = "000000000000.dkr.ecr.eu-central-1.amazonaws.com/paddle@sha256:" + "ab" * 32
 
 Documents = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def project() -> Path:
-    return Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
 def outputs() -> ClusterOutputs:
     return OUTPUTS
-
-
-@pytest.fixture(scope="session")
-def image() -> str:
-    return IMAGE
 
 
 def _job(**settings: Any) -> TrainingJob:
@@ -52,7 +40,7 @@ def made() -> Callable[..., Documents]:
     """The documents of such a job."""
 
     def make(**settings: Any) -> Documents:
-        return documents(_job(**settings), OUTPUTS, IMAGE)
+        return documents(_job(**settings), OUTPUTS, "image")
 
     return make
 

@@ -32,6 +32,7 @@ Only = Callable[..., dict[str, Any]]
         ("s3://corpus/words/", None),
         ("http://10.0.0.1/a", None),
         ("/home/jobpath/raw/words.tsv", None),
+        ("/nas/raw/words.tsv", "/nas/raw/words.tsv"),
     ],
 )
 def test_a_local_file_is_uploaded_under_the_jobs_name(given: str, local: str | None, job: Job, outputs: ClusterOutputs) -> None:
@@ -39,10 +40,6 @@ def test_a_local_file_is_uploaded_under_the_jobs_name(given: str, local: str | N
     assert made.local_file == (None if local is None else Path(local))
     address = given if local is None else f"s3://paddle-storage-bucket/sources/words/{Path(local).name}"
     assert source(made, outputs) == address
-
-
-def test_a_path_on_the_volume_is_one_where_the_volume_is_mounted(job: Job) -> None:
-    assert job(data={"source": "/nas/raw/words.tsv"}, volume={"mount_path": "/nas"}).local_file is None
 
 
 @pytest.mark.parametrize(
@@ -102,25 +99,21 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
 
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
 def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict[str, Any], made: Made, only: Only) -> None:
-    def copies(found: list[dict[str, Any]], component: str) -> dict[str, Any]:
+    def copies(component: str, source: str = "words", **settings: Any) -> tuple[str, bool, dict[str, str]]:
+        """Where the copy lies, whether the pod may only read it, and the container's variables."""
+        data = {"source": f"s3://corpus/{source}", "shared": True}
+        found = made(data=data, command=["train"], mode="collective", volume=volume, **settings)
         pod = only(found, "Job", component=component)["spec"]["template"]["spec"]
-        (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m.get("subPath", "").startswith("shared/")]
+        (container,) = pod["containers"]
+        (mount,) = [m for m in container["volumeMounts"] if m.get("subPath", "").startswith("shared/")]
         assert [maker["args"][2] for maker in pod.get("initContainers", [])] == ([mount["subPath"]] if volume else [])
-        found_mount: dict[str, Any] = mount
-        return found_mount
+        return mount["subPath"], mount.get("readOnly", False), {each["name"]: each.get("value") for each in container["env"]}
 
-    def shared(source: str, **settings: Any) -> list[dict[str, Any]]:
-        return made(data={"source": source, "shared": True}, command=["train"], mode="collective", volume=volume, **settings)
-
-    found = shared("s3://corpus/words")
-    data, trainer = copies(found, "data"), copies(found, "trainer")
-    assert (data.get("readOnly"), trainer.get("readOnly"), data["subPath"]) == (None, True, trainer["subPath"])
-    assert copies(shared("s3://corpus/words", name="other"), "data")["subPath"] == data["subPath"]
-    assert copies(shared("s3://corpus/others"), "data")["subPath"] != data["subPath"]
-    (container,) = only(found, "Job", component="data")["spec"]["template"]["spec"]["containers"]
-    variables = {each["name"]: each.get("value") for each in container["env"]}
-    assert variables["PADDLE_NODE_SHARED"] == data["subPath"]
-    assert (variables["DATA_FORMAT"], variables["SPLIT_COUNT"]) == ("files", "1") and "SHUFFLE_SEED" not in variables
+    place, read_only, told = copies("data")
+    assert not read_only and copies("trainer")[:2] == (place, True)
+    assert copies("data", name="other")[0] == place != copies("data", "others")[0]
+    assert (told["PADDLE_NODE_SHARED"], told["DATA_FORMAT"], told["SPLIT_COUNT"]) == (place, "files", "1")
+    assert "SHUFFLE_SEED" not in told
 
 
 @pytest.mark.parametrize(
@@ -168,10 +161,6 @@ def test_hold_out_is_handed_on_exactly(given: float, told: str, made: Made, only
         ("a:latest", "Always"),
     ],
 )
-def test_a_preloaded_version_is_used_and_latest_is_pulled(
-    image: str, policy: str, made: Made, job: Job, outputs: ClusterOutputs
-) -> None:
-    jobs = [document for document in documents(job(image=image), outputs, image) if document["kind"] == "Job"]
-    assert {container["imagePullPolicy"] for one in jobs for container in one["spec"]["template"]["spec"]["containers"]} == {
-        policy
-    }
+def test_a_preloaded_version_is_used_and_latest_is_pulled(image: str, policy: str, job: Job, outputs: ClusterOutputs) -> None:
+    jobs = [document for document in documents(job(), outputs, image) if document["kind"] == "Job"]
+    assert {one["imagePullPolicy"] for job in jobs for one in job["spec"]["template"]["spec"]["containers"]} == {policy}

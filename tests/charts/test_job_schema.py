@@ -12,12 +12,13 @@ from k8s_charts.spec import TrainingJob
 from operations import schemas
 from settings.errors import SettingError
 
+PROJECT = Path(__file__).parents[2]
 MINIMAL = {"name": "x", "trainers": 1, "data": {"source": "a.tsv"}}
 
 
 @pytest.mark.parametrize("name", ["cluster.schema.json", "cluster-settings.md", "job.schema.json"])
-def test_each_file_says_what_the_settings_say(name: str, project: Path) -> None:
-    written = (project / "docs" / name).read_text(encoding="utf-8")
+def test_each_file_says_what_the_settings_say(name: str) -> None:
+    written = (PROJECT / "docs" / name).read_text(encoding="utf-8")
     assert written == schemas.texts()[name], "python -m operations.schemas writes it anew"
 
 
@@ -28,9 +29,9 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(found)
 
 
-def test_every_job_file_passes(validator: jsonschema.Draft202012Validator, project: Path) -> None:
-    files = [project / "job.yaml", *(project / "examples").rglob("job*.yaml"), *(project / "examples/paddlejob").glob("*.yaml")]
-    for path in [*files, *(project / "tests/charts/jobs").glob("*.yaml")]:
+def test_every_job_file_passes(validator: jsonschema.Draft202012Validator) -> None:
+    files = [PROJECT / "job.yaml", *(PROJECT / "examples").rglob("job*.yaml"), *(PROJECT / "examples/paddlejob").glob("*.yaml")]
+    for path in [*files, *(PROJECT / "tests/charts/jobs").glob("*.yaml")]:
         validator.validate(yaml.safe_load(path.read_text()))
 
 

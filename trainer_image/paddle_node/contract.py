@@ -226,6 +226,9 @@ UNPACKED = f"{HOME}/program"
 PROGRAM_LIMIT = 1_000_000_000
 """Bytes of the files in a program's archive."""
 
+LONGEST_STRING = 131_071
+"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
+
 TERMINATION_LOG = "/dev/termination-log"
 """Where Kubernetes looks for a container's last words: `kubectl describe pod` shows them."""
 

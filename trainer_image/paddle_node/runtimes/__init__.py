@@ -1,25 +1,22 @@
 """What a kind of program means: its processes, its progress, when it is done, where it resumes.
 
-A runtime is a file in this folder that sets `RUNTIME`. It describes processes, and imports no Paddle: the agent stays small.
+A runtime is a file in this folder that sets `RUNTIME`; `by_name` knows it. It describes processes, and imports no Paddle: the
+agent stays small.
 """
 
 import importlib
 import os
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Literal, Protocol
 
-from paddle_node.contract import Variable
+from paddle_node.contract import LONGEST_STRING, Variable
 from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.training.passes import Identity
 
 Role = Literal["server", "trainer"]
-LONGEST_STRING = 131_071
-"""Bytes of one argument, or of one variable with its name."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +115,8 @@ def backend(node: NodeEnvironment) -> dict[str, str]:
 
 def by_name(name: str) -> Runtime:
     """The runtime that `name` means. Raises `SettingError` with the allowed names."""
-    known = _runtimes()
-    if name not in known:
-        raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(sorted(known))}")
-    return known[name]
-
-
-@cache
-def _runtimes() -> dict[str, Runtime]:
-    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-    found: list[Runtime] = [module.RUNTIME for module in modules if hasattr(module, "RUNTIME")]
-    return {runtime.name: runtime for runtime in found}
+    modules = {"collective": "collective", "fleet-ps": "fleet_ps", "launch": "launch", "paddle-0.x": "paddle_0x"}
+    if name not in modules:
+        raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(modules)}")
+    found: Runtime = importlib.import_module(f"{__name__}.{modules[name]}").RUNTIME
+    return found

@@ -17,21 +17,14 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
 
 def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """The trainer."""
-    trainer = Process(
-        role="trainer",
-        argv=python_program.argv(node),
-        environ={
-            **python_program.environ(node),
-            **launch.ranks(node, addresses, 1)[0],
-            "POD_IP": addresses[node.trainer_id],
-            # The rendezvous needs a port of its own beside trainer 0's.
-            "PADDLE_MASTER": endpoint(addresses[0], node.port + 1),
-            **backend(node),
-        },
-        log=node.folder.train_log(node.trainer_id),
-        working_directory=node.home,
-    )
-    return (trainer,)
+    cluster = {
+        **launch.ranks(node, addresses, 1)[0],
+        "POD_IP": addresses[node.trainer_id],
+        # The rendezvous needs a port of its own beside trainer 0's.
+        "PADDLE_MASTER": endpoint(addresses[0], node.port + 1),
+        **backend(node),
+    }
+    return (python_program.process(node, "trainer", cluster),)
 
 
 RUNTIME = Runtime("collective", processes, RecordedPasses, standby)

@@ -35,28 +35,25 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
             f"{Variable.POD_IP} is {own}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
             f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
         )
+    # Nothing listens at a trainer's endpoint: in 2.6.2 it is only a name, which must differ from every pserver's.
     cluster = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(endpoint(address, node.port) for address in addresses),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoint(address, _trainer_port(node)) for address in addresses),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoint(address, node.port + 1) for address in addresses),
         "PADDLE_TRAINERS_NUM": str(len(addresses)),
         "POD_IP": own,
     }
-    names: tuple[Role, Role] = ("server", "trainer")
-    roles = (
-        {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
-        {"TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(_trainer_port(node)), "PADDLE_TRAINER_ID": str(node.trainer_id)},
-    )
+    roles: dict[Role, dict[str, str]] = {
+        "server": {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
+        "trainer": {"TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(node.port + 1), "PADDLE_TRAINER_ID": str(node.trainer_id)},
+    }
     if node.own.words:
         program = command_line.read(node.own.words, servers=True).program
         cluster |= {"RANK": str(node.trainer_id), "WORLD_SIZE": str(len(addresses)), **_gloo(node, addresses)}
-        server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles)
+        server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles.values())
     else:
         # Paddle's own wait for the pservers knows no deadline: the agents wait instead.
-        base = {**python_program.environ(node), **cluster, "FLAGS_LAUNCH_BARRIER": "0"}
-        log = node.folder.train_log(node.trainer_id)
         server, trainer = (
-            Process(name, python_program.argv(node), base | role, log, working_directory=node.home)
-            for name, role in zip(names, roles, strict=True)
+            python_program.process(node, kind, cluster | role | {"FLAGS_LAUNCH_BARRIER": "0"}) for kind, role in roles.items()
         )
     log = node.folder.server_log(node.trainer_id)
     return (replace(server, role="server", log=log, ports=(node.port,), health="/health"), trainer)
@@ -65,11 +62,6 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """Passes on the volume; of a command the files that the job's settings name."""
     return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
-
-
-def _trainer_port(node: NodeEnvironment) -> int:
-    """Nothing listens there: in 2.6.2 a trainer's endpoint is only a name, which must differ from every pserver's."""
-    return node.port + 1
 
 
 def _gloo(node: NodeEnvironment, addresses: Sequence[str]) -> dict[str, str]:

@@ -16,9 +16,11 @@ COMMENT = "paddle_process_by_paddle"
 
 def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
     """`paddle pserver`, and `paddle train` as soon as all pservers listen."""
+    network = (f"--nics={node.nic}", f"--port={node.port}", f"--ports_num={node.ports_num}")
+    cluster = (f"--ports_num_for_sparse={node.ports_num_sparse}", f"--num_gradient_servers={node.trainers}")
     server = Process(
         role="server",
-        argv=("paddle", "pserver", *_network(node), *_cluster(node), f"--comment={COMMENT}"),
+        argv=("paddle", "pserver", *network, *cluster, f"--comment={COMMENT}"),
         environ=node.environ,
         log=node.folder.server_log(node.trainer_id),
         working_directory=node.program,
@@ -30,10 +32,10 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
         argv=(
             "paddle",
             "train",
-            *_network(node),
+            *network,
             f"--comment={COMMENT}",
             f"--pservers={','.join(addresses)}",
-            *_cluster(node),
+            *cluster,
             f"--config=./{CONFIG}",
             f"--trainer_count={node.threads}",
             f"--num_passes={node.passes}",
@@ -53,14 +55,6 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
         waits_for_servers=True,
     )
     return (server, trainer)
-
-
-def _network(node: NodeEnvironment) -> tuple[str, ...]:
-    return (f"--nics={node.nic}", f"--port={node.port}", f"--ports_num={node.ports_num}")
-
-
-def _cluster(node: NodeEnvironment) -> tuple[str, ...]:
-    return (f"--ports_num_for_sparse={node.ports_num_sparse}", f"--num_gradient_servers={node.trainers}")
 
 
 RUNTIME = Runtime("paddle-0.x", processes, OldPasses)

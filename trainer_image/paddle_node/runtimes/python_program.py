@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from paddle_node.contract import Variable
@@ -11,9 +12,15 @@ from paddle_node.runtimes import Process, Role
 PROGRAM = "train.py"
 
 
-def argv(node: NodeEnvironment) -> tuple[str, ...]:
-    """The user's program."""
-    return (sys.executable, "-m", "paddle_node.training.program", str(node.program / PROGRAM), *node.arguments)
+def process(node: NodeEnvironment, role: Role, more: Mapping[str, str]) -> Process:
+    """The user's program; `more` adds to its environment."""
+    return Process(
+        role=role,
+        argv=(sys.executable, "-m", "paddle_node.training.program", str(node.program / PROGRAM), *node.arguments),
+        environ={**environ(node), **more},
+        log=node.folder.train_log(node.trainer_id),
+        working_directory=node.home,
+    )
 
 
 def environ(node: NodeEnvironment) -> dict[str, str]:
@@ -30,7 +37,7 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
 
 
 def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
-    """A process that imports `modules`, and becomes `argv(node)` when its line comes."""
+    """A process that imports `modules`, and becomes `process(node)` when its line comes."""
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),
