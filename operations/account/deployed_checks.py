@@ -12,9 +12,12 @@ from typing import Any
 
 import yaml
 
+from operations.account import tunnel
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
 from operations.account.version_checks import VersionChecks, refused_step
+from operations.cluster.cluster import Cluster
+from operations.commands.protect import KEPT
 from operations.errors import BadInput, Failed, OperationError
 from stacks.cluster_spec import ClusterSpec
 
@@ -93,17 +96,13 @@ class DeployedChecks:
                 yield "problem", f"{system} has {has} mount target in {zone}: pods there cannot mount it"
 
     def tunnel(self) -> Found:
-        from operations.account.tunnel import machines
-
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
-        running = machines(self._client("ec2"), name)
+        running = tunnel.machines(self._client("ec2"), name)
         says = f"document {name} is {document}, " + (f"{running[0]} runs" if running else "no machine runs")
         yield ("ok" if running and document == "Active" else "problem"), says
 
     def kept(self) -> Found:
-        from operations.commands.protect import KEPT
-
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
         told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
@@ -141,8 +140,6 @@ class DeployedChecks:
             yield "warning", f"the budget counts nothing: {inactive if status else listed}"
 
     def kubernetes(self) -> Found:
-        from operations.cluster.cluster import Cluster
-
         try:
             cluster = Cluster.connect()
             version = cluster.get("/version")

@@ -4,13 +4,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
-
+from operations.account.account_checks import AccountChecks
+from operations.account.version_checks import refused_step
 from operations.commands.bootstrap import cdk
-from operations.errors import BadInput, Failed, cli_errors, of_aws
-from operations.screen import Json, as_json, say, show
+from operations.commands.protect import HOLDS_DATA, IN_USE
+from operations.errors import BadInput, Failed, cli_errors
+from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from stacks.cluster_spec import ClusterSpec
 
 NAME = "paddle-aws-diff"
 REFUSED = "refused"
@@ -43,7 +45,7 @@ class Loss(NamedTuple):
 
 
 def diff(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     json: Json = False,
 ) -> None:
     """Name each resource that `cdk deploy` would replace or remove, and the data that would go with it.
@@ -54,24 +56,12 @@ def diff(
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
     with cli_errors():
-        from operations.account.account_checks import AccountChecks
-        from operations.account.version_checks import refused_step
-        from operations.commands.protect import HOLDS_DATA, IN_USE
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         account = AccountChecks(spec)
-        try:
-            deployed = [stack["StackName"] for stack in account.deployed_stacks]
-            others = sorted(account.other_clusters())
-        except Exception as error:
-            sentence = of_aws(error)
-            if sentence is None:
-                raise
-            raise BadInput(sentence) from None
+        deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:
             say(f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and replaces nothing")
-            if others:
+            if others := sorted(account.other_clusters()):
                 named = f"{spec.region} has another cluster: {', '.join(others)}"
                 say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
             if json:

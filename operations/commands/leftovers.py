@@ -1,16 +1,15 @@
 """`paddle-aws leftovers`: what of a cluster is in the account, and how to remove it."""
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import asdict
 
-import typer
-
+from operations.account import account_search
 from operations.errors import Failed, Unreachable, cli_errors
-from operations.screen import Json, as_json, say, show
+from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from stacks.cluster_spec import ClusterSpec
 
 
 def leftovers(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     json: Json = False,
 ) -> None:
     """List everything in the account that carries this cluster's tags or names, with the command that removes each.
@@ -21,11 +20,6 @@ def leftovers(
     Example: cdk destroy --all && paddle-aws leftovers
     """
     with cli_errors():
-        from dataclasses import asdict
-
-        from operations.account import account_search
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         found, unasked = account_search.search(spec)
         if json:

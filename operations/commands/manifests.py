@@ -10,11 +10,11 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
 from operations.jobs.early_checks import check_data, check_deployed
-from operations.screen import say
+from operations.screen import JOB_FILE, JobFile, say
 
 
 def manifests(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job's settings.")] = Path("job.yaml"),
+    job_file: JobFile = JOB_FILE,
     outputs: Annotated[
         Path, typer.Option(help="What `cdk deploy --outputs-file` wrote; placeholders where it does not exist.")
     ] = Path("outputs.json"),

@@ -1,13 +1,14 @@
 """`paddle-aws protect`: what holds data can be neither replaced nor taken away by a `cdk deploy`."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from operations.account.account_checks import AccountChecks
 from operations.errors import BadInput, cli_errors
-from operations.screen import say
+from operations.screen import CLUSTER, Config, say
+from stacks.cluster_spec import ClusterSpec
 
 HOLDS_DATA = {
     "AWS::EFS::FileSystem": "shards, programs and passes on the file system",
@@ -36,7 +37,7 @@ OPEN, KEPT = ({"Statement": statements} for statements in ([_ALL], [_ALL, _KEPT]
 
 
 def protect(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     lift: Annotated[bool, typer.Option("--lift", help="Allow it again, for one deploy on purpose.")] = False,
 ) -> None:
     """Refuse every update that would replace or remove what holds data. `cdk destroy` stays as it is.
@@ -47,9 +48,6 @@ def protect(
     Example: paddle-aws protect
     """
     with cli_errors():
-        from operations.account.account_checks import AccountChecks
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         account = AccountChecks(spec)
         stacks = [stack["StackName"] for stack in account.deployed_stacks]

@@ -20,11 +20,11 @@ from operations.errors import BadInput, cli_errors
 from operations.jobs.job_objects import condition, ended, variable
 from operations.jobs.run import Run, bring_program, split, train
 from operations.jobs.submission import Submission
-from operations.screen import Context, say
+from operations.screen import JOB_FILE, Context, JobFile, say
 
 
 def resume(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    job_file: JobFile = JOB_FILE,
     from_pass: Annotated[
         int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
     ] = None,

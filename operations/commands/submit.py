@@ -12,7 +12,7 @@ from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
 from operations.jobs.training_table import TrainingTable
-from operations.screen import Context, console, of_job, say
+from operations.screen import JOB_FILE, Context, JobFile, console, of_job, say
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
@@ -24,7 +24,7 @@ ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
 
 
 def submit(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    job_file: JobFile = JOB_FILE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     wait: Wait = False,
     follow: Follow = False,

@@ -20,14 +20,14 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors
 from operations.images import interpreter
-from operations.screen import say
+from operations.screen import JOB_FILE, JobFile, say
 
 SECONDS = 300.0
 NoTry = Annotated[bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")]
 
 
-def try_program(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+def trial(
+    job_file: JobFile = JOB_FILE,
     data: Annotated[Path | None, typer.Option(help="A file to try instead of the job's source.")] = None,
     install: Annotated[
         bool, typer.Option("--install", help="Make the environment with the job's Paddle where it is missing.")
