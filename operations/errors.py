@@ -115,18 +115,14 @@ def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster
         with translated():
             yield
     except KeyboardInterrupt:
-        _say(interrupted)
+        print(interrupted, file=sys.stderr)
         raise SystemExit(Exit.INTERRUPTED) from None
     except OperationError as error:
-        _say(str(error))
+        print(error, file=sys.stderr)
         raise SystemExit(error.code) from None
     except BrokenPipeError:
         # `paddle-aws logs JOB | head`: the reader has had enough.
         raise SystemExit(Exit.DONE) from None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _of_aws(error: Exception) -> str | None:

@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any, Literal
+
+import yaml
 
 from operations.account.aws import client, every
 from operations.errors import BadInput, OperationError, translated
@@ -204,20 +207,22 @@ class AccountChecks:
 
     def network(self) -> Found:
         spec, ec2 = self.spec, self.client("ec2")
-        mine = ec2.describe_vpcs(Filters=[{"Name": "tag:cluster", "Values": [spec.name]}])["Vpcs"]
-        addresses = (0 if spec.network.existing else spec.network.nat_gateways) + spec.cluster.elastic_ip
-        vpcs = 0 if spec.network.existing else 1
-        for what, more, service, code in (("VPCs", vpcs, "vpc", VPC_QUOTA), ("Elastic IPs", addresses, "ec2", EIP_QUOTA)):
-            if not more:
-                continue
-            taken = ec2.describe_vpcs()["Vpcs"] if service == "vpc" else ec2.describe_addresses()["Addresses"]
-            have, quota = len(taken), self._quota(service, code)
-            if not mine and have + more > quota:
-                yield "problem", f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas"
-            else:
-                yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
-        if not vpcs and not addresses:
+        vpcs = ec2.describe_vpcs()["Vpcs"]
+        mine = any({"Key": "cluster", "Value": spec.name} in vpc.get("Tags", ()) for vpc in vpcs)
+        new = spec.network.existing is None
+        addresses = spec.network.nat_gateways * new + spec.cluster.elastic_ip
+        if new:
+            yield self._room("VPCs", len(vpcs), 0 if mine else 1, self._quota("vpc", VPC_QUOTA))
+        if addresses:
+            taken = len(ec2.describe_addresses()["Addresses"])
+            yield self._room("Elastic IPs", taken, 0 if mine else addresses, self._quota("ec2", EIP_QUOTA))
+        if not new and not addresses:
             yield "ok", "the network is there already"
+
+    def _room(self, what: str, taken: int, more: int, quota: float) -> tuple[State, str]:
+        found = f"{taken} {what} of {quota:g} are taken" + (f", {more} more are needed" if more else "")
+        full = more and taken + more > quota
+        return ("problem", f"{found}: ask for more in Service Quotas") if full else ("ok", found)
 
     def _quota(self, service: str, code: str) -> float:
         return float(self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
@@ -247,9 +252,24 @@ class AccountChecks:
         return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
 
     def permissions(self) -> Found:
-        from operations.account.permission_checks import permissions
+        """What the caller may do, by IAM's own simulation, which knows no policies of an organization.
 
-        yield from permissions(self.client("iam"), self._identity, self.spec)
+        What cdk's roles may do in turn is the deployment policy's matter (docs/deployment-policy.md).
+        """
+        iam, arn, refused = self.client("iam"), self._identity["Arn"], False
+        if arn.endswith(":root"):
+            yield "warning", "you are the account's root: everything is allowed; work as a role instead (docs/people.md)"
+            return
+        if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
+            arn = iam.get_role(RoleName=match[3])["Role"]["Arn"]
+        for need in _needs(self.spec, arn.split(":")[1], self._identity["Account"]):
+            if denied := _denied(iam, arn, need):
+                refused = True
+                state: State = "problem" if need.get("vital") else "warning"
+                advice = "take the operator's role, or join its group (docs/people.md)"
+                yield state, f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}"
+        if not refused:
+            yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
 
     def stacks(self) -> Found:
         if not self.deployed_stacks:
@@ -302,6 +322,30 @@ class AccountChecks:
         state = search(path, answer) if path else None
         words = f"is {state}" if path else "exists"
         yield ("ok" if not path or state in good else "problem"), f"{id} ({setting}) {words}"
+
+
+def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
+    """Those of permission_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
+    holds = {"always": True, spec.cluster.kind: True}
+    holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
+    known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
+    known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
+    for need in yaml.safe_load(Path(__file__).with_name("permission_checks.yaml").read_text(encoding="utf-8")):
+        if holds.get(need.get("when", "always")):
+            yield need | {"resources": [one.format(**known) for one in need["resources"]]}
+
+
+def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
+    """The actions that are refused on any of the resources."""
+    answer = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"])
+    denied = []
+    for found in answer["EvaluationResults"]:
+        # Of several resources an answer may tell each one's decision below the action's.
+        each = [(one["EvalResourceName"], one["EvalResourceDecision"]) for one in found.get("ResourceSpecificResults", ())]
+        for resource, decision in each or [(found.get("EvalResourceName", need["resources"][0]), found["EvalDecision"])]:
+            if decision != "allowed":
+                denied.append(f"{found['EvalActionName']} on {resource}")
+    return list(dict.fromkeys(denied))
 
 
 def family(kind: str) -> str:

@@ -103,7 +103,7 @@ def items(spec: ClusterSpec) -> list[Item]:
 
 def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
     usd, hourly = prices.get(item.price), item.price.endswith("-hour")
-    month = None if usd is None else Decimal(usd) * Decimal(str(item.count)) * (HOURS if hourly else 1)
+    month = None if usd is None else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
     run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
     sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
     return {**asdict(item), "count": float(item.count), "hourly": hourly, **sums}

@@ -11,7 +11,7 @@ from paddle_node.training import passes
 from paddle_node.training.passes import INFERENCE, PASS, PREDICT
 
 from operations.account.aws import client
-from operations.account.bucket_upload import Address, bar, upload_files
+from operations.account.bucket_upload import bar, object_of, upload_files
 from operations.cluster.log_stream import clean
 from operations.cluster.reasons import short
 from operations.cluster.volume_access import Missing
@@ -61,7 +61,7 @@ def results(
     with cli_errors("interrupted: what was fetched stays; run the same command again to continue"):
         if to.startswith("s3://"):
             # Before a pass has been fetched for it.
-            Address.parse(to)
+            object_of(to)
         if model and (download or json or plot):
             raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
         where = backend(job, namespace, context, rehearsal)

@@ -20,7 +20,7 @@ from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
 from operations.account import bucket_upload
-from operations.account.bucket_upload import CHECKSUM, Address, put
+from operations.account.bucket_upload import CHECKSUM, put
 from rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def test_an_interrupted_upload_goes_on(bucket: Any, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
     file = tmp_path / "large"
     file.write_bytes(os.urandom(23 << 20))
-    address = Address(BUCKET, "large")
+    address = f"s3://{BUCKET}/large"
     sent: list[int] = []
     original = bucket.upload_part
 
@@ -98,7 +98,7 @@ def test_an_interrupted_upload_goes_on(bucket: Any, tmp_path: Path, monkeypatch:
 def test_an_upload_of_another_content_is_not_taken_up(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
     file = tmp_path / "changing"
-    address = Address(BUCKET, "changing")
+    address = f"s3://{BUCKET}/changing"
     file.write_bytes(b"a" * (11 << 20))
     monkeypatch.setattr(bucket, "complete_multipart_upload", lambda **_: (_ for _ in ()).throw(ConnectionError()))
     with pytest.raises(ConnectionError):

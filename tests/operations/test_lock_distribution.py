@@ -161,8 +161,8 @@ FAULTS: dict[str, tuple[int, str, dict[str, dict[str, Any]]]] = {
     "always cut": (3, "/k3s was cut off or does not answer, 5 times", {"cuts": {f"{RELEASE}/k3s": [10] * 5}}),
     "full disk": (1, "no room for", {}),
     "wrong chart": (1, "chart.tgz has not the SHA-256", {"files": {"/charts/chart.tgz": b" "}}),
-    "no index": (1, "is no index of a Helm repository", {"files": {"/charts/index.yaml": b"<html>"}}),
-    "new values": (1, "names no image at sidecars.livenessProbe.image", {}),
+    "no index": (1, "index.yaml offers no release of aws-efs-csi-driver", {"files": {"/charts/index.yaml": b"<html>"}}),
+    "new values": (1, "index.yaml offers no release of aws-efs-csi-driver whose images can be read", {}),
 }
 
 
