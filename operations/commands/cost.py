@@ -62,10 +62,8 @@ def cost(
             read = {name: known[name] for name in ("read", "source", "region")}
             as_json({**read, "hours": hours, "items": rows, **sums})
             return
-        lines = [
-            (row["what"], f"{row['count']:g}", row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
-            for row in rows
-        ]
+        shown = [(row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"])) for row in rows]
+        lines = [(row["what"], f"{row['count']:g}", *sums) for row, sums in zip(rows, shown, strict=True)]
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
         show(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""

@@ -31,8 +31,7 @@ def leftovers(
             say(f"not asked ({reason}): {', '.join(names)}")
         unexpected = [one for one in found if not one.expected]
         if unexpected:
-            are = "thing of cluster {} is" if len(unexpected) == 1 else "things of cluster {} are"
-            raise Failed(f"{len(unexpected)} {are.format(spec.name)} left in {spec.region}")
+            raise Failed(f"cluster {spec.name} has left {len(unexpected)} in {spec.region}: remove what is listed above")
         if unasked:
             many = sum(map(len, unasked.values()))
             raise Unreachable(f"nothing unexpected of cluster {spec.name} was found, but {many} questions got no answer")

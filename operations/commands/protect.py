@@ -20,9 +20,10 @@ HOLDS_DATA = {
     "AWS::EKS::Cluster": "the control plane, with all jobs, claims and secrets in it",
 }
 """The types of resource that hold data, and what a user loses with one."""
+SET_BACK = "set it back, or deploy a cluster of another `name`"
 IN_USE = dict.fromkeys(
     ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::Route53::HostedZone"),
-    "CloudFormation refuses it while the other stacks use it: set it back, or deploy a cluster of another `name`",
+    f"CloudFormation refuses it while the other stacks use it: {SET_BACK}",
 )
 """What other stacks hold on to, so that only a new cluster can change it."""
 _ALL = {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"}

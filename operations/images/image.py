@@ -20,6 +20,7 @@ from k8s_charts.spec.program import LOCKS
 from operations.cluster import reasons
 from operations.errors import BadInput, Failed, cli_errors
 from operations.images.container_runtime import ContainerRuntime
+from operations.screen import OUTPUTS, Outputs
 
 PROJECT = Path(__file__).parents[2]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
@@ -61,7 +62,7 @@ def build(
 
 @app.command()
 def push(
-    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+    outputs: Outputs = OUTPUTS,
     image_file: Annotated[Path, typer.Option(help="Where the pushed image's name goes.")] = Path("image.json"),
     tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
     job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,

@@ -165,7 +165,7 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
     by_hand = "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"
     done = run("leftovers", str(CONFIG), "--json")
-    assert done.code == 1 and done.err == "1 thing of cluster paddle is left in us-west-2\n"
+    assert done.code == 1 and done.err == "cluster paddle has left 1 in us-west-2: remove what is listed above\n"
     left = {one["id"]: one for one in json.loads(done.out)["left"]}
     assert "cluster paddle" not in left and left[f"file-system {outputs['FileSystemId']}"]["expected"] == "deployed"
     assert [one["command"] for one in left.values() if not one["expected"]] == [by_hand]
