@@ -17,7 +17,8 @@ from botocore.loaders import create_loader
 from botocore.validate import ParamValidator
 
 Parameters = dict[str, Any]
-Answer = Callable[[Parameters], dict[str, Any]]
+Answer = Callable[[Parameters], dict[str, Any] | None]
+"""None: it goes on to the emulator."""
 ENVIRONMENT = {
     **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test"),
     **dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull),
@@ -45,12 +46,12 @@ class AwsApi:
             model = client.meta.service_model
             answer = self.answers.get((model.service_name, operation))
             self.requests.append((operation, given))
-            if answer is None and upstream:
-                return real(client, operation, given)
             try:
-                if answer is None:
+                found = answer(given) if answer is not None else None
+                if found is None and upstream:
+                    return real(client, operation, given)
+                if found is None:
                     raise Refused("InvalidAction", "no test answers it")
-                found = answer(given)
             except Refused as refused:
                 code, message = (*refused.args, "")[:2]
                 raise ClientError({"Error": {"Code": code, "Message": message}}, operation) from None

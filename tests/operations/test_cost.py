@@ -113,12 +113,6 @@ def test_one_clear_price_is_read_without_credentials(run: Run, files: PriceFiles
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_download_that_is_cut_goes_on(run: Run, files: PriceFiles) -> None:
-    files.cuts[TABLE] = [200]
-    assert read(run, files) == {"m5.large-hour": "0.25", "t4g.nano-hour": "0.01"}
-    assert (TABLE, "bytes=200-") in files.asked
-
-
 @pytest.mark.parametrize(
     "rows",
     [
