@@ -26,6 +26,17 @@ NOT_ACCEPTED = (
     "UnrecognizedClientException",
 )
 """AWS's codes for credentials that are expired, wrong or unknown."""
+NOBODY = "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE"
+AWS_SENTENCES = {
+    "NoCredentialsError": NOBODY,
+    "PartialCredentialsError": NOBODY,
+    "TokenRetrievalError": f"the AWS login is over: {AGAIN}",
+    "SSOTokenLoadError": f"the AWS login is over: {AGAIN}",
+    "UnauthorizedSSOTokenError": f"the AWS login is over: {AGAIN}",
+    "ProfileNotFound": "{}: set AWS_PROFILE to one of ~/.aws/config",
+    "NoRegionError": "no AWS region is set: name it with --region, or set AWS_REGION",
+}
+"""What botocore's other errors mean, by their names."""
 EXTRAS = {"cdk8s": "submit", "constructs": "submit", "matplotlib": "plot"}
 """Which extra of pyproject.toml brings a module that the base installation leaves out."""
 
@@ -91,7 +102,7 @@ def translated() -> Iterator[None]:
             raise
         raise (Failed if full else BadInput)(f"{where} cannot be used: {error.strerror}") from error
     except Exception as error:
-        sentence = None if isinstance(error, OperationError) else of_aws(error)
+        sentence = None if isinstance(error, OperationError) else _of_aws(error)
         if sentence is None:
             raise
         raise Unreachable(sentence) from error
@@ -104,38 +115,25 @@ def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster
         with translated():
             yield
     except KeyboardInterrupt:
-        _say(interrupted)
+        print(interrupted, file=sys.stderr)
         raise SystemExit(Exit.INTERRUPTED) from None
     except OperationError as error:
-        _say(str(error))
+        print(error, file=sys.stderr)
         raise SystemExit(error.code) from None
     except BrokenPipeError:
         # `paddle-aws logs JOB | head`: the reader has had enough.
         raise SystemExit(Exit.DONE) from None
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def of_aws(error: Exception) -> str | None:
+def _of_aws(error: Exception) -> str | None:
     """One of botocore's errors in a sentence; None for any other."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    if not isinstance(error, BotoCoreError | ClientError):
-        return None
-    kind = type(error).__name__
-    if kind in ("NoCredentialsError", "PartialCredentialsError"):
-        return "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE"
-    if kind in ("TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"):
-        return f"the AWS login is over: {AGAIN}"
-    if kind == "ProfileNotFound":
-        return f"{error}: set AWS_PROFILE to one of ~/.aws/config"
-    if kind == "NoRegionError":
-        return "no AWS region is set: name it with --region, or set AWS_REGION"
     if isinstance(error, ClientError):
-        details = error.response.get("Error", {})
-        if details.get("Code") in NOT_ACCEPTED:
-            return f"AWS does not accept these credentials ({details['Code']}): {AGAIN}"
-        return f"AWS refused {error.operation_name}: {details.get('Code', '?')}: {details.get('Message', '')}".rstrip(": ")
-    return f"AWS is out of reach: {error}"
+        code, message = (error.response.get("Error", {}).get(name, "") for name in ("Code", "Message"))
+        if code in NOT_ACCEPTED:
+            return f"AWS does not accept these credentials ({code}): {AGAIN}"
+        return f"AWS refused {error.operation_name}: {code}: {message}".rstrip(": ")
+    if isinstance(error, BotoCoreError):
+        return AWS_SENTENCES.get(type(error).__name__, "AWS is out of reach: {}").format(error)
+    return None

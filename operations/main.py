@@ -1,65 +1,45 @@
-"""The console script `paddle-aws`. Each command is a function in a module of its own, registered here."""
+"""The console script `paddle-aws`. Each command is the function of its module's name in operations/commands, registered here."""
 
 import inspect
 import io
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version as installed
 from typing import Annotated
 
 import typer
 
-from operations.commands.bootstrap import bootstrap
-from operations.commands.cancel import cancel
-from operations.commands.cost import cost
-from operations.commands.delete import delete
-from operations.commands.diff import diff
-from operations.commands.doctor import doctor
-from operations.commands.evaluate import evaluate
-from operations.commands.kubeconfig import eks_token, kubeconfig
-from operations.commands.leftovers import leftovers
-from operations.commands.listing import list_jobs
-from operations.commands.lock import add_ons
-from operations.commands.lock_distribution import distribution
-from operations.commands.logs import logs
-from operations.commands.manifests import manifests
-from operations.commands.prices import prices
-from operations.commands.protect import protect
-from operations.commands.results import results
-from operations.commands.resume import resume
-from operations.commands.status import status
-from operations.commands.submit import submit
-from operations.commands.trial import try_program
-from operations.commands.upload import upload
-from operations.commands.wait import wait
+from operations.commands import kubeconfig
 from operations.screen import colours
 
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(try_program, manifests, submit, status, list_jobs, logs, wait, cancel, delete, results, evaluate, resume),
-    *(upload, kubeconfig, bootstrap, doctor, diff, protect, leftovers, cost),
-)
-NAMES = {list_jobs: "list", try_program: "try"}
-"""Python's words."""
+COMMANDS = (
+    "trial", "manifests", "submit", "status", "listing", "logs", "wait", "cancel", "delete", "results", "evaluate", "resume",
+    "upload", "kubeconfig", "bootstrap", "doctor", "diff", "protect", "leftovers", "cost",
+)  # fmt: skip
+LOCKS = ("lock", "lock_distribution", "prices")
+NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distribution": "distribution"}
+"""Where a command is not called as its module and function are."""
 
 
-def register(group: typer.Typer, one: Callable[..., None], name: str | None = None) -> None:
+def register(group: typer.Typer, name: str) -> None:
     """Adds a command; the paragraphs of its docstring flow to the terminal's width, whatever the source's is."""
+    one = getattr(import_module(f"operations.commands.{name}"), name)
     text = inspect.cleandoc(one.__doc__ or "").split("\n\n")
-    group.command(name, help="\n\n".join(" ".join(part.split()) for part in text))(one)
+    group.command(NAMES.get(name), help="\n\n".join(" ".join(part.split()) for part in text))(one)
 
 
-for one in COMMANDS:
-    register(app, one, NAMES.get(one))
+for name in COMMANDS:
+    register(app, name)
 lock = typer.Typer(
     name="lock",
     help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
     no_args_is_help=True,
 )
-for one in (add_ons, distribution, prices):
-    register(lock, one)
+for name in LOCKS:
+    register(lock, name)
 app.add_typer(lock)
-app.command("eks-token", hidden=True)(eks_token)
+app.command(hidden=True)(kubeconfig.eks_token)
 
 
 def _say_version(wanted: bool) -> None:

@@ -9,10 +9,19 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")]
+CLUSTER = Path("cluster.yaml")
+JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
+JOB_FILE = Path("job.yaml")
+Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
+OUTPUTS = Path("outputs.json")
+ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
+IMAGE_FILE = Path("image.json")
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for programs.")]
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """A name of Kubernetes: of a namespace, of a job."""

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from operations.account.bucket_upload import Address, put
+from operations.account.bucket_upload import object_of, put
 from rehearsal.cloud import Cloud
 
 _WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
@@ -24,9 +24,8 @@ Identity = Callable[[str, str], Mapping[str, str]]
 def upload(cloud: Cloud, source: Path, address: str) -> None:
     """Put `source` at `address` (s3://bucket/key), over an earlier version of it, which the destroy has to cope with."""
     client = cloud.client("s3")
-    where = Address.parse(address)
-    client.put_object(Bucket=where.bucket, Key=where.key, Body=b"an earlier version\n")
-    put(client, source, where)
+    client.put_object(**object_of(address), Body=b"an earlier version\n")
+    put(client, source, address)
 
 
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:

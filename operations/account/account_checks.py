@@ -10,11 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from operations.account.aws import client, every
-from operations.errors import BadInput, OperationError, of_aws
-from stacks.cluster_spec import ClusterSpec
+from operations.errors import BadInput, OperationError, translated
+from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
 SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
 OF_KIND = {"eks": ("eks",), "self-managed": ("autoscaling", "secretsmanager")}
@@ -35,10 +38,16 @@ EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
 """How AWS's codes say that nothing is there under a name."""
+LIST = "/aws/service/global-infrastructure"
+"""Where Parameter Store has AWS's list of regions and services."""
+AT_ONCE = 10
+"""Names that GetParameters takes."""
 KEY = "KeyMetadata.join(', for ', [KeyState, KeyUsage])"
 SNAPSHOT = ("ec2", "describe_snapshots", "SnapshotIds", "Snapshots[0].State", ("completed",))
 FILE_SYSTEM = ("efs", "describe_file_systems", "FileSystemId", "FileSystems[0].LifeCycleState", ("available", "updating"))
 """Where a part's state is in AWS's answer, and in which states it can be used."""
+ROOT_DISK, TUNNEL_DISK = 30, 8
+"""GiB that a self-managed control plane boots from beside its volume, and the machine of a tunnel."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
 
 
@@ -48,11 +57,26 @@ class Machines:
 
     name: str
     """Where they stand in cluster.yaml."""
-    types: tuple[str, ...]
-    zones: tuple[str, ...]
+    types: Sequence[str]
+    zones: Sequence[str]
     desired: int
     most: int
     spot: bool
+    disk: int
+    """GiB of each."""
+
+
+def machines(spec: ClusterSpec) -> Iterator[Machines]:
+    """Every group of machines that the settings ask for."""
+    zones = spec.network.zones
+    for name, group in spec.nodes.items():
+        sizes = (group.desired, group.max, group.spot, group.volume_gib)
+        yield Machines(f"nodes.{name}", group.instance_types, group.availability_zones or zones, *sizes)
+    if spec.cluster.self_managed:
+        disk = ROOT_DISK + spec.cluster.volume_gib
+        yield Machines("cluster", [spec.cluster.instance_type], [spec.control_plane_zone], 1, 1, False, disk)
+    if spec.cluster.has_tunnel:
+        yield Machines("cluster.tunnel", [TUNNEL_TYPE], zones, 1, 1, False, TUNNEL_DISK)
 
 
 class AccountChecks:
@@ -103,28 +127,29 @@ class AccountChecks:
 
     def credentials(self) -> Found:
         try:
-            yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
-        except Exception as error:
+            with translated():
+                yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
+        except OperationError as error:
             # No warning as of other checks: without an account nothing can be deployed.
-            sentence = of_aws(error)
-            if sentence is None:
-                raise
-            yield "problem", sentence
+            yield "problem", str(error)
 
     def region(self) -> Found:
         services = [*SERVICES, *OF_KIND[self.spec.cluster.kind]]
-        here = _listed(self.client("ssm"), f"{LIST}/regions/{self.spec.region}/services/", services)
-        anywhere = _listed(self.client("ssm"), f"{LIST}/services/", services)
+        here, anywhere = f"{LIST}/regions/{self.spec.region}/services/", f"{LIST}/services/"
+        names, found = [prefix + service for prefix in (here, anywhere) for service in services], set[str]()
+        for start in range(0, len(names), AT_ONCE):
+            answer = self.client("ssm").get_parameters(Names=names[start : start + AT_ONCE])
+            found |= {one["Name"] for one in answer["Parameters"]}
         # A name that AWS's list has nowhere is spelled another way there: it says nothing about the region.
-        unlisted = [one for one in services if one not in anywhere]
-        lacks = [one for one in services if one in anywhere - here]
+        unlisted = [one for one in services if anywhere + one not in found]
+        lacks = [one for one in services if one not in unlisted and here + one not in found]
         source = "by AWS's list of today" + (f", which has no {', '.join(unlisted)}" if unlisted else "")
         if lacks:
             yield "problem", f"{self.spec.region} does not offer {', '.join(lacks)} ({source}): take another region"
-        elif here:
-            yield "ok", f"{self.spec.region} offers every service that is used ({source})"
-        else:
+        elif unlisted == services:
             yield "warning", "not checked: AWS's list of each region's services is empty here"
+        else:
+            yield "ok", f"{self.spec.region} offers every service that is used ({source})"
 
     def zones(self) -> Found:
         known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}
@@ -139,22 +164,10 @@ class AccountChecks:
             else:
                 yield "ok", f"{name} is available"
 
-    @property
-    def _machines(self) -> Iterator[Machines]:
-        """Every group of machines that the settings ask for."""
-        spec = self.spec
-        for name, group in spec.nodes.items():
-            zones = tuple(group.availability_zones or spec.network.zones)
-            yield Machines(f"nodes.{name}", tuple(group.instance_types), zones, group.desired, group.max, group.spot)
-        if spec.cluster.self_managed:
-            yield Machines("cluster", (spec.cluster.instance_type,), (spec.control_plane_zone,), 1, 1, False)
-
     def instance_types(self) -> Found:
-        for group in self._machines:
-            asked: dict[str, Any] = {
-                "LocationType": "availability-zone",
-                "Filters": [{"Name": "instance-type", "Values": list(group.types)}],
-            }
+        for group in machines(self.spec):
+            filters = [{"Name": "instance-type", "Values": list(group.types)}]
+            asked: dict[str, Any] = {"LocationType": "availability-zone", "Filters": filters}
             path = "InstanceTypeOfferings[].[InstanceType, Location]"
             offered = list(every(self.client("ec2"), "describe_instance_type_offerings", path, **asked))
             for kind in group.types:
@@ -165,11 +178,11 @@ class AccountChecks:
                     yield "ok", f"{kind} ({group.name}) is offered in {', '.join(group.zones)}"
 
     def vcpus(self) -> Found:
-        kinds = sorted({group.types[0] for group in self._machines})
+        kinds = sorted({group.types[0] for group in machines(self.spec)})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
         size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
         wanted: dict[tuple[str, bool], list[int]] = {}
-        for group in self._machines:
+        for group in machines(self.spec):
             kind = group.types[0]
             each = size.get(kind)
             if each is None:
@@ -194,37 +207,32 @@ class AccountChecks:
 
     def network(self) -> Found:
         spec, ec2 = self.spec, self.client("ec2")
-        mine = ec2.describe_vpcs(Filters=[{"Name": "tag:cluster", "Values": [spec.name]}])["Vpcs"]
-        addresses = (0 if spec.network.existing else spec.network.nat_gateways) + spec.cluster.elastic_ip
-        vpcs = 0 if spec.network.existing else 1
-        for what, more, service, code in (("VPCs", vpcs, "vpc", VPC_QUOTA), ("Elastic IPs", addresses, "ec2", EIP_QUOTA)):
-            if not more:
-                continue
-            taken = ec2.describe_vpcs()["Vpcs"] if service == "vpc" else ec2.describe_addresses()["Addresses"]
-            have, quota = len(taken), self._quota(service, code)
-            if not mine and have + more > quota:
-                yield "problem", f"{have} {what} of {quota:g} are taken, {more} more are needed: ask for more in Service Quotas"
-            else:
-                yield "ok", f"{have} {what} of {quota:g} are taken" + ("" if mine else f", {more} more are needed")
-        if not vpcs and not addresses:
+        vpcs = ec2.describe_vpcs()["Vpcs"]
+        mine = any({"Key": "cluster", "Value": spec.name} in vpc.get("Tags", ()) for vpc in vpcs)
+        new = spec.network.existing is None
+        addresses = spec.network.nat_gateways * new + spec.cluster.elastic_ip
+        if new:
+            yield self._room("VPCs", len(vpcs), 0 if mine else 1, self._quota("vpc", VPC_QUOTA))
+        if addresses:
+            taken = len(ec2.describe_addresses()["Addresses"])
+            yield self._room("Elastic IPs", taken, 0 if mine else addresses, self._quota("ec2", EIP_QUOTA))
+        if not new and not addresses:
             yield "ok", "the network is there already"
+
+    def _room(self, what: str, taken: int, more: int, quota: float) -> tuple[State, str]:
+        found = f"{taken} {what} of {quota:g} are taken" + (f", {more} more are needed" if more else "")
+        full = more and taken + more > quota
+        return ("problem", f"{found}: ask for more in Service Quotas") if full else ("ok", found)
 
     def _quota(self, service: str, code: str) -> float:
         return float(self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
 
     def bootstrap(self) -> Found:
-        from botocore.exceptions import ClientError
-
-        spec, advice = self.spec, "run `paddle-aws bootstrap`"
+        spec, ssm, advice = self.spec, self.client("ssm"), "run `paddle-aws bootstrap`"
         try:
-            version = int(self.client("ssm").get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"]["Value"])
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ParameterNotFound":
-                raise
-            yield (
-                "problem",
-                f"this account and region are not bootstrapped for {spec.name} (qualifier {spec.qualifier}): {advice}",
-            )
+            version = int(ssm.get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"]["Value"])
+        except ssm.exceptions.ParameterNotFound:
+            yield "problem", f"this account and region are not bootstrapped for qualifier {spec.qualifier}: {advice}"
             return
         if version < LEAST_BOOTSTRAP:
             yield "problem", f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}"
@@ -244,9 +252,24 @@ class AccountChecks:
         return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
 
     def permissions(self) -> Found:
-        from operations.account.permission_checks import permissions
+        """What the caller may do, by IAM's own simulation, which knows no policies of an organization.
 
-        yield from permissions(self.client("iam"), self._identity, self.spec)
+        What cdk's roles may do in turn is the deployment policy's matter (docs/deployment-policy.md).
+        """
+        iam, arn, refused = self.client("iam"), self._identity["Arn"], False
+        if arn.endswith(":root"):
+            yield "warning", "you are the account's root: everything is allowed; work as a role instead (docs/people.md)"
+            return
+        if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
+            arn = iam.get_role(RoleName=match[3])["Role"]["Arn"]
+        for need in _needs(self.spec, arn.split(":")[1], self._identity["Account"]):
+            if denied := _denied(iam, arn, need):
+                refused = True
+                state: State = "problem" if need.get("vital") else "warning"
+                advice = "take the operator's role, or join its group (docs/people.md)"
+                yield state, f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}"
+        if not refused:
+            yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
 
     def stacks(self) -> Found:
         if not self.deployed_stacks:
@@ -301,6 +324,30 @@ class AccountChecks:
         yield ("ok" if not path or state in good else "problem"), f"{id} ({setting}) {words}"
 
 
+def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
+    """Those of permission_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
+    holds = {"always": True, spec.cluster.kind: True}
+    holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
+    known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
+    known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
+    for need in yaml.safe_load(Path(__file__).with_name("permission_checks.yaml").read_text(encoding="utf-8")):
+        if holds.get(need.get("when", "always")):
+            yield need | {"resources": [one.format(**known) for one in need["resources"]]}
+
+
+def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
+    """The actions that are refused on any of the resources."""
+    answer = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"])
+    denied = []
+    for found in answer["EvaluationResults"]:
+        # Of several resources an answer may tell each one's decision below the action's.
+        each = [(one["EvalResourceName"], one["EvalResourceDecision"]) for one in found.get("ResourceSpecificResults", ())]
+        for resource, decision in each or [(found.get("EvalResourceName", need["resources"][0]), found["EvalDecision"])]:
+            if decision != "allowed":
+                denied.append(f"{found['EvalActionName']} on {resource}")
+    return list(dict.fromkeys(denied))
+
+
 def family(kind: str) -> str:
     """The vCPU quota that an instance type counts against. Raises BadInput for one that has a quota of its own."""
     letters = re.match(r"[a-z]+", kind.split(".")[0])
@@ -338,24 +385,10 @@ def run(checks: Sequence[Check]) -> list[Finding]:
     found = []
     for name, check in checks:
         try:
-            found += [Finding(name, state, text) for state, text in check()]
-        except OperationError as error:
-            found.append(Finding(name, "warning", f"not checked: {error}"))
+            with translated():
+                found += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
             # An answer that nobody foresaw is no reason to keep the others' from the user.
-            text = of_aws(error) or f"{type(error).__name__}: {error}"
+            text = str(error) if isinstance(error, OperationError) else f"{type(error).__name__}: {error}"
             found.append(Finding(name, "warning", f"not checked: {text}"))
-    return found
-
-
-LIST = "/aws/service/global-infrastructure"
-AT_ONCE = 10
-"""Names that GetParameters takes."""
-
-
-def _listed(ssm: Any, prefix: str, services: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    for start in range(0, len(services), AT_ONCE):
-        answer = ssm.get_parameters(Names=[f"{prefix}{service}" for service in services[start : start + AT_ONCE]])
-        found |= {str(one["Name"]).removeprefix(prefix) for one in answer["Parameters"]}
     return found

@@ -7,7 +7,7 @@ deletion, is expected.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import yaml
 
 from operations.account.account_checks import BROKEN
 from operations.account.aws import client, every
-from operations.errors import of_aws
+from operations.errors import Unreachable, translated
 from stacks.cluster_spec import ClusterSpec
 
 
@@ -37,24 +37,21 @@ class Left:
 
 
 OWN = "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != 'DELETE_SKIPPED'].PhysicalResourceId"
-TAGS = "Tags[?starts_with(Key, 'aws:') || starts_with(Key, 'eks:')].Value"
 
 
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
     """What is there, in order; and why something could not be asked, with what that was."""
     asked = _Search(spec)
     asked.learn_owners()
-    found: dict[tuple[str, str], Left] = {}
+    found = {(left.service, left.id): left for left in asked.stacks()}
     unasked: dict[str, list[str]] = {}
-    for what, look in asked.all():
+    for row in asked.rows():
         try:
-            for left in look():
-                found.setdefault((left.service, left.id), left)
-        except Exception as error:
-            sentence = of_aws(error)
-            if sentence is None:
-                raise
-            unasked.setdefault(sentence, []).append(what)
+            with translated():
+                for left in asked.look(**row):
+                    found.setdefault((left.service, left.id), left)
+        except Unreachable as error:
+            unasked.setdefault(str(error), []).append(row["what"])
     return sorted(found.values(), key=lambda left: (bool(left.expected), left.service, left.id)), unasked
 
 
@@ -65,8 +62,8 @@ class _Search:
         text = Template(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         names = {"name": spec.name, "cluster": spec.cluster_name, "bucket": spec.bucket.existing_name or ""}
         self._data = yaml.safe_load(text.substitute(names))
-        self._stacks: dict[str, str] = {}
-        """Those that are there: their states."""
+        self._states: dict[str, str] = {}
+        """Of the stacks that are there."""
         self._owners: dict[str, str] = {}
         """The stack of what belongs to one, by AWS's id, name or ARN."""
 
@@ -75,34 +72,31 @@ class _Search:
         cloudformation = self._client("cloudformation")
         for name, state in every(cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"):
             if name in self.spec.stack_names and state != "DELETE_COMPLETE":
-                self._stacks[name] = state
+                self._states[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
                 self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
 
-    def all(self) -> list[tuple[str, Callable[[], Iterator[Left]]]]:
-        """What is asked for, by its name in "not asked"."""
-        kind = "existing" if self.spec.cluster.existing else self.spec.cluster.kind
-        asked = [one for one in self._data["searches"] if one.get("only", kind) == kind]
-        return [(one["what"], partial(self._look, **one) if "call" in one else self._own[one["what"]]) for one in asked]
+    def stacks(self) -> Iterator[Left]:
+        """Those that are there."""
+        return (self._left("cloudformation", "stack", name) for name in self._states)
 
-    @property
-    def _own(self) -> dict[str, Callable[[], Iterator[Left]]]:
-        return {
-            "stacks": lambda: (self._left("cloudformation", "stack", name) for name in self._stacks),
-            "keys": self.keys,
-            "tags": self.tagged,
-            "key pairs": self.key_pairs,
-            "load balancers": self.balancers,
-            "log groups": self.logs,
-        }
+    def rows(self) -> list[dict[str, Any]]:
+        """The searches of account_search.yaml that this cluster needs."""
+        cluster = self.spec.cluster
+        holds = {None, "existing" if cluster.existing else cluster.kind}
+        if cluster.ssh is not None and cluster.ssh.key_pair is None:
+            holds.add("own key pair")
+        return [row for row in self._data["searches"] if row.get("only") in holds]
 
-    def _look(self, *, service: str, kind: str, call: str, find: str, **more: Any) -> Iterator[Left]:
-        """Looks for the things of one kind, as account_search.yaml says it."""
-        arguments = more.get("with", {})
-        for one in [{**arguments, "Filters": filters} for filters in more.get("by", ())] or [arguments]:
-            for found in every(self._client(service), call, find, **one):
+    def look(self, *, service: str, call: str, find: str, kind: str | None = None, **more: Any) -> Iterator[Left]:
+        """Makes one search; without a `kind` what it finds are ARNs."""
+        for arguments in more.get("with", [{}]):
+            for found in every(self._client(service), call, find, **arguments):
                 id, owners = found if isinstance(found, list) else (found, None)
-                yield self._left(more.get("arn", service), kind, id, "", *owners or ())
+                if kind is None:
+                    yield from self._tagged(id, owners or [])
+                else:
+                    yield self._left(more.get("arn", service), kind, id, "", *owners or ())
 
     def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
         """`more`: what else may tell the owner, as AWS's own tags, or the machine that it ends with."""
@@ -110,10 +104,13 @@ class _Search:
         type = f"{service} {kind}".strip()
         kept = self.spec.retain and type in self._data["kept"]
         what = f"{kind} {id}".strip()
+        if type == "kms key" and self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"] == "PendingDeletion":
+            # Nobody has to remove it: it goes by itself.
+            return Left(service, what, "", "it waits for its deletion")
         if owner is not None:
             # What hangs on it, a machine's disk for one, has the same owner.
             self._owners[id] = owner
-            state = self._stacks[owner]
+            state = self._states[owner]
             if state in BROKEN:
                 return Left(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
             why = state if state.endswith("_IN_PROGRESS") else "deployed"
@@ -124,62 +121,21 @@ class _Search:
         command = template.format(id=id, arn=arn or id, part=id.split("/"))
         return Left(service, what, command + region, "retain is true" if kept else "")
 
-    def keys(self) -> Iterator[Left]:
-        for alias in every(self._client("kms"), "list_aliases", "Aliases[]"):
-            if alias["AliasName"] == f"alias/{self.spec.name}":
-                yield self._key(alias["TargetKeyId"])
-
-    def _key(self, id: str) -> Left:
-        state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
-        left = self._left("kms", "key", id)
-        # Nobody has to remove it: it goes by itself.
-        return Left(left.service, left.id, "", "it waits for its deletion") if state == "PendingDeletion" else left
-
-    def tagged(self) -> Iterator[Left]:
-        filters = [{"Key": "project", "Values": ["paddle-aws"]}, {"Key": "cluster", "Values": [self.spec.name]}]
-        path = f"ResourceTagMappingList[].[ResourceARN, {TAGS}]"
-        for arn, values in every(self._client("resourcegroupstaggingapi"), "get_resources", path, TagFilters=filters):
-            _, _, service, _, _, resource = arn.split(":", 5)
-            # Of other services a part that a stack let go carries its tag as before.
-            more = values if service == "eks" else ()
-            # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
-            match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
-            kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
-            if (service, kind) == ("cloudformation", "stack"):
-                id = id.split("/")[0]
-            if (service, kind) == ("secretsmanager", "secret"):
-                # AWS puts six letters of its own behind the name.
-                id = id[:-7]
-            if (service, kind) == ("ssm", "parameter") and "/" in id:
-                id = f"/{id}"
-            if (service, kind) == ("ec2", "instance"):
-                instances = next(one for one in self._data["searches"] if one["what"] == "instances")
-                yield from self._look(**{**instances, "by": [[{"Name": "instance-id", "Values": [id]}]]})
-            else:
-                yield self._key(id) if (service, kind) == ("kms", "key") else self._left(service, kind, id, arn, *more)
-
-    def key_pairs(self) -> Iterator[Left]:
-        """A pair that a self-managed cluster made carries its name and no tag; so does the parameter with its private key."""
-        made = self.spec.cluster.ssh is not None and self.spec.cluster.ssh.key_pair is None
-        for pair in self._client("ec2").describe_key_pairs()["KeyPairs"] if made else ():
-            if pair["KeyName"] == self.spec.name:
-                yield self._left("ec2", "key-pair", pair["KeyPairId"], "", pair["KeyName"])
-                yield self._left("ssm", "parameter", f"/ec2/keypair/{pair['KeyPairId']}", "", pair["KeyName"])
-
-    def balancers(self) -> Iterator[Left]:
-        arns = list(every(self._client("elbv2"), "describe_load_balancers", "LoadBalancers[].LoadBalancerArn"))
-        wanted = {f"kubernetes.io/cluster/{self.spec.cluster_name}", "elbv2.k8s.aws/cluster"}
-        for start in range(0, len(arns), 20):
-            for entry in self._client("elbv2").describe_tags(ResourceArns=arns[start : start + 20])["TagDescriptions"]:
-                tags = {tag["Key"]: tag["Value"] for tag in entry["Tags"]}
-                if wanted & tags.keys() and tags.get("elbv2.k8s.aws/cluster", self.spec.cluster_name) == self.spec.cluster_name:
-                    arn = entry["ResourceArn"]
-                    yield self._left("elasticloadbalancing", "loadbalancer", arn.split("loadbalancer/")[-1], arn)
-
-    def logs(self) -> Iterator[Left]:
-        name = self.spec.cluster_name
-        prefixes = [f"/aws/eks/{name}/", f"/aws/containerinsights/{name}/"]
-        prefixes += [f"/aws/lambda/{stack}-" for stack in self.spec.stack_names]
-        for prefix in prefixes:
-            for name in every(self._client("logs"), "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix):
-                yield self._left("logs", "log-group", name)
+    def _tagged(self, arn: str, values: list[str]) -> Iterator[Left]:
+        _, _, service, _, _, resource = arn.split(":", 5)
+        # `vpc/vpc-1`, `log-group:/aws/eks/x`, and of buckets the name alone.
+        match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
+        kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
+        if (service, kind) == ("cloudformation", "stack"):
+            id = id.split("/")[0]
+        if (service, kind) == ("secretsmanager", "secret"):
+            # AWS puts six letters of its own behind the name.
+            id = id[:-7]
+        if (service, kind) == ("ssm", "parameter") and "/" in id:
+            id = f"/{id}"
+        if kind == "loadbalancer" and "/" not in id:
+            kind = "classic loadbalancer"
+        # The tagging service lists instances that have ended; those that run were found before.
+        if (service, kind) != ("ec2", "instance"):
+            # Of other services than EKS a part that a stack let go carries its tag as before.
+            yield self._left(service, kind, id, arn, *(values if service == "eks" else ()))

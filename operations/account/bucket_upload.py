@@ -9,10 +9,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from paddle_node.training.passes import checksum
@@ -36,42 +35,26 @@ Progress = Callable[[int], None]
 """Called with a number of bytes that are through; from several threads."""
 
 
-@dataclass(frozen=True)
-class Address:
-    """s3://bucket/key."""
-
-    bucket: str
-    key: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises BadInput for anything else."""
-        where = urlsplit(text)
-        if where.scheme != "s3" or not where.netloc:
-            raise BadInput(f"{without_secrets(text)} is no place in S3: s3://bucket/key is allowed")
-        # Not where.path: a key may hold `#` and `?`.
-        return cls(where.netloc, text.removeprefix(f"s3://{where.netloc}").lstrip("/"))
-
-    @property
-    def place(self) -> dict[str, str]:
-        """For boto3's calls."""
-        return {"Bucket": self.bucket, "Key": self.key}
-
-    def __str__(self) -> str:
-        return f"s3://{self.bucket}/{self.key}"
+def object_of(address: str) -> dict[str, str]:
+    """Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything else."""
+    where = urlsplit(address)
+    if where.scheme != "s3" or not where.netloc:
+        raise BadInput(f"{without_secrets(address)} is no place in S3: s3://bucket/key is allowed")
+    # Not where.path: a key may hold `#` and `?`.
+    return {"Bucket": where.netloc, "Key": address.removeprefix(f"s3://{where.netloc}").lstrip("/")}
 
 
-def put(client: Any, file: Path, address: Address, progress: Progress = lambda count: None) -> bool:
+def put(client: Any, file: Path, address: str, progress: Progress = lambda count: None) -> bool:
     """Uploads a file; False where its content was there already. Raises botocore's errors."""
-    content, size = checksum(file), file.stat().st_size
-    if _present(client, address) == (content, size):
+    content, size, there = checksum(file), file.stat().st_size, object_of(address)
+    if _present(client, there) == (content, size):
         progress(size)
         return False
     if size <= PART:
-        client.put_object(**address.place, Body=file.read_bytes(), Metadata={CHECKSUM: content})
+        client.put_object(**there, Body=file.read_bytes(), Metadata={CHECKSUM: content})
         progress(size)
-        return True
-    _in_parts(client, file, address, content, size, progress)
+    else:
+        _in_parts(client, file, there, content, size, progress)
     return True
 
 
@@ -91,11 +74,11 @@ def files(path: Path) -> list[tuple[Path, str]]:
     return found
 
 
-def _present(client: Any, address: Address) -> tuple[str, int] | None:
+def _present(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
     from botocore.exceptions import ClientError
 
     try:
-        head = client.head_object(**address.place)
+        head = client.head_object(**there)
     except ClientError as error:
         if error.response["Error"]["Code"] in ("404", "NoSuchKey", "NotFound"):
             return None
@@ -103,15 +86,15 @@ def _present(client: Any, address: Address) -> tuple[str, int] | None:
     return head["Metadata"].get(CHECKSUM, ""), head["ContentLength"]
 
 
-def _in_parts(client: Any, file: Path, address: Address, content: str, size: int, progress: Progress) -> None:
+def _in_parts(client: Any, file: Path, there: dict[str, str], content: str, size: int, progress: Progress) -> None:
     each = max(PART, -(-size // MOST_PARTS))
-    record = place("uploads", address, content, each)
-    upload, sent = _unfinished(client, address, record)
+    record = place("uploads", *there.values(), content, each)
+    upload, sent = _unfinished(client, there, record)
     if upload is None:
-        begun = client.create_multipart_upload(**address.place, Metadata={CHECKSUM: content}, ChecksumAlgorithm="CRC32")
+        begun = client.create_multipart_upload(**there, Metadata={CHECKSUM: content}, ChecksumAlgorithm="CRC32")
         upload = str(begun["UploadId"])
         record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps({"address": str(address), "upload": upload}))
+        record.write_text(json.dumps({**there, "upload": upload}))
 
     def send(number: int) -> dict[str, Any]:
         with file.open("rb") as stream:
@@ -120,23 +103,23 @@ def _in_parts(client: Any, file: Path, address: Address, content: str, size: int
         crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
         known = sent.get(number)
         if known is None or (known["Size"], known.get("ChecksumCRC32", crc)) != (len(body), crc):
-            known = client.upload_part(**address.place, UploadId=upload, PartNumber=number, Body=body, ChecksumCRC32=crc)
+            known = client.upload_part(**there, UploadId=upload, PartNumber=number, Body=body, ChecksumCRC32=crc)
         progress(len(body))
         return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
 
     # What is sent before a failure stays for the next try.
     done = side_by_side(send, range(1, -(-size // each) + 1))
-    client.complete_multipart_upload(**address.place, UploadId=upload, MultipartUpload={"Parts": done})
+    client.complete_multipart_upload(**there, UploadId=upload, MultipartUpload={"Parts": done})
     record.unlink(missing_ok=True)
 
 
-def _unfinished(client: Any, address: Address, record: Path) -> tuple[str | None, dict[int, dict[str, Any]]]:
+def _unfinished(client: Any, there: dict[str, str], record: Path) -> tuple[str | None, dict[int, dict[str, Any]]]:
     """The upload that was interrupted and its parts, if S3 still knows it."""
     from botocore.exceptions import ClientError
 
     try:
         upload = str(json.loads(record.read_text())["upload"])
-        pages = client.get_paginator("list_parts").paginate(**address.place, UploadId=upload)
+        pages = client.get_paginator("list_parts").paginate(**there, UploadId=upload)
         return upload, {part["PartNumber"]: part for part in pages.search("Parts[]") if part}
     except (OSError, ValueError, KeyError):
         return None, {}
@@ -188,7 +171,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
 
         def send(one: tuple[Path, str]) -> bool:
             where = address if path.is_file() else f"{address}/{one[1]}"
-            return put(client, one[0], Address.parse(where), progress)
+            return put(client, one[0], where, progress)
 
         small = [one for one in found if sizes[one[0]] <= PART]
         large = [one for one in found if sizes[one[0]] > PART]

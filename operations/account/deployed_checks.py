@@ -12,13 +12,23 @@ from typing import Any
 
 import yaml
 
+from operations.account import tunnel
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
 from operations.account.version_checks import VersionChecks, refused_step
-from operations.errors import BadInput, Failed, OperationError
+from operations.cluster.cluster import Cluster
+from operations.commands.protect import KEPT
+from operations.errors import BadInput, Failed
 from stacks.cluster_spec import ClusterSpec
 
 ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
+TAG: dict[str, tuple[State, str]] = {
+    "Active": ("ok", "the budget counts by tag cluster"),
+    "activated": ("ok", "tag cluster is activated for cost allocation: the budget counts from now on, in up to 24 hours"),
+    "Inactive": ("warning", "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does it"),
+    "": ("warning", "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, ask again then"),
+}
+"""What the status of the tag that a budget counts by means; empty: AWS does not know it."""
 SNAPSHOTS = "cluster/snapshots/"
 OLD = timedelta(days=1, hours=12)
 """After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
@@ -85,25 +95,18 @@ class DeployedChecks:
         states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
         wanted = {zone for group in self.spec.nodes.values() for zone in (group.availability_zones or self.spec.network.zones)}
         for zone in sorted(wanted):
-            state = states.get(zone)
-            has = "no" if state is None else f"a {state}"
-            if state == "available":
-                yield "ok", f"{system} has its mount target in {zone}"
-            else:
-                yield "problem", f"{system} has {has} mount target in {zone}: pods there cannot mount it"
+            state = states.get(zone, "missing")
+            text = f"the mount target of {system} in {zone} is {state}"
+            yield ("ok", text) if state == "available" else ("problem", f"{text}: pods there cannot mount it")
 
     def tunnel(self) -> Found:
-        from operations.account.tunnel import machines
-
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
-        running = machines(self._client("ec2"), name)
+        running = tunnel.machines(self._client("ec2"), name)
         says = f"document {name} is {document}, " + (f"{running[0]} runs" if running else "no machine runs")
         yield ("ok" if running and document == "Active" else "problem"), says
 
     def kept(self) -> Found:
-        from operations.commands.protect import KEPT
-
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
         told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
@@ -131,27 +134,12 @@ class DeployedChecks:
             says = f"whether the budget counts this account may not ask ({code})"
             yield "warning", f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`"
             return
-        if status == "Active":
-            yield "ok", f"the budget counts by tag {key}"
-        elif status == "activated":
-            yield "ok", f"tag {key} is activated for cost allocation: the budget counts from now on, in up to 24 hours"
-        else:
-            listed = f"AWS lists tag {key} up to 24 hours after the first deploy, ask again then"
-            inactive = f"tag {key} is not activated for cost allocation, `paddle-aws doctor --fix` does it"
-            yield "warning", f"the budget counts nothing: {inactive if status else listed}"
+        yield TAG[status]
 
     def kubernetes(self) -> Found:
-        from operations.cluster.cluster import Cluster
-
-        try:
-            cluster = Cluster.connect()
-            version = cluster.get("/version")
-        except OperationError as error:
-            yield "warning", str(error)
-            return
-        if "ClusterEndpoint" in self._account.outputs and self._account.outputs["ClusterEndpoint"].rstrip(
-            "/"
-        ) != cluster.server.rstrip("/"):
+        cluster = Cluster.connect()
+        version = cluster.get("/version")
+        if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip("/") != cluster.server.rstrip("/"):
             yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 

@@ -7,15 +7,12 @@ import errno
 import hashlib
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-import urllib3
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from operations.errors import BadInput, Failed, Unreachable
@@ -27,6 +24,7 @@ PAUSE = 1.0
 TIMEOUT = 30.0
 CHUNK = 1 << 20
 PASSING = (429, 500, 502, 503, 504)
+Made = TypeVar("Made")
 
 
 class _Session(requests.Session):
@@ -46,14 +44,17 @@ def secure(url: str) -> None:
 
 def content(url: str) -> bytes:
     """A short file."""
-    with _explained(url), _get(url, {}) as answer:
-        return answer.content
+
+    def whole() -> bytes:
+        with _get(url, {}) as answer:
+            return answer.content
+
+    return _tried(url, whole)
 
 
 def redirection(url: str) -> str:
     """Where an address leads, without going there; its own address if it leads nowhere."""
-    with _explained(url), _get(url, {}, follow=False) as answer:
-        return str(answer.headers.get("Location") or url)
+    return _tried(url, lambda: str(_get(url, {}, follow=False).headers.get("Location") or url))
 
 
 def download(url: str, target: Path, sha256: str | None) -> None:
@@ -62,20 +63,11 @@ def download(url: str, target: Path, sha256: str | None) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    with _explained(url):
-        for number in range(ATTEMPTS):
-            try:
-                _rest(url, part)
-                break
-            except (requests.ConnectionError, requests.Timeout, HTTPError):
-                if number == ATTEMPTS - 1:
-                    raise
-                time.sleep(PAUSE * 2**number)
+    _tried(url, lambda: _rest(url, part))
     if sha256 not in (None, _sha256(part)):
         part.unlink()
-        raise Failed(
-            f"{without_secrets(url)} has not the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them"
-        )
+        shown = without_secrets(url)
+        raise Failed(f"{shown} has not the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them")
     part.replace(target)
 
 
@@ -95,37 +87,39 @@ def _rest(url: str, part: Path) -> None:
 
 
 def _get(url: str, headers: dict[str, str], follow: bool = True) -> requests.Response:
-    """An answer whose body is still to come. Raises Failed or Unreachable for one that is none."""
-    retry = urllib3.Retry(ATTEMPTS - 1, status_forcelist=PASSING, raise_on_status=False, backoff_factor=PAUSE)
-    session = _Session()
-    session.mount("https://", HTTPAdapter(max_retries=retry))
-    session.mount("http://", HTTPAdapter(max_retries=retry))
+    """An answer whose body is still to come. Raises Failed or requests.HTTPError for one that is none."""
     # Not compressed: what is kept is counted and hashed as it comes.
     sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"} | headers
-    answer = session.get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
+    answer = _Session().get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
     if answer.status_code in (404, 410):
         raise Failed(f"{without_secrets(url)} is not there (HTTP {answer.status_code})")
-    if answer.status_code >= 400 and answer.status_code != 416:
-        raise Unreachable(f"{without_secrets(url)} is not to be had: HTTP {answer.status_code} {answer.reason}")
+    if answer.status_code != 416:
+        answer.raise_for_status()
     return answer
 
 
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    """Turns what a library raises into a sentence."""
+def _tried(url: str, act: Callable[[], Made]) -> Made:
+    """What `act` returns; again after a fault that may pass. What a library raises becomes a sentence."""
     url = without_secrets(url)
-    try:
-        yield
-    except (requests.RequestException, HTTPError) as error:
-        if isinstance(error, ValueError):
-            raise BadInput(f"{url} is no address: https://host/path is allowed") from None
-        # Not its own words: they repeat the address.
-        reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
-        raise Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}") from None
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Failed(f"no room for {url} on this disk: {error.strerror}") from None
-        raise Failed(f"{url} cannot be kept here: {error.strerror or error}") from None
+    for number in range(ATTEMPTS):
+        time.sleep(PAUSE * 2 ** (number - 2) if number > 1 else 0)
+        try:
+            return act()
+        except (requests.RequestException, HTTPError) as error:
+            # Not its own words: they repeat the address.
+            reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
+            refusal = Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}")
+            if (answer := getattr(error, "response", None)) is not None:
+                refusal = Unreachable(f"{url} is not to be had: HTTP {answer.status_code} {answer.reason}")
+                if answer.status_code not in PASSING:
+                    raise refusal from None
+            elif isinstance(error, ValueError):
+                raise BadInput(f"{url} is no address: https://host/path is allowed") from None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Failed(f"no room for {url} on this disk: {error.strerror}") from None
+            raise Failed(f"{url} cannot be kept here: {error.strerror or error}") from None
+    raise refusal
 
 
 def _sha256(path: Path) -> str:

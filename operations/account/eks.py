@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from operations.account.aws import client
@@ -43,11 +42,8 @@ def entry(name: str, region: str) -> tuple[Entry, bool]:
 
 
 def _credential_program(name: str, region: str) -> dict[str, Any]:
-    ours = Path(sys.executable).with_name("paddle-aws")
     if shutil.which("aws"):
         command, arguments = "aws", ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
-    elif ours.exists():
-        command, arguments = str(ours), ["eks-token", name, region]
     else:
         command, arguments = sys.executable, ["-m", "operations.main", "eks-token", name, region]
     program: dict[str, Any] = {"apiVersion": EXEC, "command": command, "args": arguments, "interactiveMode": "IfAvailable"}
@@ -58,25 +54,14 @@ def _credential_program(name: str, region: str) -> dict[str, Any]:
 
 def token(name: str, region: str) -> str:
     """An ExecCredential: a signed request to STS, which EKS sends to learn who asks."""
-    import boto3
-    from botocore.signers import RequestSigner
+    sts = client("sts", region)
 
-    session = boto3.session.Session(region_name=region)
-    credentials = session.get_credentials()
-    if credentials is None:
-        from botocore.exceptions import NoCredentialsError
+    def named(request: Any, **_: Any) -> None:
+        request.headers.add_header("x-k8s-aws-id", name)
 
-        raise NoCredentialsError
-    sts = session.client("sts", region_name=region)
-    signer = RequestSigner(sts.meta.service_model.service_id, region, "sts", "v4", credentials, session.events)
-    request = {
-        "method": "GET",
-        "url": f"{sts.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
-        "body": {},
-        "headers": {"x-k8s-aws-id": name},
-        "context": {},
-    }
-    signed = signer.generate_presigned_url(request, region_name=region, expires_in=TOKEN_SECONDS, operation_name="")
+    # As the aws CLI signs it: with the header that EKS will send.
+    sts.meta.events.register("before-sign.sts.GetCallerIdentity", named)
+    signed = sts.generate_presigned_url("get_caller_identity", ExpiresIn=TOKEN_SECONDS, HttpMethod="GET")
     text = "k8s-aws-v1." + base64.urlsafe_b64encode(signed.encode()).decode().rstrip("=")
     until = (datetime.now(UTC) + USED_FOR).strftime("%Y-%m-%dT%H:%M:%SZ")
     status = {"expirationTimestamp": until, "token": text}

@@ -43,27 +43,13 @@ def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> No
         response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
         profile = os.environ.get("AWS_PROFILE", "")
         command = [plugin, RESPONSE, region, "StartSession", profile, json.dumps(request), ssm.meta.endpoint_url]
-        _run(command, {RESPONSE: json.dumps(response)})
+        # What it says is beside the results; at Ctrl-C it gets the same signal.
+        if code := subprocess.call(command, env={**os.environ, RESPONSE: json.dumps(response)}, stdout=2):
+            raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
     finally:
         # The plugin does it too, and a session without one ends by itself: who may not do it need not.
         with contextlib.suppress(Exception):
             ssm.terminate_session(SessionId=session["SessionId"])
-
-
-def _run(command: list[str], secret: dict[str, str]) -> None:
-    # What it says is beside the results.
-    process = subprocess.Popen(command, env=os.environ | secret, stdout=2)
-    try:
-        code = process.wait()
-    except KeyboardInterrupt:
-        # It got the same signal and closes by itself.
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        raise
-    if code:
-        raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
 
 
 def machines(ec2: Any, document: str) -> list[str]:

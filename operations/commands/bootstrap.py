@@ -6,16 +6,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from operations.account.aws import client
 from operations.errors import BadInput, Failed, cli_errors
-from operations.screen import say
+from operations.screen import CLUSTER, Config, say
+from stacks.cluster_spec import POLICY_PATH, ClusterSpec
 
 
 def bootstrap(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
 ) -> None:
     """Prepare account and region for this cluster's deploys: `cdk bootstrap` with the qualifier that its stacks name.
 
@@ -25,9 +25,6 @@ def bootstrap(
     Example: paddle-aws bootstrap
     """
     with cli_errors():
-        from operations.account.aws import client
-        from stacks.cluster_spec import POLICY_PATH, ClusterSpec
-
         spec = ClusterSpec.load(config)
         # Before anything is asked of AWS: settings that make no policies change nothing.
         policies = _policies(config) if spec.deployment_policies else {}

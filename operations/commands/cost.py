@@ -1,29 +1,21 @@
 """`paddle-aws cost`: what a cluster costs a month, and a run of some hours, from prices that were read at AWS."""
 
-from __future__ import annotations
-
 import json as json_format
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from operations.account.account_checks import machines
 from operations.commands.prices import PRICES
 from operations.errors import BadInput, cli_errors
-from operations.screen import Json, as_json, say, show
-from stacks.cluster_spec import TUNNEL_TYPE
-
-if TYPE_CHECKING:
-    from stacks.cluster_spec import ClusterSpec
+from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from stacks.cluster_spec import ClusterSpec
 
 HOURS = 730
 """Hours of a month, as AWS's own calculator counts."""
-ROOT_DISK = 30
-"""GiB that a self-managed control plane boots from."""
-TUNNEL_DISK = 8
-"""GiB that the machine of a tunnel boots from."""
 SECRETS = 6
 """Two join tokens, the CA's hash, the kubeconfigs of three teams."""
 ENDPOINTS = {"eks": 11, "self-managed": 10}
@@ -37,18 +29,15 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Item:
-    """One line: how many of what, at which price."""
+    """One line: how many of what, at which price, by its name in the lock file, which ends with -hour or -month."""
 
     what: str
     price: str
-    """The price's name in the lock file."""
     count: float
-    hourly: bool
-    """Whether it costs by the hour; else by the month."""
 
 
 def cost(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     hours: Annotated[float, typer.Option(min=0, max=8760, help="Length of one run.")] = 1.0,
     lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = PRICES,
     json: Json = False,
@@ -58,8 +47,6 @@ def cost(
     Example: paddle-aws cost cluster.yaml --hours 8
     """
     with cli_errors():
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         known = _read(lock, spec.region)
         asked = items(spec)
@@ -75,10 +62,8 @@ def cost(
             read = {name: known[name] for name in ("read", "source", "region")}
             as_json({**read, "hours": hours, "items": rows, **sums})
             return
-        lines = [
-            (row["what"], f"{row['count']:g}", row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
-            for row in rows
-        ]
+        shown = [(row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"])) for row in rows]
+        lines = [(row["what"], f"{row['count']:g}", *sums) for row, sums in zip(rows, shown, strict=True)]
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
         show(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""
@@ -92,53 +77,34 @@ def cost(
 
 def items(spec: ClusterSpec) -> list[Item]:
     """What costs money by its mere existence."""
-    found = []
-    if spec.cluster.self_managed:
-        found += _own_control_plane(spec)
-    elif spec.cluster.existing is None:
-        found.append(Item("EKS control plane", "eks-cluster-hour", 1, True))
-    if spec.network.existing is None and spec.network.nat_gateways:
-        found.append(Item("NAT gateway", "nat-gateway-hour", spec.network.nat_gateways, True))
-        found.append(Item("its public address", "public-ipv4-hour", spec.network.nat_gateways, True))
-    if spec.network.interface_endpoints:
-        count = ENDPOINTS[spec.cluster.kind] * len(spec.network.zones)
-        found.append(Item("private endpoints of AWS's services", "vpc-endpoint-hour", count, True))
-    if spec.file_system.existing is None and spec.file_system.provisioned_mib_per_second:
-        throughput = spec.file_system.provisioned_mib_per_second
-        found.append(Item("MiB/s of the file system", "efs-provisioned-mibps-month", throughput, False))
-    if spec.key.existing_arn is None:
-        found.append(Item("KMS key", "kms-key-month", 1, False))
-    for name, group in spec.nodes.items():
-        kind = group.instance_types[0]
-        spot = "spot" if group.spot else ""
-        found.append(Item(f"{kind} {spot}".strip() + f" (nodes.{name})", f"{kind}-{spot and 'spot-'}hour", group.desired, True))
-        found.append(Item(f"GiB of disk (nodes.{name})", "ebs-gp3-gb-month", group.desired * group.volume_gib, False))
-    if spec.cluster.has_tunnel:
-        found.append(Item(f"{TUNNEL_TYPE} (cluster.tunnel)", f"{TUNNEL_TYPE}-hour", 1, True))
-        found.append(Item("GiB of disk (cluster.tunnel)", "ebs-gp3-gb-month", TUNNEL_DISK, False))
-    return found
-
-
-def _own_control_plane(spec: ClusterSpec) -> list[Item]:
-    """The machine that takes the place of EKS's control plane, and what is its own."""
-    kind = spec.cluster.instance_type
+    own, nat, cluster = spec.cluster.self_managed, spec.network.nat_gateways, spec.cluster
+    gateways = nat if spec.network.existing is None else 0
+    endpoints = ENDPOINTS[cluster.kind] * len(spec.network.zones) if spec.network.interface_endpoints else 0
+    throughput = spec.file_system.provisioned_mib_per_second if spec.file_system.existing is None else 0
     found = [
-        Item(f"{kind} (control plane)", f"{kind}-hour", 1, True),
-        Item("GiB of disk and state volume (control plane)", "ebs-gp3-gb-month", ROOT_DISK + spec.cluster.volume_gib, False),
-        Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS, False),
+        Item("EKS control plane", "eks-cluster-hour", not own and cluster.existing is None),
+        Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS * own),
+        Item("Elastic IP (cluster)", "public-ipv4-hour", cluster.elastic_ip),
+        Item("NAT gateway", "nat-gateway-hour", gateways),
+        Item("its public address", "public-ipv4-hour", gateways),
+        Item("private endpoints of AWS's services", "vpc-endpoint-hour", endpoints),
+        Item("MiB/s of the file system", "efs-provisioned-mibps-month", throughput or 0),
+        Item("KMS key", "kms-key-month", spec.key.existing_arn is None),
     ]
-    if spec.cluster.elastic_ip:
-        found.append(Item("Elastic IP (control plane)", "public-ipv4-hour", 1, True))
-    return found
+    for group in machines(spec):
+        kind = group.types[0]
+        what, price = (f"{kind} spot", f"{kind}-spot-hour") if group.spot else (kind, f"{kind}-hour")
+        found.append(Item(f"{what} ({group.name})", price, group.desired))
+        found.append(Item(f"GiB of disk ({group.name})", "ebs-gp3-gb-month", group.desired * group.disk))
+    return [item for item in found if item.count]
 
 
 def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
-    usd = prices.get(item.price)
-    if usd is None:
-        return {**asdict(item), "usd": None, "month_usd": None, "run_usd": None}
-    month = Decimal(usd) * Decimal(str(item.count)) * (HOURS if item.hourly else 1)
-    run = month * Decimal(str(hours)) / HOURS
-    return {**asdict(item), "usd": usd, "month_usd": float(month), "run_usd": float(run)}
+    usd, hourly = prices.get(item.price), item.price.endswith("-hour")
+    month = None if usd is None else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
+    run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
+    sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
+    return {**asdict(item), "count": float(item.count), "hourly": hourly, **sums}
 
 
 def _dollars(value: float | None) -> str:

@@ -4,13 +4,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
-
+from operations.account.account_checks import AccountChecks
+from operations.account.version_checks import refused_step
 from operations.commands.bootstrap import cdk
-from operations.errors import BadInput, Failed, cli_errors, of_aws
-from operations.screen import Json, as_json, say, show
+from operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
+from operations.errors import BadInput, Failed, cli_errors
+from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from stacks.cluster_spec import ClusterSpec
 
 NAME = "paddle-aws-diff"
 REFUSED = "refused"
@@ -43,7 +45,7 @@ class Loss(NamedTuple):
 
 
 def diff(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     json: Json = False,
 ) -> None:
     """Name each resource that `cdk deploy` would replace or remove, and the data that would go with it.
@@ -54,24 +56,12 @@ def diff(
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
     with cli_errors():
-        from operations.account.account_checks import AccountChecks
-        from operations.account.version_checks import refused_step
-        from operations.commands.protect import HOLDS_DATA, IN_USE
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         account = AccountChecks(spec)
-        try:
-            deployed = [stack["StackName"] for stack in account.deployed_stacks]
-            others = sorted(account.other_clusters())
-        except Exception as error:
-            sentence = of_aws(error)
-            if sentence is None:
-                raise
-            raise BadInput(sentence) from None
+        deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:
             say(f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and replaces nothing")
-            if others:
+            if others := sorted(account.other_clusters()):
                 named = f"{spec.region} has another cluster: {', '.join(others)}"
                 say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
             if json:
@@ -80,17 +70,16 @@ def diff(
         if refused := refused_step(spec, account.outputs):
             raise BadInput(refused)
         api, watch = account.client("cloudformation"), f"{spec.name}-watch"
-        left = [Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")]
-        if spec.budget or watch not in deployed:
-            left = []
-        else:
+        losses = []
+        if not spec.budget and watch in deployed:
+            losses.append(Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", ""))
             deployed.remove(watch)
             delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
             say(f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms behind: run `{delete}` first")
         if deployed:
             _prepare(config, deployed)
         try:
-            losses = left + [loss for stack in deployed for loss in _losses(api, stack, HOLDS_DATA, IN_USE)]
+            losses += [loss for stack in deployed for loss in _losses(api, stack, HOLDS_DATA, IN_USE)]
         finally:
             for stack in deployed:
                 with suppress(api.exceptions.ChangeSetNotFoundException):
@@ -103,10 +92,8 @@ def diff(
             say("nothing is replaced or removed")
         ends = list(dict.fromkeys(loss.what for loss in losses if loss.change == REFUSED))
         if any(loss.what and loss.change != REFUSED for loss in losses):
-            ends.append(
-                "the deploy would lose what the last column names: keep the old settings; or copy the data and "
-                "run `paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
-            )
+            then = "`paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
+            ends.append(f"the deploy would lose what the last column names: keep the old settings; or copy it and run {then}")
         if ends:
             raise Failed("\n".join(ends))
 
@@ -137,10 +124,7 @@ def _losses(api: Any, stack: str, data: dict[str, str], in_use: dict[str, str]) 
             settings = ", ".join(sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""}))
             refused = in_use.get(kind) if says else None
             if settings:
-                refused = (
-                    f"CloudFormation cannot change {settings} of a deployed cluster: "
-                    "set it back, or deploy a cluster of another `name`"
-                )
+                refused = f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
             elif kind == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS:
                 refused = MIXED
             if refused:

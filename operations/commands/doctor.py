@@ -1,22 +1,21 @@
 """`paddle-aws doctor`: what is wrong, before it costs money or time."""
 
-from __future__ import annotations
-
+from dataclasses import asdict
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from operations.account import account_checks
+from operations.account.account_checks import AccountChecks, Finding
+from operations.account.deployed_checks import DeployedChecks
 from operations.errors import BadInput, Failed, Unreachable, cli_errors
-from operations.screen import Json, as_json, say, show
-
-if TYPE_CHECKING:
-    from operations.account.account_checks import Finding
+from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from stacks.cluster_spec import ClusterSpec
 
 
 def doctor(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     destroy: Annotated[bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Activate the tag that the budget counts by.")] = False,
     json: Json = False,
@@ -31,13 +30,6 @@ def doctor(
     Example: paddle-aws doctor --destroy && cdk destroy --all
     """
     with cli_errors():
-        from dataclasses import asdict
-
-        from operations.account import account_checks
-        from operations.account.account_checks import AccountChecks
-        from operations.account.deployed_checks import DeployedChecks
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         if fix and (destroy or not spec.budget or not spec.budget.monthly_usd):
             raise BadInput("--fix activates the tag that budget.monthly_usd counts by: set that, and leave out --destroy")

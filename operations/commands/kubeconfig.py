@@ -1,27 +1,27 @@
 """`paddle-aws kubeconfig`: the deployed cluster's entry for kubectl and for these commands."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
+from operations.account import eks
+from operations.account import tunnel as tunnels
+from operations.cluster import cluster, kubeconfig_file
+from operations.cluster.kubeconfig_file import Entry, Team
 from operations.errors import BadInput, cli_errors
-from operations.screen import say
-
-if TYPE_CHECKING:
-    from operations.cluster.kubeconfig_file import Entry
-    from stacks.cluster_spec import ClusterSpec
+from operations.screen import CLUSTER, Config, say
+from stacks.cluster_spec import ClusterSpec
 
 
 def kubeconfig(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     file: Annotated[Path | None, typer.Option(help="Default: $KUBECONFIG's first file, else ~/.kube/config.")] = None,
     alias: Annotated[str | None, typer.Option(help="The context's name. Default: the cluster's ARN, or its name.")] = None,
     team: Annotated[
-        Literal["operator", "trainer", "reader"] | None,
+        Team | None,
         typer.Option(help="Self-managed cluster: as whom. Default: the first of them that you may be."),
     ] = None,
     tunnel: Annotated[
@@ -41,13 +41,9 @@ def kubeconfig(
     Example: paddle-aws kubeconfig --tunnel
     """
     with cli_errors("the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"):
-        from operations.cluster import kubeconfig_file
-        from operations.cluster.cluster import kubeconfig as default
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         entry, public = _entry(spec, team)
-        path = file or Path(default().split(":")[0])
+        path = file or Path(cluster.kubeconfig().split(":")[0])
         if tunnel and not spec.cluster.has_tunnel:
             whose = "its endpoint is public" if public else "its endpoint is private: set cluster.tunnel true and deploy"
             raise BadInput(f"cluster {spec.name} has no tunnel: {whose}")
@@ -60,11 +56,8 @@ def kubeconfig(
         _through_tunnel(spec, entry, path, alias, port)
 
 
-def _entry(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | None) -> tuple[Entry, bool]:
+def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     """The cluster's entry, and whether its endpoint is public."""
-    from operations.account import eks
-    from operations.cluster import kubeconfig_file
-
     if spec.cluster.self_managed:
         entry, who = kubeconfig_file.of_team(spec.name, spec.region, team)
         say(f"as the {who} of cluster {spec.name}")
@@ -75,21 +68,16 @@ def _entry(spec: ClusterSpec, team: Literal["operator", "trainer", "reader"] | N
 
 
 def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:
-    from urllib.parse import urlsplit
-
-    from operations.account import tunnel
-    from operations.cluster import kubeconfig_file
-
-    cluster = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
+    target = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
     if not spec.cluster.self_managed:
         # EKS's certificate knows its own name alone; ours is good for 127.0.0.1 too.
-        cluster["tls-server-name"] = str(urlsplit(entry.server).hostname)
+        target["tls-server-name"] = str(urlsplit(entry.server).hostname)
 
     def ready() -> None:
-        context = kubeconfig_file.merge(path, replace(entry, cluster=cluster), alias)
+        context = kubeconfig_file.merge(path, replace(entry, cluster=target), alias)
         say(f"{path} has the context {context}, which leads through this tunnel (127.0.0.1:{port}); Ctrl-C closes it")
 
-    tunnel.hold(spec.tunnel_document, spec.region, port, ready)
+    tunnels.hold(spec.tunnel_document, spec.region, port, ready)
     say("the tunnel is closed")
 
 
@@ -98,6 +86,4 @@ def eks_token(
 ) -> None:
     """Print a token for kubectl, as `aws eks get-token` does: a kubeconfig calls it where the aws CLI is not installed."""
     with cli_errors():
-        from operations.account import eks
-
         typer.echo(eks.token(name, region))

@@ -1,16 +1,15 @@
 """`paddle-aws leftovers`: what of a cluster is in the account, and how to remove it."""
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import asdict
 
-import typer
-
+from operations.account import account_search
 from operations.errors import Failed, Unreachable, cli_errors
-from operations.screen import Json, as_json, say, show
+from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from stacks.cluster_spec import ClusterSpec
 
 
 def leftovers(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     json: Json = False,
 ) -> None:
     """List everything in the account that carries this cluster's tags or names, with the command that removes each.
@@ -21,11 +20,6 @@ def leftovers(
     Example: cdk destroy --all && paddle-aws leftovers
     """
     with cli_errors():
-        from dataclasses import asdict
-
-        from operations.account import account_search
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         found, unasked = account_search.search(spec)
         if json:
@@ -37,8 +31,7 @@ def leftovers(
             say(f"not asked ({reason}): {', '.join(names)}")
         unexpected = [one for one in found if not one.expected]
         if unexpected:
-            are = "thing of cluster {} is" if len(unexpected) == 1 else "things of cluster {} are"
-            raise Failed(f"{len(unexpected)} {are.format(spec.name)} left in {spec.region}")
+            raise Failed(f"cluster {spec.name} has left {len(unexpected)} in {spec.region}: remove what is listed above")
         if unasked:
             many = sum(map(len, unasked.values()))
             raise Unreachable(f"nothing unexpected of cluster {spec.name} was found, but {many} questions got no answer")

@@ -13,7 +13,7 @@ from operations.jobs.job_view import JobView, make
 from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span
 
 
-def list_jobs(
+def listing(
     namespace: Namespace = None,
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
     context: Context = None,

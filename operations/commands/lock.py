@@ -16,9 +16,9 @@ import typer
 
 from operations.account.aws import client, every
 from operations.errors import Failed, cli_errors
-from operations.screen import say
+from operations.screen import CLUSTER, Config, say
+from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
 
-Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")]
 Out = Annotated[Path, typer.Option(help="The file to write.")]
 
 ADD_ONS = Path("locks/add-ons.json")
@@ -34,7 +34,7 @@ def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
     part.replace(path)
 
 
-def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
+def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
     """Read the versions of EKS's add-ons and node images in a cluster's region, so that every deploy takes the same ones.
 
     Without the file, add-ons and images stay as they were made. Versions in cluster.addons go before those of the file.
@@ -43,8 +43,6 @@ def add_ons(config: Config = Path("cluster.yaml"), out: Out = ADD_ONS) -> None:
     Example: paddle-aws lock add-ons && cdk diff
     """
     with cli_errors():
-        from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
-
         region = ClusterSpec.load(config).region
         eks, ssm = client("eks", region), client("ssm", region)
         read = {version: defaults(eks, version, ADDONS) for version in KUBERNETES_VERSIONS}
@@ -72,8 +70,6 @@ def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[
 
 def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
     """AMI type: the release of its image that EKS recommends for nodes of `kubernetes_version`."""
-    from stacks.cluster_spec import NODE_IMAGES
-
     family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
     kinds = {f"{family}/{word}/recommended/release_version": kind for kind, word in NODE_IMAGES.items()}
     found = ssm.get_parameters(Names=list(kinds))["Parameters"]

@@ -8,14 +8,18 @@ import hashlib
 import io
 import re
 import tarfile
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, unquote, urljoin
 
 import typer
+import yaml
 
+from operations.commands.lock import write
 from operations.errors import BadInput, Failed, cli_errors
-from operations.screen import say
+from operations.screen import CLUSTER, Config, say
+from settings.addresses import without_secrets
+from stacks.cluster_spec import ClusterSpec
+from stacks.distribution_lock import FILES, VERSION, DistributionLock
 
 CHANNELS = "https://update.k3s.io/v1-release/channels"
 RELEASES = "https://github.com/k3s-io/k3s/releases/download"
@@ -31,8 +35,8 @@ IMAGES = {
 }
 
 
-def distribution(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+def lock_distribution(
+    config: Config = CLUSTER,
     version: Annotated[
         str | None,
         typer.Option(help="A k3s release, such as v1.35.2+k3s1. Default: the newest of the cluster's Kubernetes version."),
@@ -53,10 +57,6 @@ def distribution(
     """
     with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
         from operations.account.download import content, download, redirection
-        from operations.commands.lock import write
-        from settings.addresses import without_secrets
-        from stacks.cluster_spec import ClusterSpec
-        from stacks.distribution_lock import FILES, VERSION, DistributionLock
 
         spec = ClusterSpec.load(config)
         out, cache = spec.cluster.distribution.lock_path, spec.cluster.distribution.files_path
@@ -93,11 +93,8 @@ def distribution(
             target = cache / version / name
             download(f"{release}/{name}", target, sums[name])
             files[name] = {"url": f"{release}/{name}", "sha256": sums[name], "size": target.stat().st_size}
-        write(
-            out,
-            f"{channel}; {release}/{SUMS}; {chart}",
-            {"distribution": "k3s", "version": version, "files": files, "images": images},
-        )
+        source = f"{channel}; {release}/{SUMS}; {chart}"
+        write(out, source, {"distribution": "k3s", "version": version, "files": files, "images": images})
         # What was written is what the stacks will read.
         DistributionLock.load(out)
         say(f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in {cache / version}")
@@ -106,44 +103,28 @@ def distribution(
 def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
     """SHA-256 by file name; a `*` before a name is how sha256sum marks binary mode."""
     found = {name.lstrip("*"): digest for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)}
-    absent = [name for name in wanted if name not in found]
-    if absent:
+    if absent := [name for name in wanted if name not in found]:
         raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
-    return {name: found[name] for name in wanted}
+    return found
 
 
 def _images(charts: str) -> tuple[str, dict[str, str]]:
     """The newest chart's address, and the images that its values name."""
-    import yaml
     from jmespath import search
 
     from operations.account.download import content
-    from settings.addresses import without_secrets
 
     index = f"{charts.rstrip('/')}/index.yaml"
     try:
         entries = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"][CHART]
         released = [each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))]
         newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
-        url, digest = urljoin(index, newest["urls"][0]), newest["digest"]
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, IndexError):
-        raise Failed(f"{index} is no index of a Helm repository with a release of {CHART}") from None
-    packed = content(url)
-    url = without_secrets(url)
-    if hashlib.sha256(packed).hexdigest() != digest:
-        raise Failed(f"{url} has not the SHA-256 that {index} lists ({digest}): nothing was changed")
-    try:
+        packed, url = content(urljoin(index, newest["urls"][0])), without_secrets(urljoin(index, newest["urls"][0]))
+        if hashlib.sha256(packed).hexdigest() != newest["digest"]:
+            raise Failed(f"{url} has not the SHA-256 that {index} lists ({newest['digest']}): nothing was changed")
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            file = archive.extractfile(f"{CHART}/values.yaml")
-            values = yaml.safe_load(file.read()) if file else None
-    except (tarfile.TarError, KeyError, OSError, yaml.YAMLError):
-        values = None
-    if not isinstance(values, dict):
-        raise Failed(f"{url} holds no readable {CHART}/values.yaml")
-    images = {}
-    for name, path in IMAGES.items():
-        repository, tag = search(f"{path}.[repository, tag]", values) or (None, None)
-        if not (repository and tag):
-            raise Failed(f"{url} names no image at {path}: its values have another form now")
-        images[name] = f"{repository}:{tag}"
-    return url, images
+            values = yaml.safe_load(archive.extractfile(f"{CHART}/values.yaml"))  # type: ignore[arg-type]
+        parts = {name: search(f"{path}.[repository, tag]", values) for name, path in IMAGES.items()}
+        return url, {name: ":".join(part) for name, part in parts.items()}
+    except (yaml.YAMLError, tarfile.TarError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Failed(f"{index} offers no release of {CHART} whose images can be read: name another by --charts") from error

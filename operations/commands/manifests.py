@@ -10,17 +10,13 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
 from operations.jobs.early_checks import check_data, check_deployed
-from operations.screen import say
+from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
 
 
 def manifests(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job's settings.")] = Path("job.yaml"),
-    outputs: Annotated[
-        Path, typer.Option(help="What `cdk deploy --outputs-file` wrote; placeholders where it does not exist.")
-    ] = Path("outputs.json"),
-    image_file: Annotated[Path, typer.Option(help="What `make push` wrote; job.yaml's `image` goes before it.")] = Path(
-        "image.json"
-    ),
+    job_file: JobFile = JOB_FILE,
+    outputs: Outputs = OUTPUTS,
+    image_file: ImageFile = IMAGE_FILE,
     out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path("dist"),
     diff: Annotated[
         bool, typer.Option("--diff", help="Write nothing: show what differs from the folder's; exit code 1 if anything does.")

@@ -1,13 +1,14 @@
 """`paddle-aws protect`: what holds data can be neither replaced nor taken away by a `cdk deploy`."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from operations.account.account_checks import AccountChecks
 from operations.errors import BadInput, cli_errors
-from operations.screen import say
+from operations.screen import CLUSTER, Config, say
+from stacks.cluster_spec import ClusterSpec
 
 HOLDS_DATA = {
     "AWS::EFS::FileSystem": "shards, programs and passes on the file system",
@@ -19,9 +20,10 @@ HOLDS_DATA = {
     "AWS::EKS::Cluster": "the control plane, with all jobs, claims and secrets in it",
 }
 """The types of resource that hold data, and what a user loses with one."""
+SET_BACK = "set it back, or deploy a cluster of another `name`"
 IN_USE = dict.fromkeys(
     ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::Route53::HostedZone"),
-    "CloudFormation refuses it while the other stacks use it: set it back, or deploy a cluster of another `name`",
+    f"CloudFormation refuses it while the other stacks use it: {SET_BACK}",
 )
 """What other stacks hold on to, so that only a new cluster can change it."""
 _ALL = {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"}
@@ -36,7 +38,7 @@ OPEN, KEPT = ({"Statement": statements} for statements in ([_ALL], [_ALL, _KEPT]
 
 
 def protect(
-    config: Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")] = Path("cluster.yaml"),
+    config: Config = CLUSTER,
     lift: Annotated[bool, typer.Option("--lift", help="Allow it again, for one deploy on purpose.")] = False,
 ) -> None:
     """Refuse every update that would replace or remove what holds data. `cdk destroy` stays as it is.
@@ -47,9 +49,6 @@ def protect(
     Example: paddle-aws protect
     """
     with cli_errors():
-        from operations.account.account_checks import AccountChecks
-        from stacks.cluster_spec import ClusterSpec
-
         spec = ClusterSpec.load(config)
         account = AccountChecks(spec)
         stacks = [stack["StackName"] for stack in account.deployed_stacks]

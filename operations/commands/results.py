@@ -11,7 +11,7 @@ from paddle_node.training import passes
 from paddle_node.training.passes import INFERENCE, PASS, PREDICT
 
 from operations.account.aws import client
-from operations.account.bucket_upload import Address, bar, upload_files
+from operations.account.bucket_upload import bar, object_of, upload_files
 from operations.cluster.log_stream import clean
 from operations.cluster.reasons import short
 from operations.cluster.volume_access import Missing
@@ -61,7 +61,7 @@ def results(
     with cli_errors("interrupted: what was fetched stays; run the same command again to continue"):
         if to.startswith("s3://"):
             # Before a pass has been fetched for it.
-            Address.parse(to)
+            object_of(to)
         if model and (download or json or plot):
             raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
         where = backend(job, namespace, context, rehearsal)
@@ -73,19 +73,19 @@ def results(
                 return
             files = volume.files("output")
             rows = saved_passes(volume, files)
-            measured = {one.number: one for one in metrics(volume, files)}
+            measured = metrics(volume, files)
+            found = _joined(rows, measured)
             failure = last_failure(volume, files)
             if json:
-                passes = [_row_json(row, measured.get(row["pass"])) for row in _all(rows, measured)]
-                as_json({"job": where.name, "failure": failure, "passes": passes})
+                as_json({"job": where.name, "failure": failure, "passes": found})
             else:
-                _show(where.name, rows, measured, draw=download is None)
+                _show(where.name, found, draw=download is None)
                 if failure:
                     say(f"its last run failed: {failure}")
             if plot is not None:
                 if not measured:
                     raise BadInput(f"job {where.name} has no metrics yet: there is nothing to draw")
-                loss_plot.png([measured[number] for number in sorted(measured)], f"{where.name}: loss", plot)
+                loss_plot.png(measured, f"{where.name}: loss", plot)
                 say(f"the loss is drawn in {plot}")
             if download is not None and "/" in download:
                 _download_files(volume, files, download, to)
@@ -145,37 +145,33 @@ def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     return passes({trainer: volume.read(f"output/node_{trainer}/metrics.jsonl").decode(errors="replace") for trainer in trainers})
 
 
-def _all(rows: list[dict[str, Any]], measured: dict[int, Pass]) -> list[dict[str, Any]]:
-    """Saved passes, and those that were measured and are no longer on the volume."""
-    known = {row["pass"]: row for row in rows}
-    numbers = sorted(known.keys() | measured.keys())
-    return [known.get(number, {"pass": number, "complete": False, "files": 0, "bytes": 0}) for number in numbers]
+def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, Any]]:
+    """Each pass: what is saved of it, and what its trainers measured; some are no longer on the volume."""
+    found = {row["pass"]: row for row in rows}
+    for one in measured:
+        trainers = [{name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")} for each in one.trainers]
+        facts = {name: getattr(one, name) for name in ("loss", "records", "seconds", "attempt", "ended")}
+        row = found.get(one.number, {"pass": one.number, "complete": False, "files": 0, "bytes": 0})
+        found[one.number] = row | facts | {"trainers": trainers}
+    return [found[number] for number in sorted(found)]
 
 
-def _row_json(row: dict[str, Any], one: Pass | None) -> dict[str, Any]:
-    if one is None:
-        return row
-    trainers = [{name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")} for each in one.trainers]
-    named = ("loss", "records", "seconds", "attempt", "ended")
-    return row | {name: getattr(one, name) for name in named} | {"trainers": trainers}
-
-
-def _show(name: str, rows: list[dict[str, Any]], measured: dict[int, Pass], draw: bool) -> None:
+def _show(name: str, found: list[dict[str, Any]], draw: bool) -> None:
     from rich.filesize import decimal
 
-    shown = _all(rows, measured)
-    if not shown:
+    if not found:
         say(f"job {name} has not finished a pass yet")
         return
     # In a pipe the numbers alone: a picture is for eyes.
     width = min(max(console().width - OTHER_COLUMNS, 8), 40) if draw and on_a_terminal() else 0
-    bar = loss_plot.bars([one.loss for one in measured.values()], width)
+    bar = loss_plot.bars([row["loss"] for row in found if "loss" in row], width)
     lines = []
-    for row in shown:
-        one = measured.get(row["pass"])
+    for row in found:
         saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
-        facts = (f"{one.loss:.4f}", f"{one.records:,}", span(one.seconds), bar(one.loss)) if one else ("", "", "", "")
-        lines.append((str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts))
+        facts = ["", "", "", ""]
+        if "loss" in row:
+            facts = [f"{row['loss']:.4f}", f"{row['records']:,}", span(row["seconds"]), bar(row["loss"])]
+        lines.append([str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts])
     columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME", "")
     show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
 

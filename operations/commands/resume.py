@@ -5,7 +5,6 @@ data job has followed, else the manifest on the volume, which names the data job
 """
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,16 +14,16 @@ from operations.cluster.cluster import Cluster, Object
 from operations.cluster.volume_access import Missing, VolumeAccess
 from operations.cluster.waiting import PodReporter
 from operations.commands.results import chosen_pass, saved_passes
-from operations.commands.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
+from operations.commands.submit import Follow, Verbose, Wait, finish
 from operations.errors import BadInput, cli_errors
 from operations.jobs.job_objects import condition, ended, variable
 from operations.jobs.run import Run, bring_program, split, train
 from operations.jobs.submission import Submission
-from operations.screen import Context, say
+from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, Context, ImageFile, JobFile, Outputs, say
 
 
 def resume(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    job_file: JobFile = JOB_FILE,
     from_pass: Annotated[
         int | None, typer.Option("--from", metavar="PASS", min=0, help="Go on behind this pass instead of the newest.")
     ] = None,
@@ -32,8 +31,8 @@ def resume(
     follow: Follow = False,
     verbose: Verbose = False,
     context: Context = None,
-    outputs: Outputs = Path("outputs.json"),
-    image_file: ImageFile = Path("image.json"),
+    outputs: Outputs = OUTPUTS,
+    image_file: ImageFile = IMAGE_FILE,
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 

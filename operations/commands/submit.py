@@ -1,6 +1,5 @@
 """`paddle-aws submit`: one command from job.yaml to a running job."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,27 +11,25 @@ from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
 from operations.jobs.training_table import TrainingTable
-from operations.screen import Context, console, of_job, say
+from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, Context, ImageFile, JobFile, Outputs, console, of_job, say
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait tells what becomes of the pods."""
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")]
-Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
-ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
 
 
 def submit(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+    job_file: JobFile = JOB_FILE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     wait: Wait = False,
     follow: Follow = False,
     verbose: Verbose = False,
     no_try: NoTry = False,
     context: Context = None,
-    outputs: Outputs = Path("outputs.json"),
-    image_file: ImageFile = Path("image.json"),
+    outputs: Outputs = OUTPUTS,
+    image_file: ImageFile = IMAGE_FILE,
 ) -> None:
     """Submit a job: try its program on a few records, upload its data file, split the data, start the training.
 

@@ -20,14 +20,14 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors
 from operations.images import interpreter
-from operations.screen import say
+from operations.screen import JOB_FILE, JobFile, say
 
 SECONDS = 300.0
 NoTry = Annotated[bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")]
 
 
-def try_program(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")] = Path("job.yaml"),
+def trial(
+    job_file: JobFile = JOB_FILE,
     data: Annotated[Path | None, typer.Option(help="A file to try instead of the job's source.")] = None,
     install: Annotated[
         bool, typer.Option("--install", help="Make the environment with the job's Paddle where it is missing.")
@@ -107,8 +107,11 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
 
 def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: Path, *, quiet: bool = False) -> str:
     """What the trial printed; shown as it comes unless `quiet`. Raises BadInput, and Unreachable where the source is."""
-    environment = {**os.environ, **job.environment, "TRAINING_ROLE": "TRIAL", "PATH": f"{python}:{os.environ.get('PATH', '')}"}
-    environment |= {
+    environment = {
+        **os.environ,
+        **job.environment,
+        "TRAINING_ROLE": "TRIAL",
+        "PATH": f"{python}:{os.environ.get('PATH', '')}",
         "PYTHONWARNINGS": "ignore",
         Variable.RUNTIME: job.chosen_runtime,
         Variable.SEED: str(job.seed),
@@ -118,23 +121,16 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
     }
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name).resolve()
-        for file in program.names:
-            target = scratch / "program" / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(program.root / file, target, follow_symlinks=False)
+        program.write(scratch / "program.tar")
+        shutil.unpack_archive(scratch / "program.tar", scratch / "program", filter="data")
         home = scratch / "home"
         home.mkdir()
         # paddle_node alone: what lies beside it here must not be seen by that Python.
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
         environment["PYTHONPATH"] = str(scratch / "path")
-        words: list[str | Path] = [
-            python / "python",
-            "-m",
-            "paddle_node.training.trial",
-            scratch / "program" / "train.py",
-            *job.arguments,
-        ]
+        trial: list[str | Path] = ["-m", "paddle_node.training.trial", scratch / "program" / "train.py"]
+        words = [python / "python", *trial, *job.arguments]
         out = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(

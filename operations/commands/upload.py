@@ -15,7 +15,7 @@ from operations.errors import BadInput, cli_errors
 from operations.jobs.job_argument import DEFAULT, Named, named
 from operations.jobs.run import bring_program
 from operations.jobs.submission import Submission
-from operations.screen import Context, Namespace, say
+from operations.screen import OUTPUTS, Context, Namespace, Outputs, say
 
 
 def upload(
@@ -26,7 +26,7 @@ def upload(
     program: Annotated[bool, typer.Option("--program", help="The job file's program, to the volume.")] = False,
     namespace: Namespace = None,
     context: Context = None,
-    outputs: Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")] = Path("outputs.json"),
+    outputs: Outputs = OUTPUTS,
 ) -> None:
     """Upload training data to the bucket, or with --volume a program folder to the volume.
 

@@ -20,16 +20,10 @@ class ContainerRuntime:
     @classmethod
     def find(cls) -> Self:
         """Raises BadInput when neither docker nor podman answers."""
-        silent = []
         for name in filter(shutil.which, NAMES):
             if subprocess.run([name, "info"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 return cls(name)
-            silent.append(name)
-        if silent:
-            raise BadInput(
-                f"{' and '.join(silent)} does not answer (`{silent[0]} info` fails): start it, or install docker or podman"
-            )
-        raise BadInput("no container engine was found: install docker or podman")
+        raise BadInput("neither docker nor podman answers (`docker info`, `podman info`): install one of them, or start it")
 
     def build(
         self, context: Path, dockerfile: Path, tag: str, arguments: Mapping[str, str], hear: Callable[[str], None] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from operations.commands.cost import TUNNEL_DISK
+from operations.account.account_checks import TUNNEL_DISK
 from operations.main import app
 from stacks.cluster_spec import TUNNEL_TYPE
 

@@ -9,7 +9,7 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from operations.account.bucket_upload import Address
+from operations.account.bucket_upload import object_of
 from operations.account.download import content
 from operations.errors import BadInput
 from rehearsal.errors import Refused
@@ -69,7 +69,7 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_command_repeats_a_secret_of_its_argument(address: str) -> None:
-    for reader in (Address.parse, content):
+    for reader in (object_of, content):
         if reader is content or not address.startswith("s3:"):
             with pytest.raises(BadInput) as bad:
                 reader(address.replace("https", "http"))

@@ -98,9 +98,12 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+NO_RUNTIME = "neither docker nor podman answers (`docker info`, `podman info`): install one of them, or start it\n"
+
+
 @pytest.mark.parametrize(("command", "engines", "environ", "outputs", "code", "sentence"), [
-    ("build", "", {}, None, 2, "no container engine was found: install docker or podman\n"),
-    ("build", "docker", {"ALIVE": ""}, None, 2, "docker does not answer (`docker info` fails): start it, or install docker or podman\n"),
+    ("build", "", {}, None, 2, NO_RUNTIME),
+    ("build", "docker", {"ALIVE": ""}, None, 2, NO_RUNTIME),
     ("build --requirements none.lock", "", {}, None, 2, f"none.lock does not exist below {PROJECT}: name a file of locked requirements\n"),
     ("push", "", {}, None, 2, "outputs.json does not exist: deploy with `cdk deploy --all --outputs-file outputs.json`\n"),
     ("push", "", {}, "{", 2, "outputs.json is no outputs file of cdk deploy: "),

@@ -74,24 +74,10 @@ def aws(account: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 @pytest.fixture
 def aws_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsApi]:
-    """AWS's query APIs, answered by a test, as the commands see them."""
-    with AwsApi() as started:
-        answered_by(started, monkeypatch)
-        yield started
-
-
-def answered_by(api: AwsApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "AWS_ENDPOINT_URL": api.url,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-west-2",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "NO_PROXY": "127.0.0.1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    """AWS's APIs, answered by a test, as the commands see them."""
+    api = AwsApi(monkeypatch)
+    yield api
+    assert not api.wrong
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +101,9 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
     monkeypatch.delenv("COLUMNS", raising=False)
 
     api = request.getfixturevalue("api") if "api" in request.fixturenames else None
+    if "aws_api" in request.fixturenames:
+        # Its answers, too, are calls that somebody has to be allowed to make.
+        request.getfixturevalue("aws_api")
     calls = rights.record_calls(monkeypatch)
 
     def command(*arguments: str, columns: int | None = None) -> Done:

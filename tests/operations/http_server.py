@@ -30,7 +30,7 @@ class _FileHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         api, path, span = self.api, unquote(self.path), self.headers.get("Range", "")
         api.asked.append((path, span))
-        body = api.find(path)
+        body = api.files.get(path)
         begin = int(span.removeprefix("bytes=").rstrip("-") or 0)
         if api.statuses.get(path):
             return self.send_error(api.statuses[path].pop(0))
@@ -60,7 +60,3 @@ class FileServer(Server):
         self.cuts: dict[str, list[int]] = {}
         self.asked: list[tuple[str, Any]] = []
         """Paths, with the range that was asked for."""
-
-    def find(self, path: str) -> bytes | None:
-        """What lies at a path."""
-        return self.files.get(path)

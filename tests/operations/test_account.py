@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
+from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 from job_controller import JobController
 from kubernetes_api import KubernetesApi
@@ -20,7 +21,6 @@ from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
 from operations.account import bucket_upload
-from operations.account.bucket_upload import CHECKSUM, Address, put
 from rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow
@@ -60,55 +60,31 @@ def test_a_folder_goes_below_a_prefix(run: Run, bucket: Any, folder: Path) -> No
     assert keys == ["mine/corpus/deep/two.tsv", "mine/corpus/one#1.tsv"]
 
 
-def test_an_interrupted_upload_goes_on(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_interrupted_upload_of_the_same_content_goes_on(
+    run: Run, bucket: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
     monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
-    file = tmp_path / "large"
-    file.write_bytes(os.urandom(23 << 20))
-    address = Address(BUCKET, "large")
-    sent: list[int] = []
-    original = bucket.upload_part
-
-    def broken(**arguments: Any) -> Any:
-        if len(sent) == 3:
-            raise ConnectionError("cut")
-        sent.append(arguments["PartNumber"])
-        return original(**arguments)
-
-    monkeypatch.setattr(bucket, "upload_part", broken)
     monkeypatch.setattr(bucket_upload, "AT_ONCE", 1)
-    with pytest.raises(ConnectionError):
-        put(bucket, file, address)
-    through: list[int] = []
-    again: list[int] = []
+    file = folder / f"large-{changed}"
+    file.write_bytes(os.urandom(23 << 20))
+    aws = AwsApi(monkeypatch, upstream=True)
 
-    def counted(**arguments: Any) -> Any:
-        again.append(arguments["PartNumber"])
-        return original(**arguments)
+    def cut(asked: Parameters) -> None:
+        if asked["PartNumber"] >= 4:
+            raise Refused("SlowDown")
 
-    monkeypatch.setattr(bucket, "upload_part", counted)
-    assert put(bucket, file, address, through.append)
-    assert (sent, again) == ([1, 2, 3], [4, 5])
-    assert sum(through) == 23 << 20
-    found = bucket.get_object(Bucket=BUCKET, Key="large")
-    assert found["Body"].read() == file.read_bytes()
-    assert found["Metadata"][CHECKSUM] == bucket_upload.checksum(file)
-    assert not list((tmp_path / "cache").rglob("*.json"))
-
-
-def test_an_upload_of_another_content_is_not_taken_up(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
-    file = tmp_path / "changing"
-    address = Address(BUCKET, "changing")
-    file.write_bytes(b"a" * (11 << 20))
-    monkeypatch.setattr(bucket, "complete_multipart_upload", lambda **_: (_ for _ in ()).throw(ConnectionError()))
-    with pytest.raises(ConnectionError):
-        put(bucket, file, address)
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
-    file.write_bytes(b"a" * (6 << 20) + b"b" * (5 << 20))
-    assert put(bucket, file, address)
-    assert bucket.get_object(Bucket=BUCKET, Key="changing")["Body"].read() == file.read_bytes()
+    aws.answer("s3", "UploadPart", cut)
+    assert run("upload", file.name).code == 3
+    aws.answers.clear()
+    aws.requests.clear()
+    if changed:
+        file.write_bytes(file.read_bytes()[:-1] + b"b")
+    assert "is uploaded to" in run("upload", file.name).err
+    assert [asked["PartNumber"] for asked in aws.asked("UploadPart")] == ([1, 2, 3, 4, 5] if changed else [4, 5])
+    assert bucket.get_object(Bucket=BUCKET, Key=f"sources/words/{file.name}")["Body"].read() == file.read_bytes()
+    assert "lies already at" in run("upload", file.name).err
+    assert changed or not [path for path in (folder / "cache" / "paddle-aws" / "uploads").iterdir() if path.is_file()]
 
 
 def _trained(run: Run, controller: JobController, folder: Path) -> JobFolder:
@@ -175,6 +151,14 @@ def test_submit_uploads_the_local_file_first(
     bucket.head_object(Bucket=BUCKET, Key=urlsplit(variables["DATA_SOURCE"]).path.lstrip("/"))
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_kubectl_applies_the_same_manifests(run: Run, api: KubernetesApi, folder: Path) -> None:
+    assert run("manifests").code == 0
+    command = ["kubectl", "apply", "--server-side", "--validate=false", "-f", "dist"]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert done.stdout.count("serverside-applied") == 12 and api.all("jobs"), done.stderr
+
+
 # kubeconfig.
 
 
@@ -204,6 +188,9 @@ def test_the_entry_is_merged(run: Run, cluster: Path) -> None:
     assert found["users"][0]["user"]["exec"]["args"][-2:] == ["paddle", "us-west-2"] or shutil.which("aws")
     assert "test" not in json.dumps(found["users"])
     assert oct(cluster.stat().st_mode)[-3:] == "600"
+    if shutil.which("kubectl"):
+        command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
+        assert subprocess.run(command, text=True, capture_output=True).stdout == "mine\n"
 
 
 def test_a_token_is_a_signed_request_that_names_the_cluster(run: Run, aws: Cloud) -> None:
@@ -224,34 +211,3 @@ def test_a_cluster_that_is_not_there(run: Run, cluster: Path, folder: Path) -> N
         2,
         "cluster nobody does not exist in us-west-2: deploy it, or correct name and region in cluster.yaml\n",
     )
-
-
-# The real kubectl, where there is one.
-
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-
-
-@needs_kubectl
-def test_kubectl_applies_the_same_manifests(run: Run, api: KubernetesApi, folder: Path) -> None:
-    """The test's API is one that kubectl itself can talk to, and `dist/` is what kubectl can apply."""
-    assert run("manifests").code == 0
-
-    def kubectl(*arguments: str) -> str:
-        done = subprocess.run(["kubectl", *arguments], text=True, capture_output=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    applied = kubectl("apply", "--server-side", "--validate=false", "-f", "dist")
-    assert applied.count("serverside-applied") == 12
-    assert "words-" in kubectl("get", "jobs", "-n", "paddle", "-o", "name")
-    (claim,) = json.loads(kubectl("get", "persistentvolumeclaims", "-n", "paddle", "-o", "json"))["items"]
-    assert claim["spec"]["volumeName"].startswith("paddle.words")
-    kubectl("delete", "-f", "dist", "--wait=false")
-    assert api.all("jobs") == []
-
-
-@needs_kubectl
-def test_the_kubeconfig_is_one_that_kubectl_reads(run: Run, cluster: Path) -> None:
-    run("kubeconfig", "--file", str(cluster), "--alias", "mine")
-    command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
-    assert subprocess.run(command, text=True, capture_output=True).stdout == "mine\n"

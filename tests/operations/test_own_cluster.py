@@ -6,10 +6,10 @@ The session-manager-plugin here is a program of the tests: it shows what it is g
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from commands import Run
 from operations.account import account_checks, account_search
 from operations.account.account_checks import AccountChecks
 from operations.account.deployed_checks import DeployedChecks
+from operations.main import app
 from stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow
@@ -163,7 +164,7 @@ def test_a_tunnel_leads_where_its_document_leads(
     assert done.code == 0, done.err
     assert "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n" in done.err
     [found] = aws_api.asked("DescribeInstances")
-    assert (found["Filter.1.Name"], found["Filter.1.Value.1"]) == ("tag:paddle-aws/tunnel", "tutorial-tunnel")
+    assert found["Filters"][0] == {"Name": "tag:paddle-aws/tunnel", "Values": ["tutorial-tunnel"]}
     [asked] = aws_api.asked("StartSession")
     assert asked["Target"] == "i-0tunnel" and asked["DocumentName"] == "tutorial-tunnel"
     assert asked["Parameters"] == {"localPortNumber": ["6444"]}
@@ -186,7 +187,7 @@ def described(aws_api: AwsApi, name: str, public: bool) -> None:
         "certificateAuthority": {"data": "Q0E="},
         "resourcesVpcConfig": {"endpointPublicAccess": public},
     }
-    aws_api.rest[f"/clusters/{name}"] = {"cluster": found}
+    aws_api.answer("eks", "DescribeCluster", {"cluster": found})
 
 
 def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path) -> None:
@@ -215,22 +216,24 @@ def test_ctrl_c_closes_the_tunnel(
     aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, private: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, seconds=60)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "operations.main", "kubeconfig", private, "--file", str(tmp_path / "config"), "--tunnel"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 90
+    aws_api.answer("ssm", "TerminateSession", lambda asked: (tmp_path / "ended").touch() or asked)
+    process = multiprocessing.get_context("fork").Process(target=in_a_group_of_its_own, args=(private, tmp_path), daemon=True)
+    process.start()
     while not plugin.exists():
-        assert time.monotonic() < deadline and process.poll() is None
+        assert process.is_alive()
         time.sleep(0.05)
     # As a terminal does: to all of the process group.
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and errors.endswith("the tunnel is closed\n") and "Traceback" not in errors
-    assert len(aws_api.asked("TerminateSession")) == 1
+    process.join()
+    errors = (tmp_path / "errors").read_text()
+    assert process.exitcode == 130 and errors.endswith("the tunnel is closed\n") and "Traceback" not in errors
+    assert (tmp_path / "ended").exists()
+
+
+def in_a_group_of_its_own(config: str, folder: Path) -> None:
+    os.setsid()
+    sys.stderr = (folder / "errors").open("w", buffering=1)
+    app(["kubeconfig", config, "--file", str(folder / "config"), "--tunnel"])
 
 
 def test_what_a_tunnel_needs(

@@ -11,20 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from add_on_answers import AddOnAnswers, release
 from aws_api import AwsApi
 from commands import Done, Run
-from conftest import answered_by
 
 from operations.account.version_checks import refused_step
 from rehearsal.cloud import Cloud, CloudError
-from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
+from stacks.cluster_spec import ClusterSpec
 
 PROJECT = Path(__file__).parents[2]
 VERSIONS = ("version", "add-on versions", "node images")
-
-
-def release(kubernetes_version: str, day: int = 1) -> str:
-    return f"{kubernetes_version}.0-2026110{day}"
 
 
 @pytest.fixture
@@ -58,42 +54,12 @@ def cloud(project: Path, tmp_path: Path) -> Iterator[Cloud]:
         yield started
 
 
-def supported(name: str, version: str, newest: int = 1) -> dict[str, Any]:
-    """EKS's answer: old versions, and the default one."""
-    number = version.partition(".")[2]
-    versions = [
-        {
-            "addonVersion": f"v1.{number}.{patch}-eksbuild.1",
-            "compatibilities": [{"clusterVersion": version, "defaultVersion": patch == newest}],
-        }
-        for patch in range(newest + 1)
-    ]
-    return {"addons": [{"addonName": name, "addonVersions": versions}]}
-
-
 @pytest.fixture
-def asked(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsApi]:
-    with AwsApi(upstream=cloud.endpoint) as api:
-        answered_by(api, monkeypatch)
-        for version in KUBERNETES_VERSIONS:
-            for name in ADDONS:
-                query = f"addonName={name}&kubernetesVersion={version}"
-                api.rest[f"/addons/supported-versions?{query}"] = supported(name, version)
-        recommends(api)
-        yield api
-
-
-def recommends(api: AwsApi, day: int = 1) -> None:
-    """Parameter Store names the release of `day` for each image."""
-    family = "/aws/service/eks/optimized-ami/{}/amazon-linux-2023/x86_64/{}/recommended/release_version"
-    known = {
-        family.format(version, word): release(version, day) for version in KUBERNETES_VERSIONS for word in NODE_IMAGES.values()
-    }
-    api.answer(
-        "ssm",
-        "GetParameters",
-        lambda given: {"Parameters": [{"Name": name, "Value": known[name]} for name in given["Names"] if name in known]},
-    )
+def aws_says(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> AddOnAnswers:
+    """What the emulator does not know; its own answers to all else."""
+    for name, value in cloud.environment.items():
+        monkeypatch.setenv(name, value)
+    return AddOnAnswers(AwsApi(monkeypatch, upstream=True))
 
 
 def found(run: Run, config: Path) -> list[tuple[str, str]]:
@@ -102,10 +68,8 @@ def found(run: Run, config: Path) -> list[tuple[str, str]]:
     return [(one["state"], one["text"]) for one in told if one["check"] in VERSIONS]
 
 
-def diff(run: Run, cloud: Cloud, config: Path, monkeypatch: pytest.MonkeyPatch) -> Done:
-    """By the emulator itself: what cdk uploads does not pass through the test's answers."""
+def diff(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> Done:
     with monkeypatch.context() as there:
-        there.setenv("AWS_ENDPOINT_URL", cloud.endpoint)
         there.chdir(config.parent)
         return run("diff", str(config))
 
@@ -127,7 +91,7 @@ def order_of(cloud: Cloud) -> list[str]:
 
 @pytest.mark.slow
 def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
-    run: Run, cloud: Cloud, asked: AwsApi, project: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+    aws_says: AddOnAnswers, run: Run, cloud: Cloud, project: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks, outputs = project / "locks" / "add-ons.json", project.parent / "outputs.json"
     eks = cloud.client("eks")
@@ -139,7 +103,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     # A step over a version, and one back, end before anything is prepared; `cdk deploy` alone meets EKS's own refusal.
     config.write_text(settings("1.36"))
     sentence = "cluster.version is 1.36 and the control plane runs Kubernetes 1.34: it takes one minor version at a time, deploy"
-    done = diff(run, cloud, config, monkeypatch)
+    done = diff(run, config, monkeypatch)
     assert (done.code, " ".join(done.err.split())) == (2, f"{sentence} 1.35 first")
     assert ("problem", f"{sentence} 1.35 first") in found(run, config)
     with pytest.raises(CloudError, match=r"Unsupported Kubernetes minor version update from 1\.34 to 1\.36"):
@@ -149,7 +113,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     config.write_text(settings("1.35"))
     behind = "the control plane runs Kubernetes 1.34 and cluster.version is 1.35: run `paddle-aws lock add-ons` and `cdk deploy"
     assert [text for state, text in found(run, config) if state != "ok"] == [f"{behind} --all`"]
-    assert diff(run, cloud, config, monkeypatch).code == 0
+    assert diff(run, config, monkeypatch).code == 0
     cloud.deploy(config, outputs)
     order = order_of(cloud)
     assert order[0] == "Cluster"
@@ -162,8 +126,8 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     assert (group["version"], group["releaseVersion"]) == ("1.35", release("1.35"))
 
     # A newer image of the same version is behind, too, and goes the same way; so does a newer add-on.
-    recommends(asked, day=9)
-    asked.rest["/addons/supported-versions?addonName=coredns&kubernetesVersion=1.35"] = supported("coredns", "1.35", newest=12)
+    aws_says.day = 9
+    aws_says.newest["coredns"] = 12
     advice = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
     assert [text for state, text in found(run, config) if state != "ok"] == [
         f"coredns is v1.35.1-eksbuild.1, AWS's default for this Kubernetes version is v1.35.12-eksbuild.1: {advice}",
@@ -172,7 +136,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     assert run("lock", "add-ons", str(config), "--out", str(locks)).code == 0
     # With another change of the group CloudFormation refuses it: it goes alone.
     config.write_text(settings("1.35").replace("desired: 3", "desired: 4"))
-    done = diff(run, cloud, config, monkeypatch)
+    done = diff(run, config, monkeypatch)
     assert done.code == 1 and "deploy its other changes first, then the version" in " ".join(done.err.split())
     with pytest.raises(CloudError, match="cannot be combined with other updates"):
         cloud.deploy(config, outputs)
@@ -181,15 +145,14 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     assert {state for state, _ in found(run, config)} == {"ok"}
 
 
-def test_no_step_but_the_next_minor_version(tmp_path: Path) -> None:
-    spec = ClusterSpec.model_validate({"retain": False, "cluster": {"version": "1.35"}})
-    assert refused_step(spec, {}) is None
-    for has, says in (("1.35", None), ("1.34", None), ("1.33", "deploy 1.34 first"), ("1.36", "set 1.36")):
-        told = refused_step(spec, {"KubernetesVersion": has})
-        assert told is None if says is None else told is not None and told.endswith(says)
+@pytest.mark.parametrize(
+    ("has", "says"), [("1.35", None), ("1.34", None), ("1.33", "deploy 1.34 first"), ("1.36", "set 1.36"), (None, None)]
+)
+def test_no_step_but_the_next_minor_version(has: str | None, says: str | None) -> None:
     lock = PROJECT / "tests" / "aws" / "variants" / "distribution" / "lock.json"
-    own = ClusterSpec.model_validate(
-        {"retain": False, "cluster": {"kind": "self-managed", "distribution": {"lock": str(lock), "files": str(lock.parent)}}}
-    )
-    told = refused_step(own, {"KubernetesVersion": "1.30"})
-    assert told is not None and told.startswith(f"{lock} is 1.3") and told.endswith("deploy 1.31 first")
+    kinds: list[dict[str, Any]] = [{"version": "1.35"}]
+    kinds.append({"kind": "self-managed", "distribution": {"lock": str(lock), "files": str(lock.parent)}})
+    for cluster in kinds:
+        spec = ClusterSpec.model_validate({"retain": False, "cluster": cluster})
+        told = refused_step(spec, {"KubernetesVersion": has} if has else {})
+        assert told is None if says is None else told is not None and told.endswith(says)
