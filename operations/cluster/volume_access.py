@@ -21,7 +21,7 @@ from paddle_node.contract import DATA_MANIFEST
 from operations.cluster.cluster import ApiError, Cluster, Object
 from operations.cluster.pod_words import states
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, jobs, operator_jobs, pods, selector
+from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector
 from operations.jobs.removal import remove
 from operations.jobs.submission import Submission
 
@@ -185,10 +185,10 @@ class VolumeAccess:
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """The pod template of the job's newest Job or PaddleJob on the cluster; None where none is left."""
-    found = [d for d in cluster.items(jobs(namespace), selector(job)) if component(d) in ("trainer", "data")]
-    workers = [document["spec"]["worker"] for document in operator_jobs(cluster, namespace, job)]
-    specs = [max(found, key=created)["spec"]] if found else workers
-    return specs[0]["template"] if specs else None
+    found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
+    spec: Object = max(found, key=created, default={"spec": {}})["spec"]
+    template: Object | None = spec.get("worker", spec).get("template")
+    return template
 
 
 def inspection_pod(template: Object, job: str, name: str, token: str, write: bool) -> Object:

@@ -34,7 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesApi]:
     with KubernetesApi() as server:
-        server.put("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "kubeconfig")))
         yield server
 
@@ -108,10 +107,11 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
     What it asks AWS and the cluster for is what those who may run it (tests/aws/commands.yaml) are granted.
     """
-    from operations.cluster import cluster
+    from operations.cluster import cluster, waiting
     from operations.main import app
 
     monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(waiting, "GLANCE", 0.05)
     monkeypatch.delenv("COLUMNS", raising=False)
 
     api = request.getfixturevalue("api") if "api" in request.fixturenames else None

@@ -81,21 +81,10 @@ def test_a_new_training_always_has_its_data_looked_at_again(
 
 def test_a_split_that_runs_is_waited_for(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
     controller.scripts["data"] = Script(code=None)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    first = subprocess.Popen([sys.executable, "-m", "operations.main", "submit"], env=environment, stderr=subprocess.DEVNULL)
-    while not api.pods("data"):
-        time.sleep(0.02)
-    first.kill()
-    first.wait()
+    assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says(("submit",), "data 0 running")
     before = data_jobs(api)
-    api.requests.clear()
-
-    def finish() -> None:
-        while not any("watch" in path for _, path in api.requests):
-            time.sleep(0.02)
-        controller.finish(api.all("jobs")[0])
-
-    threading.Thread(target=finish, daemon=True).start()
+    # At the looks after the check.
+    api.faults = [Fault("/jobs", "GET", skip=4, then=lambda: controller.finish(api.all("jobs")[0]))]
     assert run("submit", "--wait").code == 0
     assert data_jobs(api) == before
 
@@ -353,7 +342,7 @@ def test_a_pending_pod_says_why(run: Run, api: KubernetesApi, controller: JobCon
 def test_pods_that_are_not_even_made_say_why(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
     """A Job whose pods the namespace refuses has none: its events have the reason."""
     quota = "exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9"
-    controller.refused["trainer"] = f'Error creating: pods "words-" is forbidden: {quota}'
+    controller.scripts["trainer"] = Script(refused=f'Error creating: pods "words-" is forbidden: {quota}')
     done = run("submit")
     assert done.code == 0
     assert "training waits: its pods are more than the namespace's quota q allows" in done.err

@@ -4,8 +4,10 @@ import copy
 import json
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import kubernetes_validate
 import pytest
 from commands import Run
 from job_controller import JobController, Script
@@ -151,6 +153,15 @@ def test_evaluate_is_a_short_job_that_removes_itself(
     run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
 ) -> None:
     controller.scripts["reader"] = Script(lines=("a warning of Paddle's", MEASURED))
+    made: list[dict[str, Any]] = []
+
+    def created(document: dict[str, Any]) -> None:
+        controller(document)
+        if document["kind"] == "Job":
+            kubernetes_validate.validate(document, "1.35", strict=True)
+            made.append(document)
+
+    api.created = created
     done = run("evaluate")
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
@@ -159,7 +170,7 @@ def test_evaluate_is_a_short_job_that_removes_itself(
     ]
     assert json.loads(run("evaluate", "--json").out) == json.loads(MEASURED)
     assert evaluations(api) == helpers(api) == []
-    pod = next(job for _, _, key, job in api.history if "-evaluate-" in key[3])["spec"]["template"]["spec"]
+    pod = made[0]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["command"] == ["python3", "/opt/paddle/evaluate_pass.py"]
     assert all(m["readOnly"] for m in container["volumeMounts"] if m["name"] == "job")
@@ -299,9 +310,7 @@ def test_resume_splits_where_another_data_job_has_been_since(
     other["metadata"] = {key: ours["metadata"][key] for key in ("namespace", "labels")} | {"name": "words-data-0ther"}
     (variable,) = [v for v in other["spec"]["template"]["spec"]["containers"][0]["env"] if v["name"] == "PADDLE_NODE_DATA_JOB"]
     variable["value"] = "0ther"
-    api.created = None
     api.put("jobs", other)
-    api.created = controller
     assert run("resume", "--wait").code == 0
     assert len(data_jobs(api)) == 1 and data_jobs(api) != [ours["metadata"]["uid"]]
 
@@ -388,7 +397,7 @@ def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
 ) -> None:
     monkeypatch.setattr(volume_access, "READY", 0.5)
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-    container = {"name": "volume", "image": "x:1", "imageID": "", "ready": False, "restartCount": 0, "state": waiting}
+    container = {"name": "volume", "image": "x:1", "state": waiting}
 
     def created(document: dict[str, object]) -> None:
         if document["kind"] == "Pod":
@@ -418,7 +427,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
     assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
     assert helpers(api) == []
     # A claim on its way out lets no pod start: what was made goes one after the other, the pod first.
-    gone = [key[1] for _, event, key, _ in api.history if event == "DELETED"]
+    gone = [path.split("/")[-2] for method, path in api.requests if method == "DELETE"]
     assert gone[-3:] == ["pods", "persistentvolumeclaims", "persistentvolumes"]
     (folder / "job.yaml").unlink()
     done = run("results", "words")
@@ -456,7 +465,9 @@ def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> 
     }
     made = documents(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "image")
     for job in (document for document in made if document["kind"] == "Job"):
-        spec = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)["spec"]
+        pod = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)
+        kubernetes_validate.validate(pod, "1.35", strict=True)
+        spec = pod["spec"]
         (maker,), (container,) = spec["initContainers"], spec["containers"]
         assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
         own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": True}
