@@ -9,7 +9,6 @@ import copy
 import json
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,9 +17,10 @@ from urllib.parse import urlencode
 import yaml
 from paddle_node.contract import DATA_MANIFEST
 
-from operations.cluster.cluster import ApiError, Cluster, Object
+from operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from operations.cluster.pod_words import states
-from operations.errors import BadInput, Failed, OperationError, Unreachable
+from operations.cluster.volume_server import METHODS
+from operations.errors import BadInput, Failed, OperationError
 from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector
 from operations.jobs.removal import remove
 from operations.jobs.submission import Submission
@@ -28,13 +28,15 @@ from operations.jobs.submission import Submission
 PORT = 8080
 READY = 300.0
 """Seconds until the pod has to answer; pulling the image is part of it."""
+STARTS = 10
+"""How often the pod's program is asked until it listens, a moment after its container runs: for two minutes."""
 BLOCK = 4 << 20
 """Bytes of one request."""
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """What has to be there for a pod that mounts the volume."""
 
 
-class Missing(BadInput):
+class Missing(BadInput, FileNotFoundError):
     """There is no such file on the volume."""
 
 
@@ -78,50 +80,43 @@ class VolumeAccess:
         """Whose folder it is, among all clusters'."""
         return f"{self._cluster.server} {self._namespace}/{self._job}"
 
+    # What volume_server.Folder has.
+
     def files(self, path: str) -> list[dict[str, Any]]:
-        """Everything below a folder: name, bytes, time; empty where there is no such folder."""
-        found: list[dict[str, Any]] = json.loads(self._ask("GET", "list", {"path": path}))
+        found: list[dict[str, Any]] = json.loads(self._ask("files", path))
         return found
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """A file's bytes, or a part of them; a negative offset counts from its end. Raises Missing."""
-        query = {"path": path, "offset": str(offset)} | ({"size": str(size)} if size >= 0 else {})
-        return self._ask("GET", "file", query)
+        return self._ask("read", path, offset=offset, size=size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        """BLAKE2 of the next blocks of a file up to `end`, or of what has been sent of it. Raises Missing."""
-        query = {"path": path, "offset": str(offset), "end": str(end), "block": str(block)} | ({"part": "1"} if part else {})
-        found: list[str] = json.loads(self._ask("GET", "sums", query))
+        found: list[str] = json.loads(self._ask("sums", path, offset=offset, end=end, block=block, part=int(part)))
         return found
 
     def write(self, path: str, body: bytes, offset: int) -> None:
-        """Sends a part of a file."""
-        self._ask("PUT", "file", {"path": path, "offset": str(offset)}, body)
+        self._ask("write", path, body, offset=offset)
 
     def commit(self, path: str, size: int) -> None:
-        """Makes the file appear, whose parts have been sent."""
-        self._ask("POST", "commit", {"path": path, "bytes": str(size)}, b"")
+        self._ask("commit", path, size=size)
 
     def set_aside(self, path: str) -> str:
-        """Renames a folder out of the way; returns its new name."""
-        return str(json.loads(self._ask("POST", "set-aside", {"path": path}, b"")))
+        return str(json.loads(self._ask("set_aside", path)))
 
     @property
     def _path(self) -> str:
         return f"{pods(self._namespace)}/{self._name}"
 
-    def _ask(self, method: str, action: str, query: Mapping[str, str], body: bytes | None = None, tries: int = 6) -> bytes:
-        path = f"{self._path}:{PORT}/proxy/{self._token}/{action}"
-        headers = {"Content-Type": "application/octet-stream"} if body is not None else {}
+    def _ask(self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int) -> bytes:
         # An address with a `?` in it: the API server passes the query on.
+        place = f"{self._path}:{PORT}/proxy/{self._token}/{action}?{urlencode({'path': path, **numbers})}"
+        headers = {"Content-Type": "application/octet-stream"}
         try:
-            return self._cluster.request(method, f"{path}?{urlencode(query)}", headers=headers, body=body, tries=tries)
+            return self._cluster.request(METHODS[action], place, headers=headers, body=body or None, tries=tries)
         except ApiError as error:
-            what = f"{self._job}/{query['path']}"
             if error.status == 404:
-                raise Missing(f"{what} is not on the volume: {error.message}") from None
+                raise Missing(f"{self._job}/{path} is not on the volume: {error.message}") from None
             if error.status == 409:
-                raise Failed(f"the volume refuses {what}: {error.message}") from None
+                raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
             raise
 
     def _until_ready(self) -> None:
@@ -132,14 +127,9 @@ class VolumeAccess:
                 raise Failed(f"the inspection pod {self._name} was deleted")
             state = states(self._cluster, self._namespace, [pod])[0]
             if state.phase == "running":
-                try:
-                    self._ask("GET", "list", {"path": DATA_MANIFEST}, tries=1)
-                    return
-                except (Unreachable, Missing, ApiError) as error:
-                    # It listens a moment after it runs; a refusal for good stays one.
-                    if "403" in str(error) or "401" in str(error):
-                        raise
-            elif state.phase in ("failed", "done"):
+                self._ask("files", DATA_MANIFEST, tries=STARTS)
+                return
+            if state.phase in ("failed", "done"):
                 raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + self._name}")
             if state.phase == "waiting" and state.reason != told:
                 told = state.reason

@@ -12,7 +12,7 @@ import typer
 from paddle_node.contract import DATA_MANIFEST, Variable
 
 from operations.cluster.cluster import Cluster, Object
-from operations.cluster.volume_access import Missing, VolumeAccess
+from operations.cluster.volume_access import VolumeAccess
 from operations.cluster.waiting import PodReporter
 from operations.commands.results import chosen_pass, saved_passes
 from operations.commands.submit import Follow, ImageFile, Outputs, Verbose, Wait, finish
@@ -98,7 +98,7 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     with VolumeAccess(cluster, job.name, job.namespace, write=False, described=submission) as volume:
         try:
             manifest = json.loads(volume.read(DATA_MANIFEST))
-        except (Missing, ValueError):
+        except (FileNotFoundError, ValueError):
             return False
     return isinstance(manifest, dict) and bool(ours) and manifest.get("job") == ours
 

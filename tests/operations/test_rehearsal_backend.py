@@ -68,4 +68,11 @@ def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehears
         file.write_text(record)
     done = run("results", "--rehearsal")
     assert done.code == 2 and len(done.err.splitlines()) <= 2
-    assert any(words in done.err for words in ("is no rehearsal's record", "leads out of", "there is no .rehearsal/job.json"))
+    assert any(
+        words in done.err
+        for words in (
+            "is no rehearsal's record",
+            "secret cannot be used: outside of the job's folder",
+            "there is no .rehearsal/job.json",
+        )
+    )

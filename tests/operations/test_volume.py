@@ -103,7 +103,7 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
     assert "every checksum right" in done.err
     passes.verify(target)
     assert (target / "000" / "part-0").read_bytes() == (job.pass_dir(2) / "000" / "part-0").read_bytes()
-    assert not any("offset=0&" in path for _, path in api.requests if "/file?" in path and "part-0" in path)
+    assert not any("offset=0&" in path for _, path in api.requests if "/read?" in path and "part-0" in path)
 
 
 def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobFolder, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     (program / "train.py").write_text("print(2)\n")
     done = run("upload", "my_program", "--volume")
     assert "1 of 2 files sent" in done.err and written(api) == ["my_program/train.py 0"]
-    assert not [path for _, path in api.requests if "/file?" in path and "offset=0&size" in path]
+    assert not [path for _, path in api.requests if "/read?" in path and "large" in path]
     assert (there / "train.py").read_text() == "print(2)\n"
 
 
