@@ -6,7 +6,7 @@ Limits: pods live and die as `script` says, not by what their containers would d
 import subprocess
 import sys
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,24 @@ class Script:
     """Why the cluster takes none of its pods."""
 
 
-@dataclass
-class JobController:
-    """Set `api.created = controller`."""
+class JobController(KubernetesApi):
+    """A cluster whose pods do what the script of their component says."""
 
-    api: KubernetesApi
-    scripts: dict[str, Script] = field(default_factory=dict)
-    volume: Path | None = None
-    """What the inspection pods mount: theirs is the one container that really runs."""
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: dict[str, Script] = {}
+        self.volume: Path | None = None
+        """What the inspection pods mount: theirs is the one container that really runs."""
+        self.processes: list[subprocess.Popen[str]] = []
+        self.created = self.control
 
-    def __call__(self, document: Object) -> None:
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def control(self, document: Object) -> None:
         if document["kind"] == "Pod":
             return self.serve(document)
         if document["kind"] != "Job":
@@ -66,16 +73,11 @@ class JobController:
         self.processes.append(process)
         assert process.stdout is not None
         port = process.stdout.readline().split()[-1]
-        self.api.proxies[(pod["metadata"]["namespace"], pod["metadata"]["name"])] = f"http://127.0.0.1:{port}"
-        self.put(pod, {"phase": "Running"})
+        self.proxies[(pod["metadata"]["namespace"], pod["metadata"]["name"])] = f"http://127.0.0.1:{port}"
+        self.tell(pod, {"phase": "Running"})
 
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-    def put(self, pod: Object, status: Object, node: str = "node-1") -> Object:
-        return self.api.put("pods", pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status})
+    def tell(self, pod: Object, status: Object, node: str = "node-1") -> Object:
+        return self.put("pods", pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status})
 
     def pod(self, job: Object, index: int) -> Object:
         template, named = job["spec"]["template"], job["metadata"]
@@ -93,22 +95,22 @@ class JobController:
         for number, (reason, message) in enumerate(script.events):
             self.event(pod, number, reason, message)
         if script.status is not None:
-            self.put(pod, script.status, "" if "conditions" in script.status else "node-1")
+            self.tell(pod, script.status, "" if "conditions" in script.status else "node-1")
             return
-        self.put(pod, {"phase": "Running"})
+        self.tell(pod, {"phase": "Running"})
         for line in script.lines:
-            self.api.say(name, line.replace("RANK", pod["metadata"]["annotations"][INDEX]), namespace)
+            self.say(name, line.replace("RANK", pod["metadata"]["annotations"][INDEX]), namespace)
 
     def event(self, of: Object, number: int, reason: str, message: str) -> None:
         name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
         event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{name}.{number}", "namespace": namespace}}
-        event |= {"involvedObject": {"kind": of["kind"], "name": name}, "lastTimestamp": now()}
-        self.api.put("events", event | {"reason": reason, "message": message})
+        event |= {"involvedObject": {"kind": of["kind"], "name": name}, "type": "Warning", "lastTimestamp": now()}
+        self.put("events", event | {"reason": reason, "message": message})
 
     def finish(self, job: Object, code: int = 0, message: str = "") -> None:
         """All pods of a Job end with `code`, and the Job with them."""
-        job = self.api.get("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
-        pods = [p for p in self.api.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
+        job = self.get("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
+        pods = [p for p in self.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
         for pod in pods:
             self.end(pod, code, message)
         condition: dict[str, Any] = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
@@ -119,11 +121,11 @@ class JobController:
                 "message": f"Container trainer failed with exit code {code}",
             }
         counts = {"failed": len(pods)} if code else {"succeeded": len(pods)}
-        self.api.put("jobs", job | {"status": {"conditions": [condition], **counts}})
+        self.put("jobs", job | {"status": {"conditions": [condition], **counts}})
 
     def end(self, pod: Object, code: int, message: str = "") -> None:
-        self.api.put("pods", pod | {"status": ended_status(pod, code, message)})
-        self.api.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])
+        self.put("pods", pod | {"status": ended_status(pod, code, message)})
+        self.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])
 
 
 def ended_status(pod: Object, code: int, message: str = "") -> Object:

@@ -122,9 +122,9 @@ class KubernetesApi(Server):
     def all(self, plural: str) -> list[Object]:
         return [o for (_, p, _, _), o in list(self.objects.items()) if p == plural]
 
-    def pods(self, component: str) -> list[Object]:
-        """Pods of a component of our jobs."""
-        return [p for p in self.all("pods") if p["metadata"]["labels"].get("app.kubernetes.io/component") == component]
+    def of(self, component: str, plural: str = "jobs") -> list[Object]:
+        """The Jobs or pods of a component of our jobs."""
+        return [o for o in self.all(plural) if o["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component]
 
     def put(self, plural: str, document: Object) -> Object:
         """Create or change an object as a controller would, status included."""
