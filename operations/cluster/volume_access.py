@@ -9,9 +9,10 @@ import copy
 import json
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlencode
 
 import yaml
@@ -41,74 +42,39 @@ class Missing(BadInput, FileNotFoundError):
 
 
 class VolumeAccess:
-    """Use as a context manager."""
+    """What volume_server.Folder has, of the folder that an inspection pod serves."""
 
-    def __init__(
-        self, cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
-    ) -> None:
-        """`described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job."""
-        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, cluster.say
-        self._described = described
-        self._made: list[str] = []
-        """What was made for the look, in order."""
-        self._token = secrets.token_urlsafe(24)
-        self._name = f"{job[:40]}-volume-{secrets.token_hex(4)}"
-
-    def __enter__(self) -> Self:
-        template = _template(self._cluster, self._job, self._namespace)
-        try:
-            if template is None:
-                known = self._described
-                described = known if isinstance(known, Submission) else self._read(known or Path("job.yaml"))
-                template = described.template
-                self._say(f"the cluster has no Job of {self._job} any more: its volume is mounted as the job file says")
-                self._bring(described)
-            pod = inspection_pod(template, self._job, self._name, self._token, self._write)
-            pod["metadata"]["namespace"] = self._namespace
-            self._cluster.apply(pod)
-            self._until_ready()
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._remove()
-
-    @property
-    def where(self) -> str:
+    def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
+        self._cluster, self._job = cluster, job
+        self.pod, self.token = f"{job[:40]}-volume-{secrets.token_hex(4)}", secrets.token_urlsafe(24)
+        self.path = f"{pods(namespace)}/{self.pod}"
+        self.where = f"{cluster.server} {namespace}/{job}"
         """Whose folder it is, among all clusters'."""
-        return f"{self._cluster.server} {self._namespace}/{self._job}"
-
-    # What volume_server.Folder has.
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self._ask("files", path))
+        found: list[dict[str, Any]] = json.loads(self.ask("files", path))
         return found
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        return self._ask("read", path, offset=offset, size=size)
+        return self.ask("read", path, offset=offset, size=size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        found: list[str] = json.loads(self._ask("sums", path, offset=offset, end=end, block=block, part=int(part)))
+        found: list[str] = json.loads(self.ask("sums", path, offset=offset, end=end, block=block, part=int(part)))
         return found
 
     def write(self, path: str, body: bytes, offset: int) -> None:
-        self._ask("write", path, body, offset=offset)
+        self.ask("write", path, body, offset=offset)
 
     def commit(self, path: str, size: int) -> None:
-        self._ask("commit", path, size=size)
+        self.ask("commit", path, size=size)
 
     def set_aside(self, path: str) -> str:
-        return str(json.loads(self._ask("set_aside", path)))
+        return str(json.loads(self.ask("set_aside", path)))
 
-    @property
-    def _path(self) -> str:
-        return f"{pods(self._namespace)}/{self._name}"
-
-    def _ask(self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int) -> bytes:
+    def ask(self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int) -> bytes:
+        """An answer of the pod's program. Raises Missing, and Failed for what the file system refuses."""
         # An address with a `?` in it: the API server passes the query on.
-        place = f"{self._path}:{PORT}/proxy/{self._token}/{action}?{urlencode({'path': path, **numbers})}"
+        place = f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
         headers = {"Content-Type": "application/octet-stream"}
         try:
             return self._cluster.request(METHODS[action], place, headers=headers, body=body or None, tries=tries)
@@ -119,58 +85,76 @@ class VolumeAccess:
                 raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
             raise
 
-    def _until_ready(self) -> None:
-        deadline, told = time.monotonic() + READY, ""
-        while True:
-            pod = self._cluster.find(self._path)
-            if pod is None:
-                raise Failed(f"the inspection pod {self._name} was deleted")
-            state = states(self._cluster, self._namespace, [pod])[0]
-            if state.phase == "running":
-                self._ask("files", DATA_MANIFEST, tries=STARTS)
-                return
-            if state.phase in ("failed", "done"):
-                raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + self._name}")
-            if state.phase == "waiting" and state.reason != told:
-                told = state.reason
-                self._say(f"the inspection pod waits: {told}")
-            if time.monotonic() > deadline:
-                raise Failed(f"the inspection pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
-            time.sleep(0.3)
 
-    def _read(self, file: Path) -> Submission:
-        """Of a job that the cluster has forgotten. Raises BadInput where the file is missing, or is another job's."""
-        gone = f"job {self._job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {self._namespace} any more"
-        if not file.is_file():
-            raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
-        found = Submission.load(file, Path("outputs.json"), Path("image.json"))
-        if (found.job.name, found.job.namespace) != (self._job, self._namespace):
-            raise BadInput(f"{gone}, and {file} describes another one ({found.job.name}): name its job file instead")
-        if found.deployed.missing:
-            raise BadInput(f"{gone}; {found.deployed.missing}")
-        return found
+@contextmanager
+def mounted(
+    cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
+) -> Iterator[VolumeAccess]:
+    """The job's folder on the volume.
 
-    def _bring(self, described: Submission) -> None:
-        """Makes the namespace, the volume and the claim where they are not there."""
-        for document in described.documents:
-            if document["kind"] in VOLUME:
-                path = self._cluster.path(document)
-                if self._cluster.find(path) is None:
-                    self._cluster.apply(document)
-                    self._made += [path] if document["kind"] != "Namespace" else []
-
-    def _remove(self) -> None:
+    `described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job.
+    """
+    access, template = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
+    made: list[str] = []
+    try:
+        if template is None:
+            if not isinstance(described, Submission):
+                described = _read(job, namespace, described or Path("job.yaml"))
+            template = described.template
+            cluster.say(f"the cluster has no Job of {job} any more: its volume is mounted as the job file says")
+            for document in described.documents:
+                if document["kind"] in VOLUME and cluster.find(path := cluster.path(document)) is None:
+                    cluster.apply(document)
+                    made += [path] if document["kind"] != "Namespace" else []
+        pod = inspection_pod(template, job, access.pod, access.token, write)
+        pod["metadata"]["namespace"] = namespace
+        cluster.apply(pod)
+        _until_ready(cluster, access, namespace)
+        yield access
+    finally:
         try:
-            self._cluster.delete(self._path)
+            cluster.delete(access.path)
         except OperationError:
-            self._say(f"the inspection pod {self._name} could not be deleted: it ends by itself within two minutes")
-            return
-        if self._made:
+            cluster.say(f"the inspection pod {access.pod} could not be deleted: it ends by itself within two minutes")
+            made.clear()
+        if made:
             # A claim on its way out lets no pod start: each is waited for, the pod that uses them first.
-            remove(self._cluster, self._path)
-            if _template(self._cluster, self._job, self._namespace) is None:
-                for path in reversed(self._made):
-                    remove(self._cluster, path)
+            remove(cluster, access.path)
+            for path in reversed(made) if _template(cluster, job, namespace) is None else ():
+                remove(cluster, path)
+
+
+def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
+    deadline, told = time.monotonic() + READY, ""
+    while True:
+        pod = cluster.find(access.path)
+        if pod is None:
+            raise Failed(f"the inspection pod {access.pod} was deleted")
+        (state,), _ = states(cluster, namespace, [pod])
+        if state.phase == "running":
+            access.ask("files", DATA_MANIFEST, tries=STARTS)
+            return
+        if state.phase in ("failed", "done"):
+            raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + access.pod}")
+        if state.phase == "waiting" and state.reason != told:
+            told = state.reason
+            cluster.say(f"the inspection pod waits: {told}")
+        if time.monotonic() > deadline:
+            raise Failed(f"the inspection pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
+        time.sleep(0.3)
+
+
+def _read(job: str, namespace: str, file: Path) -> Submission:
+    """Of a job that the cluster has forgotten. Raises BadInput where the file is missing, or is another job's."""
+    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
+    if not file.is_file():
+        raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
+    found = Submission.load(file, Path("outputs.json"), Path("image.json"))
+    if (found.job.name, found.job.namespace) != (job, namespace):
+        raise BadInput(f"{gone}, and {file} describes another one ({found.job.name}): name its job file instead")
+    if found.deployed.missing:
+        raise BadInput(f"{gone}; {found.deployed.missing}")
+    return found
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from operations.cluster.cluster import Cluster, Object
-from operations.cluster.pod_words import PodState, culprit, pod_states, refusals, states
+from operations.cluster.pod_words import PodState, culprit, pod_states, states
 from operations.errors import BadInput, Unreachable
 from operations.jobs import training_progress
 from operations.jobs.job_objects import JobState, newest, of_newest, paddle_job_state, pods, runs, selector, state
@@ -74,31 +74,22 @@ class JobView:
             "namespace": self.namespace,
             "state": self.phase,
             "reason": self.reason,
-            "data": _job_json(self.data),
-            "training": _job_json(self.training),
+            "data": _told(self.data),
+            "training": _told(self.training),
             "progress": None if self.progress is None else asdict(self.progress),
             "lost_pods": self.lost,
-            "pods": [
-                {
-                    "pod": pod.name,
-                    "component": pod.component,
-                    "rank": pod.rank,
-                    "state": pod.phase,
-                    "reason": pod.reason,
-                    "node": pod.node,
-                    "exit_code": pod.code,
-                    "created": pod.created,
-                }
-                for pod in self.pods
-            ],
+            "pods": [_told(pod) for pod in self.pods],
         }
 
 
-def _job_json(job: JobState | None) -> dict[str, Any] | None:
-    if job is None:
+def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
+    if what is None:
         return None
-    told = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(job).items()}
-    return {"object": told.pop("object"), "state": told.pop("phase"), **told, "seconds": job.seconds(datetime.now(UTC))}
+    names = {"name": "pod", "phase": "state", "code": "exit_code", "message": "", "restarts": ""}
+    told = {names.get(name, name): value for name, value in asdict(what).items() if names.get(name, name)}
+    if isinstance(what, JobState):
+        told["seconds"] = what.seconds(datetime.now(UTC))
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in told.items()}
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
@@ -115,7 +106,7 @@ def look(cluster: Cluster, name: str, namespace: str) -> JobView:
     found = runs(cluster, namespace, selector(name))
     its = of_newest(found, cluster.items(pods(namespace), selector(name)))
     try:
-        return make(name, namespace, found, states(cluster, namespace, its), refusals(cluster, namespace, found, its))
+        return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
         # Why pods do not start is told beside the objects: the next look asks again.
         return make(name, namespace, found, pod_states(its))

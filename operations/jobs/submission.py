@@ -104,11 +104,17 @@ class Submission:
                 )
 
     def apply(self, cluster: Cluster, documents: list[Object]) -> None:
-        """Sends documents in their order."""
+        """Sends documents in their order; an API server takes a moment to serve a kind that it was just told of."""
+        deadline = time.monotonic() + SERVED
         for document in documents:
-            cluster.apply(document)
-            if document["kind"] == "CustomResourceDefinition":
-                wait_for_kind(cluster, document["spec"])
+            while True:
+                try:
+                    cluster.apply(document)
+                    break
+                except NotInstalled as error:
+                    if time.monotonic() > deadline:
+                        raise Failed(f"{error}, {SERVED:.0f} s after its definition was applied") from None
+                    time.sleep(0.5)
         if documents:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
@@ -128,18 +134,3 @@ class Submission:
         for found in runs(cluster, self.job.namespace, selector(self.job.name)):
             if found["metadata"]["name"] == self.training["metadata"]["name"] and ended(found):
                 remove(cluster, path(found))
-
-
-def wait_for_kind(cluster: Cluster, definition: Object) -> None:
-    """Returns when the API server serves a kind that it was just told of, which takes it a moment."""
-    version, kind = f"{definition['group']}/{definition['versions'][0]['name']}", definition["names"]["kind"]
-    anyone = {"apiVersion": version, "kind": kind, "metadata": {"name": "any", "namespace": "any"}}
-    deadline = time.monotonic() + SERVED
-    while True:
-        try:
-            cluster.path(anyone)
-            return
-        except NotInstalled:
-            if time.monotonic() > deadline:
-                raise Failed(f"the cluster does not serve {kind} ({version}) after {SERVED:.0f} s: submit again") from None
-            time.sleep(0.5)

@@ -198,9 +198,7 @@ def _merge(old: Any, new: Any) -> Any:
 
 
 def _selected(document: Object, labels: str, fields: str) -> bool:
-    about = document.get("involvedObject", {})
-    facts = {"reason": document.get("reason")} | {f"involvedObject.{name}": value for name, value in about.items()}
-    facts |= document["metadata"].get("labels", {})
+    facts = {"type": document.get("type")} | document["metadata"].get("labels", {})
     terms = (term.partition("=") for term in f"{labels},{fields}".split(",") if term)
     return all(facts.get(name) == value for name, _, value in terms)
 
