@@ -210,7 +210,7 @@ class Cluster:
         more |= {"retries": retry, "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ), "redirect": False}
         for renewed in (False, True):
             client = self._client
-            sent = {"Accept": "application/json", "User-Agent": "paddle-aws", **headers}
+            sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "paddle-aws", **headers}
             client.update_params_for_auth(sent, [], ["BearerToken"])
             try:
                 answer = client.rest_client.pool_manager.request(method, url, headers=sent, **more)

@@ -5,7 +5,6 @@ Control characters of a program never reach the terminal.
 """
 
 import heapq
-import queue
 import re
 import threading
 import time
@@ -16,10 +15,10 @@ from json import dumps
 
 from operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
 from operations.cluster.pod_words import PodState, pod_states
-from operations.cluster.waiting import GLANCE, PodReporter, latest
+from operations.cluster.waiting import PodReporter, data_ended, follow, training_ended
 from operations.errors import BadInput, Unreachable
-from operations.jobs.job_objects import component, ended, jobs, moment, of_newest, pods, selector
-from operations.jobs.job_view import JobView, watch_job
+from operations.jobs.job_objects import jobs, moment, of_newest, pods, selector
+from operations.jobs.job_view import JobView
 from operations.screen import console, of_job
 
 QUIET = 3600.0
@@ -45,13 +44,10 @@ class Wanted:
     ranks: frozenset[int] | None = None
     of: str = "training"
 
-    def component(self, name: str) -> bool:
-        """Whether pods of that component are meant."""
-        return name == "data" if self.of == "data" else name not in ("data", "reader")
-
     def pod(self, pod: PodState) -> bool:
         """Whether this pod is meant."""
-        return self.component(pod.component) and (self.ranks is None or pod.rank in self.ranks)
+        of_data, its = self.of == "data", pod.component
+        return (its == "data") == of_data and its != "reader" and (self.ranks is None or pod.rank in self.ranks)
 
 
 def ranks(text: str) -> frozenset[int] | None:
@@ -169,40 +165,31 @@ def follow_job(
 ) -> JobView:
     """Shows lines as they come until the job has ended, and returns its last view; `reporter` says why pods do not start."""
     show = show or printer()
-    lines: queue.Queue[Line | BaseException | JobView] = queue.Queue(maxsize=10_000)
-    over = threading.Event()
+    one_by_one, over = threading.Lock(), threading.Event()
+    readers: dict[str, threading.Thread] = {}
+    failures: list[Exception] = []
 
     def read(pod: PodState) -> None:
         try:
             for line in _of_pod(cluster, namespace, pod, tail, over):
-                lines.put(line)
+                with one_by_one:
+                    show(line)
         except Exception as error:
-            lines.put(error)
+            failures.append(error)
 
-    def read_all() -> None:
-        """Starts a reader for each pod that has begun; puts the view when the job has ended and every reader is through."""
-        readers: dict[str, threading.Thread] = {}
-        try:
-            for now, documents in watch_job(cluster, name, namespace, GLANCE):
-                for pod in now.pods:
-                    begun = pod.phase in ("running", "done", "failed", "ending")
-                    if begun and match.pod(pod) and pod.name not in readers:
-                        readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
-                        readers[pod.name].start()
-                reporter.tell(now, only_what_waits=True)
-                wanted = [one for one in documents if one.get("kind") == "PaddleJob" or match.component(component(one))]
-                if all(map(ended, wanted)) and (wanted or readers):
-                    over.set()
-                    break
-            for reader in readers.values():
-                reader.join(timeout=30)
-            lines.put(latest(cluster, now))
-        except BaseException as error:
-            lines.put(error)
-
-    threading.Thread(target=read_all, daemon=True).start()
-    while not isinstance(found := lines.get(), JobView):
-        if isinstance(found, BaseException):
-            raise found
-        show(found)
-    return found
+    ended = data_ended if match.of == "data" else training_ended
+    for seen in follow(cluster, name, namespace):
+        for pod in seen.pods:
+            begun = pod.phase in ("running", "done", "failed", "ending")
+            if begun and match.pod(pod) and pod.name not in readers:
+                readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
+                readers[pod.name].start()
+        reporter.tell(seen, only_what_waits=True)
+        if seen.gone or ended(seen) or failures:
+            break
+    over.set()
+    for reader in () if failures else readers.values():
+        reader.join(timeout=30)
+    if failures:
+        raise failures[0]
+    return seen

@@ -107,31 +107,24 @@ def culprit(pods: Iterable[PodState]) -> PodState | None:
     return max((pod for pod in pods if pod.phase == "failed"), key=tells, default=None)
 
 
-def states(cluster: Cluster, namespace: str, pods: Iterable[Object]) -> list[PodState]:
-    """See `pod_states`; asks for events where a pod does not start."""
+def states(
+    cluster: Cluster, namespace: str, pods: Iterable[Object], jobs: Iterable[Object] = ()
+) -> tuple[list[PodState], dict[str, str]]:
+    """The pods in words, and why the pods of a Job are refused, by the Job's name; asks for events where either needs them."""
     pods = list(pods)
-    starting = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
-    events: dict[str, list[Object]] = {pod["metadata"]["name"]: [] for pod in starting if pod.get("spec", {}).get("nodeName")}
-    if events:
-        for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Pod"):
-            events.get(event.get("involvedObject", {}).get("name", ""), []).append(event)
-    return pod_states(pods, events)
-
-
-def refusals(cluster: Cluster, namespace: str, jobs: Iterable[Object], pods: Iterable[Object]) -> dict[str, str]:
-    """Of each Job that lacks pods and whose pods are refused: its name and the reason in words."""
-    pods = list(pods)
-    lacking = [job["metadata"]["name"] for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)]
-    if not lacking:
-        return {}
-    newest: dict[str, Mapping[str, Any]] = {}
-    # A refusal from before the newest pod is over.
-    since = {name: max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="") for name in lacking}
-    for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="involvedObject.kind=Job,reason=FailedCreate"):
-        name = event.get("involvedObject", {}).get("name", "")
-        if name in lacking and _when(event) >= max(_when(newest.get(name, {})), since[name]):
-            newest[name] = event
-    return {name: refusal(str(event.get("message", ""))) for name, event in newest.items()}
+    lacking = {job["metadata"]["name"]: job for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)}
+    events: dict[str, list[Object]] = {}
+    if lacking or any(pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") in (None, "Pending") for pod in pods):
+        for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="type=Warning"):
+            events.setdefault(event.get("involvedObject", {}).get("name", ""), []).append(event)
+    refused = {}
+    for name in lacking:
+        # A refusal from before the newest pod is over.
+        since = max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="")
+        said = [one for one in events.get(name, ()) if one.get("reason") == "FailedCreate" and _when(one) >= since]
+        if said:
+            refused[name] = refusal(str(max(said, key=_when).get("message", "")))
+    return pod_states(pods, events), refused
 
 
 def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:

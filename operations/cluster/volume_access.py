@@ -9,186 +9,160 @@ import copy
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlencode
 
 import yaml
 from paddle_node.contract import DATA_MANIFEST
 
-from operations.cluster.cluster import ApiError, Cluster, Object
+from operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from operations.cluster.pod_words import states
-from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, jobs, operator_jobs, pods, selector
+from operations.cluster.volume_server import METHODS
+from operations.errors import BadInput, Failed, OperationError
+from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector
 from operations.jobs.removal import remove
 from operations.jobs.submission import Submission
 
 PORT = 8080
 READY = 300.0
 """Seconds until the pod has to answer; pulling the image is part of it."""
+STARTS = 10
+"""How often the pod's program is asked until it listens, a moment after its container runs: for two minutes."""
 BLOCK = 4 << 20
 """Bytes of one request."""
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """What has to be there for a pod that mounts the volume."""
 
 
-class Missing(BadInput):
+class Missing(BadInput, FileNotFoundError):
     """There is no such file on the volume."""
 
 
 class VolumeAccess:
-    """Use as a context manager."""
+    """What volume_server.Folder has, of the folder that an inspection pod serves."""
 
-    def __init__(
-        self, cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
-    ) -> None:
-        """`described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job."""
-        self._cluster, self._job, self._namespace, self._write, self._say = cluster, job, namespace, write, cluster.say
-        self._described = described
-        self._made: list[str] = []
-        """What was made for the look, in order."""
-        self._token = secrets.token_urlsafe(24)
-        self._name = f"{job[:40]}-volume-{secrets.token_hex(4)}"
-
-    def __enter__(self) -> Self:
-        template = _template(self._cluster, self._job, self._namespace)
-        try:
-            if template is None:
-                known = self._described
-                described = known if isinstance(known, Submission) else self._read(known or Path("job.yaml"))
-                template = described.template
-                self._say(f"the cluster has no Job of {self._job} any more: its volume is mounted as the job file says")
-                self._bring(described)
-            pod = inspection_pod(template, self._job, self._name, self._token, self._write)
-            pod["metadata"]["namespace"] = self._namespace
-            self._cluster.apply(pod)
-            self._until_ready()
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._remove()
-
-    @property
-    def where(self) -> str:
+    def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
+        self._cluster, self._job = cluster, job
+        self.pod, self.token = f"{job[:40]}-volume-{secrets.token_hex(4)}", secrets.token_urlsafe(24)
+        self.path = f"{pods(namespace)}/{self.pod}"
+        self.where = f"{cluster.server} {namespace}/{job}"
         """Whose folder it is, among all clusters'."""
-        return f"{self._cluster.server} {self._namespace}/{self._job}"
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        """Everything below a folder: name, bytes, time; empty where there is no such folder."""
-        found: list[dict[str, Any]] = json.loads(self._ask("GET", "list", {"path": path}))
+        found: list[dict[str, Any]] = json.loads(self.ask("files", path))
         return found
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """A file's bytes, or a part of them; a negative offset counts from its end. Raises Missing."""
-        query = {"path": path, "offset": str(offset)} | ({"size": str(size)} if size >= 0 else {})
-        return self._ask("GET", "file", query)
+        return self.ask("read", path, offset=offset, size=size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        """BLAKE2 of the next blocks of a file up to `end`, or of what has been sent of it. Raises Missing."""
-        query = {"path": path, "offset": str(offset), "end": str(end), "block": str(block)} | ({"part": "1"} if part else {})
-        found: list[str] = json.loads(self._ask("GET", "sums", query))
+        found: list[str] = json.loads(self.ask("sums", path, offset=offset, end=end, block=block, part=int(part)))
         return found
 
     def write(self, path: str, body: bytes, offset: int) -> None:
-        """Sends a part of a file."""
-        self._ask("PUT", "file", {"path": path, "offset": str(offset)}, body)
+        self.ask("write", path, body, offset=offset)
 
     def commit(self, path: str, size: int) -> None:
-        """Makes the file appear, whose parts have been sent."""
-        self._ask("POST", "commit", {"path": path, "bytes": str(size)}, b"")
+        self.ask("commit", path, size=size)
 
     def set_aside(self, path: str) -> str:
-        """Renames a folder out of the way; returns its new name."""
-        return str(json.loads(self._ask("POST", "set-aside", {"path": path}, b"")))
+        return str(json.loads(self.ask("set_aside", path)))
 
-    @property
-    def _path(self) -> str:
-        return f"{pods(self._namespace)}/{self._name}"
-
-    def _ask(self, method: str, action: str, query: Mapping[str, str], body: bytes | None = None, tries: int = 6) -> bytes:
-        path = f"{self._path}:{PORT}/proxy/{self._token}/{action}"
-        headers = {"Content-Type": "application/octet-stream"} if body is not None else {}
+    def ask(self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int) -> bytes:
+        """An answer of the pod's program. Raises Missing, and Failed for what the file system refuses."""
         # An address with a `?` in it: the API server passes the query on.
+        place = f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
+        headers = {"Content-Type": "application/octet-stream"}
         try:
-            return self._cluster.request(method, f"{path}?{urlencode(query)}", headers=headers, body=body, tries=tries)
+            return self._cluster.request(METHODS[action], place, headers=headers, body=body or None, tries=tries)
         except ApiError as error:
-            what = f"{self._job}/{query['path']}"
             if error.status == 404:
-                raise Missing(f"{what} is not on the volume: {error.message}") from None
+                raise Missing(f"{self._job}/{path} is not on the volume: {error.message}") from None
             if error.status == 409:
-                raise Failed(f"the volume refuses {what}: {error.message}") from None
+                raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
             raise
 
-    def _until_ready(self) -> None:
-        deadline, told = time.monotonic() + READY, ""
-        while True:
-            pod = self._cluster.find(self._path)
-            if pod is None:
-                raise Failed(f"the inspection pod {self._name} was deleted")
-            state = states(self._cluster, self._namespace, [pod])[0]
-            if state.phase == "running":
-                try:
-                    self._ask("GET", "list", {"path": DATA_MANIFEST}, tries=1)
-                    return
-                except (Unreachable, Missing, ApiError) as error:
-                    # It listens a moment after it runs; a refusal for good stays one.
-                    if "403" in str(error) or "401" in str(error):
-                        raise
-            elif state.phase in ("failed", "done"):
-                raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + self._name}")
-            if state.phase == "waiting" and state.reason != told:
-                told = state.reason
-                self._say(f"the inspection pod waits: {told}")
-            if time.monotonic() > deadline:
-                raise Failed(f"the inspection pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
-            time.sleep(0.3)
 
-    def _read(self, file: Path) -> Submission:
-        """Of a job that the cluster has forgotten. Raises BadInput where the file is missing, or is another job's."""
-        gone = f"job {self._job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {self._namespace} any more"
-        if not file.is_file():
-            raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
-        found = Submission.load(file, Path("outputs.json"), Path("image.json"))
-        if (found.job.name, found.job.namespace) != (self._job, self._namespace):
-            raise BadInput(f"{gone}, and {file} describes another one ({found.job.name}): name its job file instead")
-        if found.deployed.missing:
-            raise BadInput(f"{gone}; {found.deployed.missing}")
-        return found
+@contextmanager
+def mounted(
+    cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
+) -> Iterator[VolumeAccess]:
+    """The job's folder on the volume.
 
-    def _bring(self, described: Submission) -> None:
-        """Makes the namespace, the volume and the claim where they are not there."""
-        for document in described.documents:
-            if document["kind"] in VOLUME:
-                path = self._cluster.path(document)
-                if self._cluster.find(path) is None:
-                    self._cluster.apply(document)
-                    self._made += [path] if document["kind"] != "Namespace" else []
-
-    def _remove(self) -> None:
+    `described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job.
+    """
+    access, template = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
+    made: list[str] = []
+    try:
+        if template is None:
+            if not isinstance(described, Submission):
+                described = _read(job, namespace, described or Path("job.yaml"))
+            template = described.template
+            cluster.say(f"the cluster has no Job of {job} any more: its volume is mounted as the job file says")
+            for document in described.documents:
+                if document["kind"] in VOLUME and cluster.find(path := cluster.path(document)) is None:
+                    cluster.apply(document)
+                    made += [path] if document["kind"] != "Namespace" else []
+        pod = inspection_pod(template, job, access.pod, access.token, write)
+        pod["metadata"]["namespace"] = namespace
+        cluster.apply(pod)
+        _until_ready(cluster, access, namespace)
+        yield access
+    finally:
         try:
-            self._cluster.delete(self._path)
+            cluster.delete(access.path)
         except OperationError:
-            self._say(f"the inspection pod {self._name} could not be deleted: it ends by itself within two minutes")
-            return
-        if self._made:
+            cluster.say(f"the inspection pod {access.pod} could not be deleted: it ends by itself within two minutes")
+            made.clear()
+        if made:
             # A claim on its way out lets no pod start: each is waited for, the pod that uses them first.
-            remove(self._cluster, self._path)
-            if _template(self._cluster, self._job, self._namespace) is None:
-                for path in reversed(self._made):
-                    remove(self._cluster, path)
+            remove(cluster, access.path)
+            for path in reversed(made) if _template(cluster, job, namespace) is None else ():
+                remove(cluster, path)
+
+
+def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
+    deadline, told = time.monotonic() + READY, ""
+    while True:
+        pod = cluster.find(access.path)
+        if pod is None:
+            raise Failed(f"the inspection pod {access.pod} was deleted")
+        (state,), _ = states(cluster, namespace, [pod])
+        if state.phase == "running":
+            access.ask("files", DATA_MANIFEST, tries=STARTS)
+            return
+        if state.phase in ("failed", "done"):
+            raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + access.pod}")
+        if state.phase == "waiting" and state.reason != told:
+            told = state.reason
+            cluster.say(f"the inspection pod waits: {told}")
+        if time.monotonic() > deadline:
+            raise Failed(f"the inspection pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
+        time.sleep(0.3)
+
+
+def _read(job: str, namespace: str, file: Path) -> Submission:
+    """Of a job that the cluster has forgotten. Raises BadInput where the file is missing, or is another job's."""
+    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
+    if not file.is_file():
+        raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
+    found = Submission.load(file, Path("outputs.json"), Path("image.json"))
+    if (found.job.name, found.job.namespace) != (job, namespace):
+        raise BadInput(f"{gone}, and {file} describes another one ({found.job.name}): name its job file instead")
+    if found.deployed.missing:
+        raise BadInput(f"{gone}; {found.deployed.missing}")
+    return found
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """The pod template of the job's newest Job or PaddleJob on the cluster; None where none is left."""
-    found = [d for d in cluster.items(jobs(namespace), selector(job)) if component(d) in ("trainer", "data")]
-    workers = [document["spec"]["worker"] for document in operator_jobs(cluster, namespace, job)]
-    specs = [max(found, key=created)["spec"]] if found else workers
-    return specs[0]["template"] if specs else None
+    found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
+    spec: Object = max(found, key=created, default={"spec": {}})["spec"]
+    template: Object | None = spec.get("worker", spec).get("template")
+    return template
 
 
 def inspection_pod(template: Object, job: str, name: str, token: str, write: bool) -> Object:

@@ -13,13 +13,13 @@ from typing import Any, BinaryIO
 from paddle_node.training import passes as saved
 
 from operations.account.bucket_upload import side_by_side
-from operations.cluster.volume_access import BLOCK, Missing, VolumeAccess
+from operations.cluster.volume_access import BLOCK
 from operations.cluster.volume_server import WINDOW
 from operations.errors import Failed
 from operations.jobs.backend import Volume
 
 
-def upload(volume: VolumeAccess, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]) -> int:
+def upload(volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]) -> int:
     """Brings each file to its name below `folder`, empty for the job's own; returns how many had to be sent."""
     there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)}
     stop = Event()
@@ -58,7 +58,7 @@ def _blocks(volume: Volume, path: str, stream: BinaryIO, size: int, part: bool =
             try:
                 # A log that grows meanwhile is what it was when it was listed.
                 theirs = volume.sums(path, offset, size, BLOCK, part=part)
-            except Missing:
+            except FileNotFoundError:
                 theirs = []
         stream.seek(offset)
         yield offset, stream.read(min(BLOCK, size - offset)), next(iter(theirs[number % WINDOW :]), "")

@@ -1,22 +1,21 @@
 """Waiting for a job's end, while lines tell what happens; the wait never ends the job.
 
-It survives cut watches, a server that is away for minutes and an expired token. A hundred pods that wait for the same reason
-are one line; nothing is said twice.
+The job is looked at anew every two seconds: no watch can be cut, or forget what it missed. A server that is away for minutes is
+waited for. A hundred pods that wait for the same reason are one line; nothing is said twice.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
-from operations.cluster.cluster import NOTICED, Cluster
+from operations.cluster.cluster import NOTICED, Cluster, Outage
 from operations.cluster.pod_words import PodState
-from operations.errors import BadInput, Failed, JobFailed, Unreachable
+from operations.errors import Failed, JobFailed
 from operations.jobs.job_objects import seconds_old
-from operations.jobs.job_view import JobView, view, watch_job
+from operations.jobs.job_view import JobView, look
 
 GLANCE = 2.0
-"""Seconds between two looks at pods that do not start: their reasons are events, which no watch of ours brings."""
+"""Seconds between two looks."""
 
 
 class PodReporter:
@@ -71,6 +70,20 @@ def spans(ranks: Iterable[int]) -> str:
     return ",".join("-".join(map(str, span)) for span in found)
 
 
+def follow(cluster: Cluster, name: str, namespace: str) -> Iterator[JobView]:
+    """The job at each look. Raises what waiting does not mend."""
+    outage = Outage(cluster)
+    while True:
+        try:
+            seen = look(cluster, name, namespace)
+        except Exception as error:
+            outage.wait(error)
+            continue
+        outage.over()
+        yield seen
+        time.sleep(GLANCE)
+
+
 def until(
     cluster: Cluster,
     name: str,
@@ -85,24 +98,13 @@ def until(
     Raises Failed when all objects of the job vanish: somebody deleted it.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    for current, documents in watch_job(cluster, name, namespace, min(GLANCE, seconds or GLANCE)):
-        if not documents:
+    for seen in follow(cluster, name, namespace):
+        if seen.gone:
             raise Failed(f"job {name} was deleted while it was waited for")
-        reporter.tell(current)
-        if enough(current):
-            current = latest(cluster, current)
-            reporter.tell(current)
-            return current
-        if deadline is not None and time.monotonic() >= deadline:
-            return current
+        reporter.tell(seen)
+        if enough(seen) or (deadline is not None and time.monotonic() >= deadline):
+            return seen
     raise AssertionError("unreachable")
-
-
-def latest(cluster: Cluster, seen: JobView) -> JobView:
-    """The job as one answer tells it, where there is one: of the watches that showed it one may lag."""
-    with suppress(Unreachable, BadInput):
-        return view(cluster, seen.name, seen.namespace)
-    return seen
 
 
 def training_ended(job: JobView) -> bool:

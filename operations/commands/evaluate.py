@@ -2,13 +2,14 @@
 
 import secrets
 import time
+from contextlib import AbstractContextManager
 from typing import Self
 
 import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from operations.cluster.cluster import Cluster, Object
-from operations.cluster.pod_words import refusals, states
+from operations.cluster.pod_words import states
 from operations.cluster.volume_access import VolumeAccess
 from operations.commands.results import saved_passes
 from operations.errors import BadInput, Failed, cli_errors
@@ -65,7 +66,7 @@ def evaluate(
         typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
 
 
-def measure(cluster: Cluster, name: str, namespace: str, volume: VolumeAccess) -> Evaluation:
+def measure(cluster: Cluster, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
     from k8s_charts.kinds import evaluation
 
@@ -96,10 +97,10 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
         if job is None:
             raise Failed(f"the evaluation {name} was deleted before its end")
         its = cluster.items(pods(namespace), f"{JOB_NAME}={name}")
-        seen = states(cluster, namespace, its)
+        seen, refused = states(cluster, namespace, its, [job])
         if ended(job):
             break
-        waits = [pod.reason for pod in seen if pod.phase == "waiting"] or refusals(cluster, namespace, [job], its).values()
+        waits = [pod.reason for pod in seen if pod.phase == "waiting"] or refused.values()
         if (reason := next(iter(waits), "")) and reason != told:
             say(f"the evaluation waits: {reason}")
             told = reason

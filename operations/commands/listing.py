@@ -8,7 +8,7 @@ import typer
 from operations.cluster.cluster import Cluster, Object
 from operations.cluster.pod_words import pod_states
 from operations.errors import cli_errors
-from operations.jobs.job_objects import INSTANCE, PART_OF, jobs, label, of_newest, operator_jobs, pods
+from operations.jobs.job_objects import INSTANCE, PART_OF, label, of_newest, pods, runs
 from operations.jobs.job_view import JobView, make
 from operations.screen import DEFAULT_NAMESPACE, Context, Json, Namespace, age, as_json, say, show, span
 
@@ -37,9 +37,8 @@ def listing(
 
 
 def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
-    documents = [*cluster.items(jobs(namespace), PART_OF), *operator_jobs(cluster, namespace)]
     found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
-    for document in documents:
+    for document in runs(cluster, namespace):
         found.setdefault((document["metadata"]["namespace"], label(document, INSTANCE)), ([], []))[0].append(document)
     for pod in cluster.items(pods(namespace), PART_OF):
         # Pods whose Job is gone are nobody's.

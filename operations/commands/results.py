@@ -14,7 +14,6 @@ from operations.account.aws import client
 from operations.account.bucket_upload import bar, object_of, upload_files
 from operations.cluster.log_stream import clean
 from operations.cluster.reasons import short
-from operations.cluster.volume_access import Missing
 from operations.cluster.volume_transfer import download
 from operations.errors import BadInput, cli_errors
 from operations.jobs import loss_plot
@@ -197,7 +196,7 @@ def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
     try:
         text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
         return [clean(line) for line in text.splitlines()]
-    except Missing:
+    except FileNotFoundError:
         return []
 
 

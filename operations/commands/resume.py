@@ -11,7 +11,7 @@ import typer
 from paddle_node.contract import DATA_MANIFEST, Variable
 
 from operations.cluster.cluster import Cluster, Object
-from operations.cluster.volume_access import Missing, VolumeAccess
+from operations.cluster.volume_access import mounted
 from operations.cluster.waiting import PodReporter
 from operations.commands.results import chosen_pass, saved_passes
 from operations.commands.submit import Follow, Verbose, Wait, finish
@@ -73,7 +73,7 @@ def _bring_data(cluster: Cluster, submission: Submission, reporter: PodReporter)
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
         for row in reversed(rows):
@@ -94,10 +94,10 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     if any(condition(job, "Complete") for job in known):
         return True
     job = submission.job
-    with VolumeAccess(cluster, job.name, job.namespace, write=False, described=submission) as volume:
+    with mounted(cluster, job.name, job.namespace, write=False, described=submission) as volume:
         try:
             manifest = json.loads(volume.read(DATA_MANIFEST))
-        except (Missing, ValueError):
+        except (FileNotFoundError, ValueError):
             return False
     return isinstance(manifest, dict) and bool(ours) and manifest.get("job") == ours
 

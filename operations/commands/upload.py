@@ -10,7 +10,7 @@ from operations.account import bucket_upload
 from operations.account.aws import client
 from operations.cluster import volume_transfer
 from operations.cluster.cluster import Cluster
-from operations.cluster.volume_access import VolumeAccess
+from operations.cluster.volume_access import mounted
 from operations.errors import BadInput, cli_errors
 from operations.jobs.job_argument import DEFAULT, Named, named
 from operations.jobs.run import bring_program
@@ -75,7 +75,7 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
     folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        VolumeAccess(Cluster.connect(context, say), job.name, job.namespace, write=True, described=job.file) as there,
+        mounted(Cluster.connect(context, say), job.name, job.namespace, write=True, described=job.file) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)

@@ -15,7 +15,8 @@ from operations.screen import say
 
 if TYPE_CHECKING:
     from operations.cluster.volume_access import VolumeAccess
-    from operations.jobs.rehearsal_backend import RehearsalBackend, RehearsalVolume
+    from operations.cluster.volume_server import Folder
+    from operations.jobs.rehearsal_backend import RehearsalBackend
     from operations.jobs.run import Run
 
 OfRehearsal = Annotated[
@@ -29,7 +30,7 @@ OfRehearsal = Annotated[
 
 Backend: TypeAlias = "Run | RehearsalBackend"
 """One job, where it ran: how it is, what its pods wrote, its folder, and how good its newest pass is."""
-Volume: TypeAlias = "VolumeAccess | RehearsalVolume"
+Volume: TypeAlias = "VolumeAccess | Folder"
 """A job's folder, to be read."""
 
 

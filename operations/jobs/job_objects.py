@@ -44,10 +44,16 @@ def paddle_jobs(namespace: str | None) -> str:
     return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs" if namespace else f"/apis/{PADDLE_JOB}/paddlejobs"
 
 
-def operator_jobs(cluster: Cluster, namespace: str | None, name: str | None = None) -> list[Object]:
-    """PaddleJobs; none where their operator is not installed."""
-    found = cluster.items(paddle_jobs(namespace), selector(name) if name else PART_OF)
-    return [{"kind": "PaddleJob", **document} for document in found]
+def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
+    """The Jobs, and the PaddleJobs where their operator is installed, each with its kind, which a list leaves out."""
+    collections = {"Job": jobs(namespace), "PaddleJob": paddle_jobs(namespace)}
+    return [{"kind": kind, **one} for kind, path in collections.items() for one in cluster.items(path, labels)]
+
+
+def path(run: Mapping[str, Any]) -> str:
+    """Where a Job or PaddleJob is."""
+    collection = paddle_jobs if run["kind"] == "PaddleJob" else jobs
+    return f"{collection(run['metadata']['namespace'])}/{run['metadata']['name']}"
 
 
 def selector(job: str) -> str:
@@ -67,12 +73,12 @@ def variable(spec: Mapping[str, Any], name: str) -> str:
 
 
 def component(document: Mapping[str, Any]) -> str:
-    """data, trainer, worker, ps or reader."""
+    """data, trainer, worker, ps or reader; empty: a PaddleJob."""
     return label(document, COMPONENT)
 
 
 def newest(documents: Iterable[Object], of_component: str) -> Object | None:
-    """The Job of a component that was made last: an older one of the same name has ended."""
+    """The Job of a component, or the PaddleJob, that was made last: an older one of the same name has ended."""
     found = [document for document in documents if component(document) == of_component]
     return max(found, key=lambda document: (not ended(document), created(document)), default=None)
 

@@ -1,29 +1,16 @@
 """One job as it is now: its data job, its training, its pods, and the one word for all of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from operations.cluster.cluster import Cluster, Object
-from operations.cluster.pod_words import PodState, culprit, pod_states, refusals, states
-from operations.cluster.watching import follow
+from operations.cluster.pod_words import PodState, culprit, pod_states, states
 from operations.errors import BadInput, Unreachable
 from operations.jobs import training_progress
-from operations.jobs.job_objects import (
-    JobState,
-    component,
-    jobs,
-    newest,
-    of_newest,
-    operator_jobs,
-    paddle_job_state,
-    paddle_jobs,
-    pods,
-    selector,
-    state,
-)
+from operations.jobs.job_objects import JobState, newest, of_newest, paddle_job_state, pods, runs, selector, state
 from operations.jobs.training_progress import TrainingProgress
 
 
@@ -38,6 +25,11 @@ class JobView:
     pods: tuple[PodState, ...]
     progress: TrainingProgress | None = None
     """How far the training is; None also where nobody asked."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether no object of it is there."""
+        return self.data is None and self.training is None
 
     @property
     def lost(self) -> int:
@@ -82,81 +74,57 @@ class JobView:
             "namespace": self.namespace,
             "state": self.phase,
             "reason": self.reason,
-            "data": _job_json(self.data),
-            "training": _job_json(self.training),
+            "data": _told(self.data),
+            "training": _told(self.training),
             "progress": None if self.progress is None else asdict(self.progress),
             "lost_pods": self.lost,
-            "pods": [
-                {
-                    "pod": pod.name,
-                    "component": pod.component,
-                    "rank": pod.rank,
-                    "state": pod.phase,
-                    "reason": pod.reason,
-                    "node": pod.node,
-                    "exit_code": pod.code,
-                    "created": pod.created,
-                }
-                for pod in self.pods
-            ],
+            "pods": [_told(pod) for pod in self.pods],
         }
 
 
-def _job_json(job: JobState | None) -> dict[str, Any] | None:
-    if job is None:
+def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
+    if what is None:
         return None
-    told = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(job).items()}
-    return {"object": told.pop("object"), "state": told.pop("phase"), **told, "seconds": job.seconds(datetime.now(UTC))}
+    names = {"name": "pod", "phase": "state", "code": "exit_code", "message": "", "restarts": ""}
+    told = {names.get(name, name): value for name, value in asdict(what).items() if names.get(name, name)}
+    if isinstance(what, JobState):
+        told["seconds"] = what.seconds(datetime.now(UTC))
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in told.items()}
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     """The job as it is now, and how far its training is. Raises BadInput where the cluster has none of that name."""
-    found = [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]
-    if not found:
+    seen = look(cluster, name, namespace)
+    if seen.gone:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
-    seen = described(cluster, name, namespace, found, cluster.items(pods(namespace), selector(name)))
     return replace(seen, progress=training_progress.of_pods(cluster, namespace, seen.pods))
 
 
-def watch_job(cluster: Cluster, name: str, namespace: str, every: float) -> Iterator[tuple[JobView, list[Object]]]:
-    """Yields the job and its Jobs and PaddleJobs now, after each change, and at least `every` seconds."""
-    paths = {"jobs": jobs(namespace), "pods": pods(namespace)}
-    if operator_jobs(cluster, namespace, name):
-        paths["operator"] = paddle_jobs(namespace)
-    for found in follow(cluster, paths, selector(name), every):
-        operators = ({"kind": "PaddleJob", **job} for job in found.get("operator", {}).values())
-        documents = [*found["jobs"].values(), *operators]
-        yield described(cluster, name, namespace, documents, found["pods"].values()), documents
-
-
-def described(cluster: Cluster, name: str, namespace: str, documents: list[Object], its_pods: Iterable[Object]) -> JobView:
-    """From a job's objects; asks for what is no part of them: why pods do not start, or are not made."""
-    batch = [document for document in documents if document.get("kind") != "PaddleJob"]
-    its = of_newest(batch, its_pods)
+def look(cluster: Cluster, name: str, namespace: str) -> JobView:
+    """The job as it is now, `gone` where the cluster has none of that name."""
+    # In this order: a Job ends after its pods.
+    found = runs(cluster, namespace, selector(name))
+    its = of_newest(found, cluster.items(pods(namespace), selector(name)))
     try:
-        return make(name, namespace, documents, states(cluster, namespace, its), refusals(cluster, namespace, batch, its))
+        return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
-        # The next look asks again.
-        return make(name, namespace, documents, pod_states(its))
+        # Why pods do not start is told beside the objects: the next look asks again.
+        return make(name, namespace, found, pod_states(its))
 
 
 def make(
     name: str,
     namespace: str,
-    documents: Iterable[Object],
+    documents: list[Object],
     its_pods: list[PodState],
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> JobView:
     """From a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be made."""
-    documents = list(documents)
-    batch = [document for document in documents if document.get("kind") != "PaddleJob"]
-    operators = [document for document in documents if document.get("kind") == "PaddleJob"]
 
-    def of(job: Object | None) -> JobState | None:
-        if job is None:
+    def of(part: str) -> JobState | None:
+        if (job := newest(documents, part)) is None:
             return None
-        running = any(pod.component == component(job) and pod.phase == "running" for pod in its_pods)
-        return state(job, running, refused.get(job["metadata"]["name"], ""))
+        running = any(pod.component == part and pod.phase == "running" for pod in its_pods)
+        return state(job, running, refused.get(job["metadata"]["name"], "")) if part else paddle_job_state(job)
 
-    training = paddle_job_state(operators[-1]) if operators else of(newest(batch, "trainer"))
-    return JobView(name, namespace, of(newest(batch, "data")), training, tuple(its_pods))
+    return JobView(name, namespace, of("data"), of("") or of("trainer"), tuple(its_pods))

@@ -3,20 +3,17 @@
 The rehearsal that writes all this is not imported: only `evaluate` starts it, in a process of its own.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
-from operations.cluster import volume_server
 from operations.cluster.log_stream import Line, Wanted
-from operations.cluster.volume_access import Missing
+from operations.cluster.volume_server import Folder, inside
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Exit, Failed
 from operations.jobs.job_view import JobView
@@ -59,32 +56,6 @@ def submitted() -> None:
         (FOLDER / LAST).unlink()
 
 
-class RehearsalVolume:
-    """See `Volume`."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    @property
-    def where(self) -> str:
-        return str(self._root)
-
-    def files(self, path: str) -> list[dict[str, Any]]:
-        return volume_server.listing(_inside(self._root, path))
-
-    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        return volume_server.part(self._file(path), offset, size)
-
-    def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        return volume_server.sums(self._file(path), offset, end, block, part)
-
-    def _file(self, path: str) -> Path:
-        found = _inside(self._root, path)
-        if not found.is_file():
-            raise Missing(f"{path} is not on the rehearsal's volume")
-        return found
-
-
 class RehearsalBackend:
     """See `Backend`."""
 
@@ -106,15 +77,15 @@ class RehearsalBackend:
         if not chosen:
             raise BadInput(f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` lists those it had")
         for pod in chosen:
-            for file in sorted(_inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")):
+            for file in sorted(inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")):
                 if not file.name.endswith(".probes.log"):
                     lines = file.read_text(errors="replace").splitlines()
                     for text in lines[-tail or len(lines) :] if tail is not None else lines:
                         yield Line("", pod.who, text, pod.rank or 0)
 
     @contextmanager
-    def volume(self) -> Iterator[RehearsalVolume]:
-        yield RehearsalVolume(_inside(self._folder / VOLUME, self.record.root))
+    def volume(self) -> Iterator[Folder]:
+        yield Folder(inside(self._folder / VOLUME, self.record.root))
 
     def evaluate(self) -> Evaluation:
         done = subprocess.run([sys.executable, "-m", "rehearsal.evaluation"], capture_output=True, text=True, check=False)
@@ -132,10 +103,3 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
         raise BadInput(f"there is no {file} here: `make rehearse`, in the project's folder, leaves one") from None
     except (ValidationError, OSError):
         raise BadInput(f"{file} is no rehearsal's record: run `make rehearse` again") from None
-
-
-def _inside(root: Path, path: str) -> Path:
-    found = Path(os.path.realpath(root / path))
-    if not found.is_relative_to(os.path.realpath(root)):
-        raise Missing(f"{path} leads out of {root}: it is not read")
-    return found

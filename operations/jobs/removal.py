@@ -7,7 +7,7 @@ import time
 
 from operations.cluster.cluster import NOTICED, Cluster, Object
 from operations.errors import Failed
-from operations.jobs.job_objects import ended, jobs, operator_jobs, paddle_jobs, pods, selector
+from operations.jobs.job_objects import ended, path, pods, runs, selector
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 NAMESPACED = (
@@ -32,7 +32,8 @@ LOOK = 0.5
 
 def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
     """The job's Jobs and PaddleJobs that have not ended: their paths by name."""
-    return {path.rsplit("/", 1)[-1]: path for path, document in _runs(cluster, name, namespace) if not ended(document)}
+    its = runs(cluster, namespace, selector(name))
+    return {run["metadata"]["name"]: path(run) for run in its if not ended(run)}
 
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -40,24 +41,24 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     its = running(cluster, name, namespace)
     if its:
         cluster.say(f"ending {', '.join(its)}: the pods get their time to save")
-    for path in its.values():
-        remove(cluster, path)
+    for place in its.values():
+        remove(cluster, place)
     return list(its)
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes every object of the job and returns what it was, as kind/name."""
-    gone = [path for path, _ in _runs(cluster, name, namespace)]
-    for path in gone:
-        remove(cluster, path)
-    for path, _ in _its(cluster, pods(namespace), name):
+    gone = [path(run) for run in runs(cluster, namespace, selector(name))]
+    for place in gone:
+        remove(cluster, place)
+    for place, _ in _its(cluster, pods(namespace), name):
         # Inspection pods, and pods whose Job was deleted without them.
-        cluster.delete(path)
+        cluster.delete(place)
     its = [one for collection in NAMESPACED for one in _its(cluster, collection.format(namespace), name)]
-    for path, _ in [*its, *_volumes(cluster, name, namespace)]:
-        cluster.delete(path)
-        gone.append(path)
-    return ["/".join(path.split("/")[-2:]) for path in gone]
+    for place, _ in [*its, *_volumes(cluster, name, namespace)]:
+        cluster.delete(place)
+        gone.append(place)
+    return ["/".join(place.split("/")[-2:]) for place in gone]
 
 
 def still_held(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -102,22 +103,14 @@ def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Obj
     return [one for one in found if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace]
 
 
-def _runs(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
-    operators = operator_jobs(cluster, namespace, name)
-    return [
-        *((f"{paddle_jobs(namespace)}/{one['metadata']['name']}", one) for one in operators),
-        *_its(cluster, jobs(namespace), name),
-    ]
-
-
-def remove(cluster: Cluster, path: str) -> None:
+def remove(cluster: Cluster, place: str) -> None:
     """Deletes an object and waits until it is gone, its pods before it. Says so where that takes its time."""
-    found = cluster.find(path)
-    if found is None or not cluster.delete(path):
+    found = cluster.find(place)
+    if found is None or not cluster.delete(place):
         return
     began, most, told = time.monotonic(), grace(found) + GONE, False
-    while (found := cluster.find(path)) is not None:
-        name, passed = path.rsplit("/", 1)[-1], time.monotonic() - began
+    while (found := cluster.find(place)) is not None:
+        name, passed = place.rsplit("/", 1)[-1], time.monotonic() - began
         # Kubernetes' own finalizers wait for the pods; any other waits for the controller that put it there.
         its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one]
         waits = f"{', '.join(its)} holds it: does its controller run?" if its else "a pod of it does not end"

@@ -5,6 +5,7 @@ Nothing here prints or exits: what happens meanwhile goes to `say`, and a failur
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -15,7 +16,7 @@ from operations.cluster import log_stream, waiting
 from operations.cluster.cluster import Cluster
 from operations.cluster.log_stream import Line, Wanted
 from operations.cluster.pod_words import culprit
-from operations.cluster.volume_access import VOLUME, VolumeAccess
+from operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
 from operations.cluster.volume_transfer import upload
 from operations.cluster.waiting import PodReporter
 from operations.commands import results, trial
@@ -94,9 +95,9 @@ class Run:
         """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
         return removal.end_running(self.cluster, self.name, self.namespace)
 
-    def volume(self, write: bool = False) -> VolumeAccess:
+    def volume(self) -> AbstractContextManager[VolumeAccess]:
         """Its folder on the volume, as a context manager."""
-        return VolumeAccess(self.cluster, self.name, self.namespace, write=write, described=self.file)
+        return mounted(self.cluster, self.name, self.namespace, write=False, described=self.file)
 
 
 @translated()
@@ -139,7 +140,7 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
         archive.write(file)
         submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
         with (
-            VolumeAccess(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+            mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)

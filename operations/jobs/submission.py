@@ -13,7 +13,7 @@ from k8s_charts.spec import TrainingJob
 from operations.cluster.cluster import Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
 from operations.jobs.early_checks import check_data, check_deployed
-from operations.jobs.job_objects import component, created, ended, jobs, operator_jobs, selector
+from operations.jobs.job_objects import component, created, ended, path, runs, selector
 from operations.jobs.removal import remove
 from operations.screen import age, of_job
 
@@ -88,7 +88,7 @@ class Submission:
 
     def _check_runs(self, cluster: Cluster, again: bool) -> None:
         name, namespace = self.job.name, self.job.namespace
-        for found in [*cluster.items(jobs(namespace), selector(name)), *operator_jobs(cluster, namespace, name)]:
+        for found in runs(cluster, namespace, selector(name)):
             known, since, data = found["metadata"]["name"], age(created(found)), component(found) == "data"
             if not ended(found):
                 if data and self.data_job and self.data_job["metadata"]["name"] == known:
@@ -104,43 +104,33 @@ class Submission:
                 )
 
     def apply(self, cluster: Cluster, documents: list[Object]) -> None:
-        """Sends documents in their order."""
+        """Sends documents in their order; an API server takes a moment to serve a kind that it was just told of."""
+        deadline = time.monotonic() + SERVED
         for document in documents:
-            cluster.apply(document)
-            if document["kind"] == "CustomResourceDefinition":
-                wait_for_kind(cluster, document["spec"])
+            while True:
+                try:
+                    cluster.apply(document)
+                    break
+                except NotInstalled as error:
+                    if time.monotonic() > deadline:
+                        raise Failed(f"{error}, {SERVED:.0f} s after its definition was applied") from None
+                    time.sleep(0.5)
         if documents:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
         """The data Jobs of this job that the cluster still has, of earlier job files too."""
-        return [d for d in cluster.items(jobs(self.job.namespace), selector(self.job.name)) if component(d) == "data"]
+        return [d for d in runs(cluster, self.job.namespace, selector(self.job.name)) if component(d) == "data"]
 
     def forget_data(self, cluster: Cluster) -> None:
         """Deletes the data Jobs that have ended: the next one splits anew, and is the only one that says whose the shards are."""
         for found in self.data_jobs(cluster):
             if ended(found):
-                remove(cluster, f"{jobs(self.job.namespace)}/{found['metadata']['name']}")
+                remove(cluster, path(found))
 
     def forget_training(self, cluster: Cluster) -> None:
         """Deletes the training of ours that has ended, so that it can run again."""
-        path = cluster.path(self.training)
-        found = cluster.find(path)
-        if found is not None and ended({"kind": self.training["kind"], **found}):
-            remove(cluster, path)
-
-
-def wait_for_kind(cluster: Cluster, definition: Object) -> None:
-    """Returns when the API server serves a kind that it was just told of, which takes it a moment."""
-    version, kind = f"{definition['group']}/{definition['versions'][0]['name']}", definition["names"]["kind"]
-    anyone = {"apiVersion": version, "kind": kind, "metadata": {"name": "any", "namespace": "any"}}
-    deadline = time.monotonic() + SERVED
-    while True:
-        try:
-            cluster.path(anyone)
-            return
-        except NotInstalled:
-            if time.monotonic() > deadline:
-                raise Failed(f"the cluster does not serve {kind} ({version}) after {SERVED:.0f} s: submit again") from None
-            time.sleep(0.5)
+        for found in runs(cluster, self.job.namespace, selector(self.job.name)):
+            if found["metadata"]["name"] == self.training["metadata"]["name"] and ended(found):
+                remove(cluster, path(found))

@@ -1,7 +1,9 @@
 """What commands are run with, and how they ended, as the tests see it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 OUTPUTS = {
     "paddle-storage": {
@@ -16,6 +18,13 @@ name: words
 trainers: 3
 data: {source: "s3://corpus/words"}
 """
+
+
+def lay_out(folder: Path) -> None:
+    """A project's folder: a job file, and what deploy and push wrote."""
+    (folder / "job.yaml").write_text(JOB)
+    (folder / "outputs.json").write_text(json.dumps(OUTPUTS))
+    (folder / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
 
 
 @dataclass(frozen=True)

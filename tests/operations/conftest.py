@@ -1,6 +1,5 @@
 """What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
 
-import json
 import os
 import sys
 import time
@@ -16,9 +15,8 @@ sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
 import rights
 from aws_api import AwsApi
-from commands import JOB, OUTPUTS, Done
+from commands import Done, lay_out
 from job_controller import JobController
-from kubernetes_api import KubernetesApi
 
 from rehearsal.cloud import Cloud
 
@@ -32,27 +30,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesApi]:
-    with KubernetesApi() as server:
-        server.put("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobController]:
+    with JobController() as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "kubeconfig")))
         yield server
 
 
 @pytest.fixture
-def controller(api: KubernetesApi) -> Iterator[JobController]:
-    made = JobController(api)
-    api.created = made
-    yield made
-    made.close()
+def controller(api: JobController) -> JobController:
+    return api
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project's folder with a job file and a deployed cluster's outputs; the tests' working directory."""
-    (tmp_path / "job.yaml").write_text(JOB)
-    (tmp_path / "outputs.json").write_text(json.dumps(OUTPUTS))
-    (tmp_path / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
+    lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -94,10 +86,11 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
     What it asks AWS and the cluster for is what those who may run it (tests/aws/commands.yaml) are granted.
     """
-    from operations.cluster import cluster
+    from operations.cluster import cluster, waiting
     from operations.main import app
 
     monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(waiting, "GLANCE", 0.05)
     monkeypatch.delenv("COLUMNS", raising=False)
 
     api = request.getfixturevalue("api") if "api" in request.fixturenames else None

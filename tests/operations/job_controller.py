@@ -5,9 +5,8 @@ Limits: pods live and die as `script` says, not by what their containers would d
 
 import subprocess
 import sys
-import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,39 +28,42 @@ class Script:
     """Instead of running: this status."""
     events: tuple[tuple[str, str], ...] = ()
     """(reason, message) of events about each pod."""
+    refused: str = ""
+    """Why the cluster takes none of its pods."""
 
 
-@dataclass
-class JobController:
-    """Set `api.created = controller`."""
+class JobController(KubernetesApi):
+    """A cluster whose pods do what the script of their component says."""
 
-    api: KubernetesApi
-    scripts: dict[str, Script] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: dict[str, Script] = {}
+        self.volume: Path | None = None
+        """What the inspection pods mount: theirs is the one container that really runs."""
+        self.processes: list[subprocess.Popen[str]] = []
+        self.created = self.control
 
-    refused: dict[str, str] = field(default_factory=dict)
-    """Of a component: why the cluster takes none of its pods."""
-    volume: Path | None = None
-    """What the helper pods mount: theirs is the one container that really runs."""
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
-    def __call__(self, document: Object) -> None:
-        if document["kind"] == "Pod" and document["spec"]["containers"][0]["name"] == "volume":
-            self.serve(document)
+    def control(self, document: Object) -> None:
+        if document["kind"] == "Pod":
+            return self.serve(document)
         if document["kind"] != "Job":
             return
-        component = document["metadata"]["labels"]["app.kubernetes.io/component"]
-        if component in self.refused:
-            return self.event(document, 0, "FailedCreate", self.refused[component])
-        script = self.scripts.get(component, Script())
-        pods = [self.pod(document, index) for index in range(document["spec"]["completions"])]
-        for pod in pods:
-            self.run(pod, script)
+        script = self.scripts.get(document["metadata"]["labels"]["app.kubernetes.io/component"], Script())
+        if script.refused:
+            return self.event(document, 0, "FailedCreate", script.refused)
+        for index in range(document["spec"]["completions"]):
+            self.run(self.pod(document, index), script)
         if script.status is None and script.code is not None:
             self.finish(document, script.code, script.message)
 
     def serve(self, pod: Object) -> None:
-        """Runs the helper pod's own command, in the folder of `volume` that it mounts."""
+        """Runs the inspection pod's own command, in the folder of `volume` that it mounts."""
         (container,) = pod["spec"]["containers"]
         (mount,) = container["volumeMounts"]
         folder, token, _ = container["args"]
@@ -71,81 +73,59 @@ class JobController:
         self.processes.append(process)
         assert process.stdout is not None
         port = process.stdout.readline().split()[-1]
-        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        self.api.proxies[(namespace, name)] = f"http://127.0.0.1:{port}"
-        self.api.put("pods", pod | {"spec": pod["spec"] | {"nodeName": "node-1"}, "status": {"phase": "Running"}})
+        self.proxies[(pod["metadata"]["namespace"], pod["metadata"]["name"])] = f"http://127.0.0.1:{port}"
+        self.tell(pod, {"phase": "Running"})
 
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
+    def tell(self, pod: Object, status: Object, node: str = "node-1") -> Object:
+        return self.put("pods", pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status})
 
     def pod(self, job: Object, index: int) -> Object:
-        template = job["spec"]["template"]
-        name = f"{job['metadata']['name']}-{index}-{uuid.uuid4().hex[:5]}"
-        labels = template["metadata"]["labels"] | {
-            JOB: job["metadata"]["name"],
-            "batch.kubernetes.io/controller-uid": job["metadata"]["uid"],
-            INDEX: str(index),
-        }
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+        template, named = job["spec"]["template"], job["metadata"]
         metadata = {
-            "name": name,
-            "namespace": job["metadata"]["namespace"],
-            "labels": labels,
+            "name": f"{named['name']}-{index}-{uuid.uuid4().hex[:5]}",
+            "namespace": named["namespace"],
+            "labels": template["metadata"]["labels"] | {JOB: named["name"], INDEX: str(index)},
             "annotations": {INDEX: str(index)},
-            "ownerReferences": [owner],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": named["name"], "uid": named["uid"]}],
         }
-        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-        return self.api.put("pods", document | {"status": {"phase": "Pending"}})
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
     def run(self, pod: Object, script: Script) -> None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         for number, (reason, message) in enumerate(script.events):
             self.event(pod, number, reason, message)
         if script.status is not None:
-            node = {} if "conditions" in script.status else {"nodeName": "node-1"}
-            self.api.put("pods", pod | {"spec": pod["spec"] | node, "status": script.status})
+            self.tell(pod, script.status, "" if "conditions" in script.status else "node-1")
             return
-        spec = pod["spec"] | {"nodeName": "node-1"}
-        self.api.put("pods", pod | {"spec": spec, "status": {"phase": "Running"}})
-        rank = pod["metadata"]["annotations"][INDEX]
+        self.tell(pod, {"phase": "Running"})
         for line in script.lines:
-            self.api.say(name, line.replace("RANK", rank), namespace)
+            self.say(name, line.replace("RANK", pod["metadata"]["annotations"][INDEX]), namespace)
 
     def event(self, of: Object, number: int, reason: str, message: str) -> None:
         name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
-        about = {"kind": of["kind"], "name": name, "namespace": namespace}
-        self.api.put(
-            "events",
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"name": f"{name}.{number}", "namespace": namespace},
-                "involvedObject": about,
-                "reason": reason,
-                "message": message,
-                "lastTimestamp": now(),
-            },
-        )
+        event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{name}.{number}", "namespace": namespace}}
+        event |= {"involvedObject": {"kind": of["kind"], "name": name}, "type": "Warning", "lastTimestamp": now()}
+        self.put("events", event | {"reason": reason, "message": message})
 
     def finish(self, job: Object, code: int = 0, message: str = "") -> None:
         """All pods of a Job end with `code`, and the Job with them."""
-        with self.lock:
-            job = self.api.get("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
-            pods = [p for p in self.api.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
-            for pod in pods:
-                self.end(pod, code, message)
-            kind = "Failed" if code else "Complete"
-            condition: dict[str, Any] = {"type": kind, "status": "True", "lastTransitionTime": now()}
-            if code:
-                condition |= {"reason": "PodFailurePolicy", "message": f"Container trainer failed with exit code {code}"}
-            counts = {"failed": len(pods)} if code else {"succeeded": len(pods)}
-            self.api.put("jobs", job | {"status": {"conditions": [condition], "startTime": now(), **counts}})
+        job = self.get("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
+        pods = [p for p in self.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
+        for pod in pods:
+            self.end(pod, code, message)
+        condition: dict[str, Any] = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
+        if code:
+            condition |= {
+                "type": "Failed",
+                "reason": "PodFailurePolicy",
+                "message": f"Container trainer failed with exit code {code}",
+            }
+        counts = {"failed": len(pods)} if code else {"succeeded": len(pods)}
+        self.put("jobs", job | {"status": {"conditions": [condition], **counts}})
 
     def end(self, pod: Object, code: int, message: str = "") -> None:
-        self.api.put("pods", pod | {"status": ended_status(pod, code, message)})
-        self.api.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])
+        self.put("pods", pod | {"status": ended_status(pod, code, message)})
+        self.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])
 
 
 def ended_status(pod: Object, code: int, message: str = "") -> Object:

@@ -117,7 +117,7 @@ def test_a_pass_that_did_not_reach_the_bucket_is_not_fetched_twice(
     assert done.code == 3 and "NoSuchBucket" in done.err
     api.requests.clear()
     done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/again")
-    assert done.code == 0 and not [path for _, path in api.requests if "/file?" in path and "%2Fparameters" in path]
+    assert done.code == 0 and not [path for _, path in api.requests if "/read?" in path and "%2Fparameters" in path]
     # Another run's pass of the same size is another one.
     assert run("results", "--download", "last", "--to", "s3://nobody-has-this-bucket/models").code == 3
     save_pass(job, 0, {"parameters": b"y" * 1000}, attempt=2)

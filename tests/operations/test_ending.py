@@ -9,21 +9,20 @@ from pathlib import Path
 import pytest
 from commands import Run
 from job_controller import JobController, Script
-from kubernetes_api import KubernetesApi
 
 from operations.jobs import removal
 
 pytestmark = pytest.mark.slow
 
 
-def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(code=None)
+def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=None)
     run("submit")
     done = run("cancel")
     first, last = done.err.splitlines()
     assert done.code == 0 and first.startswith("ending words-") and last.startswith("job words is ended (words-")
     assert [job["metadata"]["labels"]["app.kubernetes.io/component"] for job in api.all("jobs")] == ["data"]
-    assert not [p for p in api.all("pods") if p["metadata"]["labels"]["app.kubernetes.io/component"] == "trainer"]
+    assert not api.of("trainer", "pods")
     assert len(api.all("persistentvolumeclaims")) == 1
     assert run("cancel").err == "job words does not run: nothing to end\n"
     # And it can be submitted again.
@@ -31,13 +30,13 @@ def test_cancel_ends_the_pods_and_keeps_the_rest(run: Run, api: KubernetesApi, c
 
 
 def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(removal, "GONE", 0.0)
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "limits: {grace_period_seconds: 15}\n")
-    controller.scripts["trainer"] = Script(code=None)
+    api.scripts["trainer"] = Script(code=None)
     run("submit")
-    (job,) = [job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"]]
+    (job,) = api.of("trainer")
     assert removal.grace(job) == 15.0
     assert removal.grace({"spec": {"ps": {}, "worker": {"template": {"spec": {"terminationGracePeriodSeconds": 90}}}}}) == 90.0
     monkeypatch.setattr(removal, "grace", lambda document: 0.3)
@@ -51,8 +50,8 @@ def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     assert done.code == 1 and done.err.count("operator.example/hold holds it: does its controller run?") == 2
 
 
-def test_delete_is_refused_while_it_runs(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(code=None)
+def test_delete_is_refused_while_it_runs(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=None)
     run("submit")
     before = dict(api.objects)
     done = run("delete")
@@ -61,9 +60,7 @@ def test_delete_is_refused_while_it_runs(run: Run, api: KubernetesApi, controlle
     assert run("delete", "--force").code == 0
 
 
-def test_delete_leaves_nothing_of_this_job_and_everything_of_others(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def test_delete_leaves_nothing_of_this_job_and_everything_of_others(run: Run, api: JobController, folder: Path) -> None:
     (folder / "other.yaml").write_text((folder / "job.yaml").read_text().replace("words", "other", 1))
     run("submit", "other.yaml", "--wait")
     others = dict(api.objects)
@@ -81,7 +78,7 @@ def test_delete_leaves_nothing_of_this_job_and_everything_of_others(
     assert (done.code, done.err) == (2, "there is no job words in namespace paddle: nothing to delete\n")
 
 
-def test_delete_waits_until_the_claim_is_gone(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+def test_delete_waits_until_the_claim_is_gone(run: Run, api: JobController, folder: Path) -> None:
     """A claim on its way out takes what a new submission applies, and lets none of its pods start."""
     run("submit", "--wait")
     claim, volume = held(api)
@@ -94,9 +91,7 @@ def test_delete_waits_until_the_claim_is_gone(run: Run, api: KubernetesApi, cont
     assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
 
 
-def test_delete_names_what_holds_a_claim(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delete_names_what_holds_a_claim(run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "LEAVES", 0.2)
     run("submit", "--wait")
     claim, volume = held(api)
@@ -117,7 +112,7 @@ def test_delete_names_what_holds_a_claim(
     assert f"warning: volume {volume} is still there after 0 s, no controller has taken kubernetes.io/pv-protection" in done.err
 
 
-def held(api: KubernetesApi) -> tuple[str, str]:
+def held(api: JobController) -> tuple[str, str]:
     """The job's claim and volume, with the finalizers that a cluster gives them."""
     names = []
     for plural, finalizer in (("persistentvolumeclaims", "pvc"), ("persistentvolumes", "pv")):
@@ -127,8 +122,8 @@ def held(api: KubernetesApi) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(lines=("a line",) * 5000)
+def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(lines=("a line",) * 5000)
     run("submit", "--wait")
     done = subprocess.run(
         f"{sys.executable} -m operations.main logs | head -1",

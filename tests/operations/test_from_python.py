@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from conftest import PROJECT
 from job_controller import JobController, Script
-from kubernetes_api import KubernetesApi
 from paddle_node.contract import JobFolder
 from paddle_node.training import passes
 from saved_pass import save_model
@@ -22,10 +21,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def trained(controller: JobController, folder: Path) -> JobFolder:
+def trained(api: JobController, folder: Path) -> JobFolder:
     """What the trainers of job `words` will have left on the volume."""
     job = JobFolder(folder / "volume" / "words")
-    controller.volume = folder / "volume"
+    api.volume = folder / "volume"
     for trainer in range(3):
         job.node(trainer).mkdir(parents=True)
         facts = {"pass": 0, "attempt": 1, "trainers": 3, "loss": 0.5, "records": 100, "seconds": 2.0, "time": 1e9}
@@ -34,9 +33,7 @@ def trained(controller: JobController, folder: Path) -> JobFolder:
     return job
 
 
-def test_the_example_trains_and_brings_the_model_home(
-    api: KubernetesApi, controller: JobController, folder: Path, trained: JobFolder
-) -> None:
+def test_the_example_trains_and_brings_the_model_home(api: JobController, folder: Path, trained: JobFolder) -> None:
     def example() -> subprocess.CompletedProcess[str]:
         script = PROJECT / "examples" / "submit_from_python.py"
         environment = os.environ | {"PYTHONPATH": str(PROJECT)}
@@ -53,8 +50,7 @@ def test_the_example_trains_and_brings_the_model_home(
 
 
 def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
-    api: KubernetesApi,
-    controller: JobController,
+    api: JobController,
     folder: Path,
     trained: JobFolder,
     soon: Callable[..., Any],
@@ -66,7 +62,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
             paddle_aws.submit(job)
     with pytest.raises(paddle_aws.BadInput, match="there is no job words"):
         paddle_aws.find("words").status()
-    controller.scripts["trainer"] = Script(code=None)
+    api.scripts["trainer"] = Script(code=None)
     said: list[str] = []
     running = paddle_aws.submit(say=said.append)
     soon(lambda: running.status().phase == "running", 120)
@@ -75,8 +71,8 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
         running.wait(timeout=0)
     with pytest.raises(paddle_aws.BadInput, match="runs already"):
         paddle_aws.submit()
-    assert running.cancel() and not api.pods("trainer")
-    controller.scripts["trainer"] = Script(code=70, message="trainer 1 was killed")
+    assert running.cancel() and not api.of("trainer", "pods")
+    api.scripts["trainer"] = Script(code=70, message="trainer 1 was killed")
     with pytest.raises(paddle_aws.JobFailed, match="trainer 1 was killed"):
         paddle_aws.submit().wait()
     # One that runs no more keeps what it has learned; a model that was damaged is none.

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from commands import Run
-from kubernetes_api import Fault, KubernetesApi, kubeconfig
+from job_controller import JobController
+from kubernetes_api import Fault, kubeconfig
 
 from operations.errors import cli_errors
 
@@ -32,7 +33,7 @@ USERS = {
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_credential_program_that(run: Run, api: KubernetesApi, tmp_path: Path, user: str) -> None:
+def test_a_credential_program_that(run: Run, api: JobController, tmp_path: Path, user: str) -> None:
     settings, words = USERS[user]
     api.kubeconfig(tmp_path / "kubeconfig", settings)
     done = run("list")
@@ -82,12 +83,12 @@ def test_a_folder_instead_of_a_file(run: Run, tmp_path: Path, monkeypatch: pytes
     assert (done.code, done.err.partition(" is no kubeconfig")[0]) == (3, str(tmp_path))
 
 
-def test_a_context_that_is_not_there(run: Run, api: KubernetesApi) -> None:
+def test_a_context_that_is_not_there(run: Run, api: JobController) -> None:
     done = run("list", "--context", "other")
     assert done.code == 3 and "has no context other" in done.err
 
 
-def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: KubernetesApi, folder: Path) -> None:
+def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: JobController, folder: Path) -> None:
     api.faults = [Fault("/jobs", status=403, message='jobs.batch is forbidden: User "x" cannot list resource "jobs"')]
     assert "has to be among cluster.yaml's administrators or deployers" in run("list").err
     api.faults = [
@@ -98,7 +99,7 @@ def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: Kub
 
 
 @pytest.mark.parametrize("name", ["a b", "../words", "", "WORDS", "words/x", "-x" * 40])
-def test_what_is_no_name_is_never_sent(run: Run, api: KubernetesApi, folder: Path, name: str) -> None:
+def test_what_is_no_name_is_never_sent(run: Run, api: JobController, folder: Path, name: str) -> None:
     for command in (("status", name), ("list", "-n", name)) if not name.startswith("-") else (("status", "--", name),):
         done = run(*command)
         assert done.code == 2 and "lower-case" in done.err

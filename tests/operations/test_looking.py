@@ -1,49 +1,38 @@
 """`status`, `list`, `logs`, `wait`: what a user and a program read, also when the connection breaks."""
 
 import json
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Done, Run
+from commands import Run
 from job_controller import JobController, Script
-from kubernetes_api import Fault, KubernetesApi, now
+from kubernetes_api import Fault, now
 
 from operations.jobs.job_objects import paddle_job_state
 
 pytestmark = pytest.mark.slow
 
-Soon = Callable[..., Any]
-
 
 @pytest.fixture
-def training(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> dict[str, Any]:
+def training(run: Run, api: JobController, folder: Path) -> dict[str, Any]:
     """A job that runs until a test ends it."""
-    controller.scripts["trainer"] = Script(code=None, lines=("trainer RANK begins",))
+    api.scripts["trainer"] = Script(code=None, lines=("trainer RANK begins",))
     assert run("submit").code == 0
     api.requests.clear()
-    return next(job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"])
+    return api.of("trainer")[0]
 
 
-def pods(api: KubernetesApi) -> list[str]:
-    found = [p for p in api.all("pods") if p["metadata"]["labels"]["app.kubernetes.io/component"] == "trainer"]
+def pods(api: JobController) -> list[str]:
+    found = api.of("trainer", "pods")
     return [p["metadata"]["name"] for p in sorted(found, key=lambda p: p["metadata"]["name"])]
-
-
-def in_background(run: Run, *arguments: str) -> tuple[threading.Thread, list[Done]]:
-    results: list[Done] = []
-    thread = threading.Thread(target=lambda: results.append(run(*arguments)), daemon=True)
-    thread.start()
-    return thread, results
 
 
 # status and list.
 
 
-def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(code=70, message="x" * 200)
+def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=70, message="x" * 200)
     run("submit", "--wait")
     done = run("status")
     rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
@@ -62,7 +51,7 @@ def test_status_for_programs(run: Run, training: dict[str, Any]) -> None:
     ]
 
 
-def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api: KubernetesApi, training: dict[str, Any]) -> None:
+def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api: JobController, training: dict[str, Any]) -> None:
     first, second, _ = pods(api)
     api.say(first, "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 seconds=8.0")
     api.say(first, "[pserver 0] noise")
@@ -86,17 +75,17 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api:
     )
 
 
-def test_a_job_that_is_not_there(run: Run, api: KubernetesApi, folder: Path) -> None:
+def test_a_job_that_is_not_there(run: Run, api: JobController, folder: Path) -> None:
     for command in ("status", "logs", "wait"):
         done = run(command, "nothing")
         assert (done.code, done.out) == (2, "")
         assert done.err == "there is no job nothing in namespace paddle: `paddle-aws list -A` shows those there are\n"
 
 
-def test_list(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
+def test_list(run: Run, api: JobController, folder: Path) -> None:
     assert run("list").err == "no jobs in namespace paddle: `paddle-aws submit` starts one\n"
     run("submit", "--wait")
-    controller.scripts["trainer"] = Script(code=None)
+    api.scripts["trainer"] = Script(code=None)
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text().replace("words", "other", 1))
     run("submit")
     done = run("list")
@@ -119,7 +108,7 @@ def test_a_paddle_job_that_no_operator_has_seen_says_so() -> None:
 # logs.
 
 
-def test_logs_of_all_ranks_in_order_of_time(run: Run, api: KubernetesApi, training: dict[str, Any]) -> None:
+def test_logs_of_all_ranks_in_order_of_time(run: Run, api: JobController, training: dict[str, Any]) -> None:
     first, second, third = pods(api)
     for pod, line in ((second, "one"), (first, "two"), (third, "three"), (first, "\x1b[2Jfour\x07")):
         api.say(pod, line)
@@ -149,37 +138,32 @@ def test_a_wrong_rank_is_one_sentence(run: Run, training: dict[str, Any], rank: 
 
 
 def test_a_server_that_is_away_for_a_while_ends_no_follow(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon, monkeypatch: pytest.MonkeyPatch
+    run: Run, api: JobController, training: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than the tries of one request take."""
     monkeypatch.setattr("operations.cluster.cluster.NOTICED", 0.0)
-    thread, results = in_background(run, "logs", "--follow")
-    soon(lambda: sum("follow" in path for _, path in api.requests) >= 3)
-    away = Fault("", status=503, times=200)
-    api.faults = [away]
-    for pod in pods(api):
-        api.end_log(pod)
-    soon(lambda: away.times < 100)
-    api.faults = []
-    for pod in pods(api):
-        api.logs[("paddle", pod)].ended = False
-        api.say(pod, "later")
-    controller.finish(training)
-    thread.join(20)
-    assert results[0].code == 0, results[0].err
-    assert results[0].out.count("later") == 3 and "waiting for it, up to 10 minutes" in results[0].err
+
+    def back() -> None:
+        for pod in pods(api):
+            api.say(pod, "later")
+        api.finish(training)
+
+    api.faults = [Fault("follow", cut=10, times=3), Fault("", status=503, times=60, skip=7), Fault("", then=back)]
+    done = run("logs", "--follow")
+    assert done.code == 0, done.err
+    assert done.out.count("later") == 3 and "waiting for it, up to 10 minutes" in done.err
 
 
 @pytest.mark.parametrize("command", [("logs",), ("logs", "--follow")], ids=lambda command: command[-1])
 @pytest.mark.parametrize("shown", [2, 4])
 def test_lines_of_one_tick_are_all_shown_once_wherever_it_is_cut(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], command: tuple[str, ...], shown: int
+    run: Run, api: JobController, training: dict[str, Any], command: tuple[str, ...], shown: int
 ) -> None:
     tick = "2026-01-02T03:04:05.600000000Z"
     (pod, *_) = pods(api)
     texts = ["one", "two", "two", "three"]
     api.logs[("paddle", pod)].lines = [("2026-01-02T03:04:05.100000000Z", "early"), *((tick, text) for text in texts)]
-    controller.finish(training)
+    api.finish(training)
     lines = [f"{moment} {text}\n" for moment, text in api.logs[("paddle", pod)].lines]
     api.faults = [Fault(f"/{pod}/log\\?", cut=len("".join(lines[: shown + 1])) - 1, times=2)]
     done = run(*command, "--rank", "0")
@@ -187,35 +171,30 @@ def test_lines_of_one_tick_are_all_shown_once_wherever_it_is_cut(
     assert api.faults[0].times == 0
 
 
-def test_a_follow_takes_in_replaced_pods(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
-) -> None:
-    thread, results = in_background(run, "logs", "--follow", "--rank", "1")
-    soon(lambda: any("follow" in path for _, path in api.requests))
-    dead = api.get("pods", pods(api)[1])
-    controller.end(dead, 137)
-    controller.run(controller.pod(training, 1), Script(code=None, lines=("back again",)))
-    soon(lambda: sum("follow=true" in path for _, path in api.requests) >= 2)
-    controller.finish(training, code=1, message="trainer 1 ended with 1: RuntimeError: boom (train.py:12)")
-    thread.join(20)
-    assert results[0].out.splitlines() == ["trainer 1 | trainer 1 begins", "trainer 1 | back again"]
-    assert (
-        results[0].err.splitlines()[-1].endswith(" on node-1: code 1: trainer 1 ended with 1: RuntimeError: boom (train.py:12)")
-    )
+def test_a_follow_takes_in_replaced_pods(run: Run, api: JobController, training: dict[str, Any]) -> None:
+    def replace() -> None:
+        api.end(api.get("pods", pods(api)[1]), 137)
+        api.run(api.pod(training, 1), Script(code=None, lines=("back again",)))
+
+    message = "trainer 1 ended with 1: RuntimeError: boom (train.py:12)"
+    api.faults = [Fault("follow", then=replace), Fault("follow", then=lambda: api.finish(training, 1, message))]
+    done = run("logs", "--follow", "--rank", "1")
+    assert sorted(done.out.splitlines()) == ["trainer 1 | back again", "trainer 1 | trainer 1 begins"]
+    assert done.err.splitlines()[-1].endswith(f" on node-1: code 1: {message}")
 
 
 # wait.
 
 
-def test_wait_says_what_happens_and_how_it_ended(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
-) -> None:
-    thread, results = in_background(run, "wait")
-    soon(lambda: any("watch" in path for _, path in api.requests))
-    controller.finish(training, code=70, message="attempt 3 failed")
-    thread.join(20)
-    assert results[0].code == 1
-    assert "trainer 0-2 failed: code 70 (attempts exhausted): attempt 3 failed" in results[0].err
+def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, training: dict[str, Any]) -> None:
+    # Reasons that cannot be asked for end no wait.
+    api.remove("pods", pods(api)[0])
+    refused = Fault("/events", status=403, times=1000)
+    api.faults = [refused, Fault("/jobs", skip=2, then=lambda: api.finish(training, 70, "attempt 3 failed"))]
+    done = run("wait")
+    assert done.code == 1 and refused.times < 1000
+    assert "trainer 1-2 running" in done.err
+    assert "trainer 1-2 failed: code 70 (attempts exhausted): attempt 3 failed" in done.err
 
 
 def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
@@ -223,41 +202,14 @@ def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
     assert done.code == 1 and "is still running after 0.01 minutes: it keeps running" in done.err
 
 
-def test_a_watch_whose_history_is_forgotten_begins_anew(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
-) -> None:
-    api.faults = [Fault("/jobs\\?.*watch", delay=0.3), Fault("/pods\\?.*watch", status=410)]
-    thread, results = in_background(run, "wait")
-    soon(lambda: any("jobs" in path and "watch" in path for _, path in api.requests))
-    controller.finish(training)
-    api.forget()
-    thread.join(20)
-    assert results[0].code == 0, results[0].err
+def test_a_deleted_job_is_not_waited_for(run: Run, api: JobController, training: dict[str, Any]) -> None:
+    def delete() -> None:
+        for job in api.all("jobs"):
+            api.remove("jobs", job["metadata"]["name"])
 
-
-def test_reasons_that_cannot_be_asked_for_end_no_watch(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
-) -> None:
-    thread, results = in_background(run, "wait")
-    soon(lambda: any("watch" in path for _, path in api.requests))
-    refused = Fault("/events", status=403, times=1000)
-    api.faults = [refused]
-    api.remove("pods", pods(api)[0])
-    soon(lambda: refused.times < 999)
-    controller.finish(training)
-    thread.join(20)
-    assert results[0].code == 0, results[0].err
-
-
-def test_a_deleted_job_is_not_waited_for(
-    run: Run, api: KubernetesApi, controller: JobController, training: dict[str, Any], soon: Soon
-) -> None:
-    thread, results = in_background(run, "wait")
-    soon(lambda: any("watch" in path for _, path in api.requests))
-    for job in api.all("jobs"):
-        api.remove("jobs", job["metadata"]["name"])
-    thread.join(20)
-    assert results[0].code == 1 and "was deleted while it was waited for" in results[0].err
+    api.faults = [Fault("/jobs", skip=2, then=delete)]
+    done = run("wait")
+    assert done.code == 1 and "was deleted while it was waited for" in done.err
 
 
 # Credentials.
@@ -271,26 +223,22 @@ def exec_user(token_file: Path) -> dict[str, Any]:
 
 
 def test_a_token_that_expires_in_mid_follow_is_renewed(
-    run: Run,
-    api: KubernetesApi,
-    controller: JobController,
-    training: dict[str, Any],
-    soon: Soon,
-    tmp_path: Path,
+    run: Run, api: JobController, training: dict[str, Any], tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
     token.write_text("first-secret")
     api.tokens = {"first-secret"}
     api.kubeconfig(tmp_path / "kubeconfig", exec_user(token))
-    api.faults = [Fault("/log\\?.*follow", cut=80, times=3)]
-    thread, results = in_background(run, "logs", "--follow")
-    soon(lambda: any("follow" in path for _, path in api.requests))
-    token.write_text("second-secret")
-    api.tokens = {"second-secret"}
-    for pod in pods(api):
-        api.say(pod, "later")
-    controller.finish(training)
-    thread.join(20)
-    assert results[0].code == 0, results[0].err
-    assert results[0].out.count("later") == 3
-    assert "secret" not in results[0].out + results[0].err
+
+    def expire() -> None:
+        token.write_text("second-secret")
+        api.tokens = {"second-secret"}
+        for pod in pods(api):
+            api.say(pod, "later")
+        api.finish(training)
+
+    api.faults = [Fault("follow", cut=80, times=2), Fault("follow", cut=80, then=expire)]
+    done = run("logs", "--follow")
+    assert done.code == 0, done.err
+    assert done.out.count("later") == 3
+    assert "secret" not in done.out + done.err

@@ -8,6 +8,7 @@ Limits: no container of ours runs (a cluster of somebody else has neither our im
 that fits no node keeps the pods pending, and the tests write the pods' statuses that a kubelet would write.
 """
 
+import contextlib
 import copy
 import json
 import os
@@ -75,10 +76,14 @@ def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
     if cluster.find(path) is not None:
         yield
         return
-    from operations.jobs.submission import wait_for_kind
-
     cluster.apply(definition)
-    wait_for_kind(cluster, definition["spec"])
+    kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": {"name": "any", "namespace": "any"}}
+    # A server takes a moment to serve it.
+    for _ in range(60):
+        with contextlib.suppress(NotInstalled):
+            cluster.path(kind)
+            break
+        time.sleep(1)
     yield
     cluster.delete(path)
 

@@ -15,24 +15,29 @@ import pytest
 import yaml
 from commands import JOB, Run
 from job_controller import JobController, Script
-from kubernetes_api import Fault, KubernetesApi
+from kubernetes_api import Fault
 
 pytestmark = pytest.mark.slow
 
 
-def kinds(api: KubernetesApi) -> list[str]:
+def kinds(api: JobController) -> list[str]:
     """What was applied, in order."""
-    found = []
-    for method, path in api.requests:
-        if method == "PATCH":
-            plural = path.split("?")[0].split("/")[-2]
-            found.append(plural)
-    return found
+    return [path.split("?")[0].split("/")[-2] for method, path in api.requests if method == "PATCH"]
 
 
-def test_the_split_comes_first_and_the_training_when_it_is_done(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def edit(folder: Path, text: str) -> None:
+    """Adds lines to the job file."""
+    (folder / "job.yaml").write_text(JOB + text)
+
+
+def test_the_split_comes_first_and_the_training_when_it_is_done(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["data"] = Script(code=65, message="split: reading\nline 7 is no record")
+    done = run("submit")
+    assert done.code == 1 and not api.of("trainer")
+    assert "the data split failed: data 0 on node-1: code 65 (bad data): line 7 is no record" in done.err
+    # The next submission tries the split again.
+    api.scripts.clear()
+    api.requests.clear()
     done = run("submit", "--wait")
     assert done.code == 0, done.err
     jobs = [job["metadata"]["name"] for job in api.all("jobs")]
@@ -43,59 +48,33 @@ def test_the_split_comes_first_and_the_training_when_it_is_done(
     assert "the data is split" in done.err and "job words is done: 3 of 3 pods succeeded" in done.err
 
 
-def test_the_training_waits_for_the_split(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["data"] = Script(code=65, message="split: reading\nline 7 is no record")
-    done = run("submit")
-    assert done.code == 1
-    assert "the data split failed: data 0 on node-1: code 65 (bad data): line 7 is no record" in done.err
-    assert [job["metadata"]["labels"]["app.kubernetes.io/component"] for job in api.all("jobs")] == ["data"]
-    # The next submission tries the split again.
-    controller.scripts.clear()
-    assert run("submit", "--wait").code == 0
-
-
-def data_jobs(api: KubernetesApi) -> dict[str, str]:
+def data_jobs(api: JobController) -> dict[str, str]:
     """Names and uids of the data Jobs that are there."""
-    return {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.all("jobs") if "-data-" in job["metadata"]["name"]}
+    return {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.of("data")}
 
 
-def test_a_new_training_always_has_its_data_looked_at_again(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def test_a_new_training_always_has_its_data_looked_at_again(run: Run, api: JobController, folder: Path) -> None:
     """An s3:// or https source may have changed behind its address: the data job alone can tell."""
-    first = (folder / "job.yaml").read_text()
-    assert run("submit", "--wait").code == 0
-    before = data_jobs(api)
-    (folder / "job.yaml").write_text(first + "passes: 2\n")
-    assert run("submit", "--wait").code == 0
-    after = data_jobs(api)
+
+    def submitted(job: str) -> dict[str, str]:
+        (folder / "job.yaml").write_text(job)
+        assert run("submit", "--wait").code == 0
+        return data_jobs(api)
+
+    before, after = submitted(JOB), submitted(f"{JOB}passes: 2\n")
     assert after.keys() == before.keys() and after != before
     # Another one's shards take the place of these: what is left says whose they are.
-    (folder / "job.yaml").write_text(first.replace("trainers: 3", "trainers: 2"))
-    assert run("submit", "--wait").code == 0
-    assert len(data_jobs(api)) == 1 and not data_jobs(api).keys() & before.keys()
-    (folder / "job.yaml").write_text(first + "passes: 3\n")
-    assert run("submit", "--wait").code == 0
-    assert data_jobs(api).keys() == before.keys()
+    other = submitted(JOB.replace("trainers: 3", "trainers: 2"))
+    assert len(other) == 1 and not other.keys() & before.keys()
+    assert submitted(f"{JOB}passes: 3\n").keys() == before.keys()
 
 
-def test_a_split_that_runs_is_waited_for(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["data"] = Script(code=None)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    first = subprocess.Popen([sys.executable, "-m", "operations.main", "submit"], env=environment, stderr=subprocess.DEVNULL)
-    while not api.pods("data"):
-        time.sleep(0.02)
-    first.kill()
-    first.wait()
+def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["data"] = Script(code=None)
+    assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says(("submit",), "data 0 running")
     before = data_jobs(api)
-    api.requests.clear()
-
-    def finish() -> None:
-        while not any("watch" in path for _, path in api.requests):
-            time.sleep(0.02)
-        controller.finish(api.all("jobs")[0])
-
-    threading.Thread(target=finish, daemon=True).start()
+    # At the looks after the check.
+    api.faults = [Fault("/jobs", "GET", skip=4, then=lambda: api.finish(api.of("data")[0]))]
     assert run("submit", "--wait").code == 0
     assert data_jobs(api) == before
 
@@ -109,17 +88,13 @@ def test_a_dry_run_needs_no_cluster_and_sends_nothing(run: Run, folder: Path, mo
     assert "would be sent once words-data-" in done.err
 
 
-BOOM = "on node-1: code 1: trainer 2 ended with 1: RuntimeError: boom (train.py:12)"
-
-
-@pytest.mark.parametrize(("code", "end"), [(0, "job words is done: 3 of 3 pods succeeded"), (1, BOOM)])
 def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path, code: int, end: str
+    run: Run, api: JobController, folder: Path
 ) -> None:
-    message = BOOM.removeprefix("on node-1: code 1: ") if code else ""
-    controller.scripts["trainer"] = Script(code=code, lines=("trainer RANK begins", "loss 0.5"), message=message)
+    boom = "trainer 2 ended with 1: RuntimeError: boom (train.py:12)"
+    api.scripts["trainer"] = Script(code=1, lines=("trainer RANK begins", "loss 0.5"), message=boom)
     done = run("submit", "--follow", "--verbose")
-    assert done.code == code and end in done.err.splitlines()[-1 if code else -2]
+    assert done.code == 1 and f"on node-1: code 1: {boom}" in done.err.splitlines()[-1]
     # Not of another pod, whose end Kubernetes saw first.
     assert "Container trainer failed with" not in done.err
     assert sorted(done.out.splitlines()) == sorted(
@@ -135,40 +110,33 @@ PASSES = (
 )
 
 
-@pytest.mark.parametrize("code", [0, 1])
-def test_a_followed_training_is_the_table_of_its_passes(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path, code: int
-) -> None:
-    controller.scripts["trainer"] = Script(code=code, lines=PASSES, message="boom")
+def test_a_followed_training_is_the_table_of_its_passes(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(lines=PASSES)
     done = run("submit", "--follow")
-    assert done.code == code and ("boom" if code else "is done: 3 of 3 pods") in done.err.splitlines()[-1 if code else -2]
+    assert done.code == 0 and "is done: 3 of 3 pods" in done.err.splitlines()[-2]
     said, header, row = sorted(done.out.splitlines(), key=lambda line: not line.startswith("[agent 0]"))
     assert said == PASSES[1].replace("RANK", "0")
     assert header.split("  ")[0].strip() == "pass"
     assert row.split() == ["0", "0.7100", "0.7000", "0.7100", "0.7200", "300", "2.5"]
 
 
-def test_what_a_command_of_ones_own_writes_is_followed(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def test_what_a_command_of_ones_own_writes_is_followed(run: Run, api: JobController, folder: Path) -> None:
     (folder / "job.yaml").write_text(
         "name: words\ntrainers: 2\nmode: collective\ncommand: python3 train.py\n"
         'data: {source: "s3://corpus/words", shared: true}\n'
     )
-    controller.scripts["trainer"] = Script(lines=("epoch 1",))
+    api.scripts["trainer"] = Script(lines=("epoch 1",))
     done = run("submit", "--follow")
     assert (done.code, sorted(done.out.splitlines())) == (0, ["trainer 0 | epoch 1", "trainer 1 | epoch 1"]), done.err
 
 
-def test_a_job_that_waits_says_why_and_outlives_ctrl_c(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
-    controller.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [UNSCHEDULABLE]})
+def test_a_job_that_waits_says_why_and_outlives_ctrl_c(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [UNSCHEDULABLE]})
     for command in (("submit", "--follow"), ("logs", "--follow"), ("wait",)):
         errors = interrupted_once_it_says(command, "too little cpu")
         assert "trainer 0-2 waiting: no node can take it: too little cpu is free" in errors
         assert "keeps running" in errors and "Traceback" not in errors
-    assert not [path for method, path in api.requests if method == "DELETE"] and len(api.pods("trainer")) == 3
+    assert not [path for method, path in api.requests if method == "DELETE"] and len(api.of("trainer", "pods")) == 3
 
 
 def interrupted_once_it_says(command: tuple[str, ...], words: str) -> str:
@@ -196,9 +164,9 @@ def interrupted_once_it_says(command: tuple[str, ...], words: str) -> str:
     return found
 
 
-def test_what_is_proposed_works_from_anywhere(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(code=None, lines=())
-    (folder / "job.yaml").write_text("namespace: mine\n" + (folder / "job.yaml").read_text())
+def test_what_is_proposed_works_from_anywhere(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=None, lines=())
+    edit(folder, "namespace: mine\n")
     done = run("submit")
     assert "next: `paddle-aws logs words -n mine --follow`, `paddle-aws wait words -n mine`" in done.err
     assert "`paddle-aws cancel words -n mine`" in run("submit").err
@@ -206,17 +174,15 @@ def test_what_is_proposed_works_from_anywhere(run: Run, api: KubernetesApi, cont
     assert (quiet.code, quiet.out) == (0, "") and "`paddle-aws status words -n mine` says why" in quiet.err
 
 
-def test_an_earlier_runs_pods_are_not_the_newest_ones(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
-    controller.scripts["trainer"] = Script(code=70, lines=("old",), message="lost")
+def test_an_earlier_runs_pods_are_not_the_newest_ones(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=70, lines=("old",), message="lost")
     assert run("submit", "--wait").code == 1
     time.sleep(1)  # Kubernetes tells creation times in whole seconds.
-    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
-    controller.scripts["trainer"] = Script(lines=("new",))
+    edit(folder, "passes: 7\n")
+    api.scripts["trainer"] = Script(lines=("new",))
     done = run("submit", "--follow", "--verbose")
     assert done.code == 0 and sorted(done.out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
-    assert len(api.pods("trainer")) == 6
+    assert len(api.of("trainer", "pods")) == 6
     for command in (("logs",), ("logs", "--follow")):
         assert sorted(run(*command).out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
     shown = run("status")
@@ -224,10 +190,10 @@ def test_an_earlier_runs_pods_are_not_the_newest_ones(
     assert json.loads(run("list", "--json").out)[0]["state"] == "done"
 
 
-def test_a_running_job_is_not_overwritten(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(code=None)
+def test_a_running_job_is_not_overwritten(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=None)
     assert run("submit").code == 0
-    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
+    edit(folder, "passes: 7\n")
     before = dict(api.objects)
     done = run("submit")
     assert done.code == 2
@@ -235,15 +201,13 @@ def test_a_running_job_is_not_overwritten(run: Run, api: KubernetesApi, controll
     assert api.objects == before
 
 
-def test_a_job_that_has_run_is_not_submitted_again_in_silence(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def test_a_job_that_has_run_is_not_submitted_again_in_silence(run: Run, api: JobController, folder: Path) -> None:
     assert run("submit", "--wait").code == 0
     done = run("submit")
     assert done.code == 2 and "has run already" in done.err and "resume" in done.err
-    (folder / "job.yaml").write_text((folder / "job.yaml").read_text() + "passes: 7\n")
+    edit(folder, "passes: 7\n")
     assert run("submit", "--wait").code == 0
-    assert len([job for job in api.all("jobs") if "-data-" not in job["metadata"]["name"]]) == 2
+    assert len(api.of("trainer")) == 2
 
 
 PADDLE_JOB = """\
@@ -257,7 +221,7 @@ data: {source: "s3://corpus/words"}
 """
 
 
-def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: KubernetesApi, folder: Path) -> None:
+def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: JobController, folder: Path) -> None:
     (folder / "job.yaml").write_text(PADDLE_JOB)
     done = run("submit")
     assert (done.code, done.out) == (2, "")
@@ -267,13 +231,13 @@ def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: KubernetesA
 
 
 def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path
+    run: Run, api: JobController, folder: Path
 ) -> None:
     job = PADDLE_JOB.replace("paddlejob: {install_operator: false}\n", "").replace("data:", "volume: {kind: none}\n#")
     (folder / "job.yaml").write_text(job)
 
     def created(document: dict[str, Any]) -> None:
-        controller(document)
+        api.control(document)
         if document["kind"] == "CustomResourceDefinition":
             # A real API server serves a kind some time after it has taken its definition.
             threading.Timer(0.7, api.install, ("batch.paddlepaddle.org/v1", "paddlejobs", "PaddleJob")).start()
@@ -298,7 +262,7 @@ def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     ],
 )
 def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
-    run: Run, api: KubernetesApi, folder: Path, job: str, missing: str
+    run: Run, api: JobController, folder: Path, job: str, missing: str
 ) -> None:
     (folder / "outputs.json").unlink()
     (folder / "image.json").unlink()
@@ -318,8 +282,7 @@ def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
 )
 def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source(
     run: Run,
-    api: KubernetesApi,
-    controller: JobController,
+    api: JobController,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     volume: str,
@@ -342,34 +305,30 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 NO_MOUNT = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
 
 
-def test_a_pending_pod_says_why(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    controller.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", NO_MOUNT),))
+def test_pods_that_do_not_start_or_are_not_even_made_say_why(run: Run, api: JobController, folder: Path) -> None:
+    """A job that only waits is left to wait: it is on the cluster."""
+    api.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", NO_MOUNT),))
     done = run("submit")
     assert done.code == 0 and "its volume cannot be mounted in time: a mount target is missing" in done.err
-    # A job that only waits is left to wait: it is on the cluster.
     assert json.loads(run("status", "--json").out)["state"] == "waiting"
-
-
-def test_pods_that_are_not_even_made_say_why(run: Run, api: KubernetesApi, controller: JobController, folder: Path) -> None:
-    """A Job whose pods the namespace refuses has none: its events have the reason."""
+    assert run("delete", "--force").code == 0
+    # A Job whose pods the namespace refuses has none: its events have the reason.
     quota = "exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9"
-    controller.refused["trainer"] = f'Error creating: pods "words-" is forbidden: {quota}'
+    api.scripts["trainer"] = Script(refused=f'Error creating: pods "words-" is forbidden: {quota}')
     done = run("submit")
-    assert done.code == 0
-    assert "training waits: its pods are more than the namespace's quota q allows" in done.err
+    assert done.code == 0 and "training waits: its pods are more than the namespace's quota q allows" in done.err
     found = json.loads(run("status", "--json").out)
     assert found["state"] == "waiting" and found["training"]["reason"].startswith("its pods are more than")
     assert "wait for other jobs, or raise namespace_limits" in run("status").out
 
 
 def test_the_program_goes_up_once_and_before_either_job(
-    run: Run, api: KubernetesApi, controller: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller.volume = folder / "volume"
+    api.volume = folder / "volume"
     (folder / "mine" / "tools").mkdir(parents=True)
     (folder / "mine" / "train.py").write_text("print('mine')\n")
-    job = (folder / "job.yaml").read_text()
-    (folder / "job.yaml").write_text(job + "program: {from: folder, path: mine}\n")
+    edit(folder, "program: {from: folder, path: mine}\n")
     dry = run("submit", "--dry-run")
     assert "mine would be uploaded: 1 files, 14 bytes" in dry.err and not (folder / "volume").exists()
 
@@ -377,21 +336,21 @@ def test_the_program_goes_up_once_and_before_either_job(
     assert done.code == 0, done.err
     (archive,) = (folder / "volume" / "words" / "programs").iterdir()
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
-    (trainer,) = [found for found in api.all("jobs") if "-data-" not in found["metadata"]["name"]]
+    (trainer,) = api.of("trainer")
     told = {entry["name"]: entry.get("value") for entry in trainer["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert told["PADDLE_NODE_PROGRAM_ARCHIVE"] == archive.stem
     sent = [path for method, path in api.requests if method == "PUT" and "programs" in path]
     first_job = next(n for n, (method, path) in enumerate(api.requests) if method == "PATCH" and "/jobs/" in path)
     assert len(sent) == 1 and api.requests.index(("PUT", sent[0])) < first_job
 
-    (folder / "job.yaml").write_text(job + "passes: 3\nprogram: {from: folder, path: mine}\n")
+    edit(folder, "passes: 3\nprogram: {from: folder, path: mine}\n")
     again = run("submit", "--wait")
     assert again.code == 0 and "mine lies already on the volume: words/programs/" in again.err
     # For manifests that somebody reads and applies by hand; what a stranger changed there is put right.
     archive.write_bytes(archive.read_bytes().replace(b"mine", b"evil"))
     assert run("upload", "--program").code == 0
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
-    (folder / "job.yaml").write_text(job)
+    edit(folder, "")
     refused = run("upload", "--program")
     assert refused.code == 2
     assert refused.err.splitlines()[-1] == "program.from is image: --program uploads one `from: folder` or `from: git`"
@@ -410,7 +369,7 @@ def test_the_program_goes_up_once_and_before_either_job(
     ],
 )
 def test_what_somebody_else_has_made_is_not_overwritten(
-    run: Run, api: KubernetesApi, folder: Path, kind: str, status: int, words: str
+    run: Run, api: JobController, folder: Path, kind: str, status: int, words: str
 ) -> None:
     if kind.startswith("custom"):
         (folder / "job.yaml").write_text(PADDLE_JOB.replace("paddlejob: {install_operator: false}\n", ""))

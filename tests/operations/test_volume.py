@@ -2,14 +2,15 @@
 
 import copy
 import json
-import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import kubernetes_validate
 import pytest
 from commands import Run
 from job_controller import JobController, Script
-from kubernetes_api import Fault, KubernetesApi
+from kubernetes_api import Fault
 from paddle_node.contract import JobFolder
 from paddle_node.training import passes
 from saved_pass import save_model, save_pass
@@ -17,20 +18,21 @@ from saved_pass import save_model, save_pass
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from operations.cluster import volume_access
+from operations.cluster import volume_access, volume_transfer
 from operations.cluster.cluster import Cluster
 from operations.cluster.volume_access import Missing
-from operations.cluster.volume_transfer import download
+from operations.cluster.volume_server import Folder
+from operations.cluster.volume_transfer import download, upload
 from operations.errors import Failed
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, tmp_path: Path) -> JobFolder:
+def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder:
     """A job that has trained three passes, a fourth half saved."""
     made = JobFolder(tmp_path / "volume" / "words")
-    controller.volume = tmp_path / "volume"
+    api.volume = tmp_path / "volume"
     for number in range(3):
         save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
     half = made.attempt("run", 1) / "pass-00003"
@@ -49,12 +51,12 @@ def job(run: Run, api: KubernetesApi, controller: JobController, folder: Path, t
     return made
 
 
-def helpers(api: KubernetesApi) -> list[str]:
+def helpers(api: JobController) -> list[str]:
     """Helper pods that are still there."""
     return [p["metadata"]["name"] for p in api.all("pods") if "-volume-" in p["metadata"]["name"]]
 
 
-def test_results_as_a_table(run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path) -> None:
+def test_results_as_a_table(run: Run, api: JobController, job: JobFolder, tmp_path: Path) -> None:
     done = run("results", "--plot", "loss.png", columns=70)
     assert done.code == 0, done.err
     rows = [line.split() for line in done.out.splitlines()]
@@ -87,10 +89,8 @@ def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder, rec
 
 
 def test_a_download_is_verified_and_taken_up_where_it_broke(
-    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations.cluster import volume_transfer
-
     monkeypatch.setattr(volume_transfer, "BLOCK", 30_000)
     target = tmp_path / "home" / "pass-00002"
     (target / "000").mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
     assert "every checksum right" in done.err
     passes.verify(target)
     assert (target / "000" / "part-0").read_bytes() == (job.pass_dir(2) / "000" / "part-0").read_bytes()
-    assert not any("offset=0&" in path for _, path in api.requests if "/file?" in path and "part-0" in path)
+    assert not any("offset=0&" in path for _, path in api.requests if "/read?" in path and "part-0" in path)
 
 
 def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobFolder, tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ MEASURED = (
 )
 
 
-def evaluations(api: KubernetesApi) -> list[str]:
-    return [j["metadata"]["name"] for j in api.all("jobs") if "-evaluate-" in j["metadata"]["name"]]
+def evaluations(api: JobController) -> list[str]:
+    return [job["metadata"]["name"] for job in api.of("reader")]
 
 
-def test_evaluate_is_a_short_job_that_removes_itself(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
-) -> None:
-    controller.scripts["reader"] = Script(lines=("a warning of Paddle's", MEASURED))
+def test_evaluate_is_a_short_job_that_removes_itself(run: Run, api: JobController, job: JobFolder) -> None:
+    api.scripts["reader"] = Script(lines=("a warning of Paddle's", MEASURED))
+    made: list[dict[str, Any]] = []
+    api.created = lambda document: (made.append(document), api.control(document))
     done = run("evaluate")
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
@@ -159,7 +159,9 @@ def test_evaluate_is_a_short_job_that_removes_itself(
     ]
     assert json.loads(run("evaluate", "--json").out) == json.loads(MEASURED)
     assert evaluations(api) == helpers(api) == []
-    pod = next(job for _, _, key, job in api.history if "-evaluate-" in key[3])["spec"]["template"]["spec"]
+    document = next(document for document in made if document["kind"] == "Job")
+    kubernetes_validate.validate(document, "1.35", strict=True)
+    pod = document["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["command"] == ["python3", "/opt/paddle/evaluate_pass.py"]
     assert all(m["readOnly"] for m in container["volumeMounts"] if m["name"] == "job")
@@ -170,10 +172,8 @@ def test_evaluate_is_a_short_job_that_removes_itself(
     assert done.code == 2 and "the cluster has no training Job of words" in done.err
 
 
-def test_an_evaluation_that_fails_says_why_and_is_removed(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
-) -> None:
-    controller.scripts["reader"] = Script(lines=(), code=65, message="held-out has no records")
+def test_an_evaluation_that_fails_says_why_and_is_removed(run: Run, api: JobController, job: JobFolder) -> None:
+    api.scripts["reader"] = Script(lines=(), code=65, message="held-out has no records")
     done = run("evaluate")
     assert done.code == 1 and "held-out has no records" in done.err and evaluations(api) == helpers(api) == []
     for one in job.output.glob("attempts/*/pass-*/done"):
@@ -221,25 +221,23 @@ def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
     assert done.code == 2 and "has no server.log on the volume" in done.err
 
 
-def test_resume_from_an_earlier_pass(run: Run, api: KubernetesApi, controller: JobController, job: JobFolder) -> None:
-    before = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
+def test_resume_from_an_earlier_pass(run: Run, api: JobController, job: JobFolder) -> None:
+    before = api.of("trainer")[0]["metadata"]["uid"]
     done = run("resume", "--from", "1", "--wait")
     assert done.code == 0, done.err
     assert [one.number for one in passes.find(job)] == [1, 0]
     assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
-    after = next(j["metadata"]["uid"] for j in api.all("jobs") if "-data-" not in j["metadata"]["name"])
+    after = api.of("trainer")[0]["metadata"]["uid"]
     assert before != after
     assert run("resume", "--from", "2").code == 2
-    controller.scripts["trainer"] = Script(code=None)
+    api.scripts["trainer"] = Script(code=None)
     assert run("resume").code == 0
     done = run("resume")
     assert done.code == 2 and "runs already" in done.err
 
 
-def test_a_followed_resume_shows_the_new_runs_lines(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
-) -> None:
-    controller.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
+def test_a_followed_resume_shows_the_new_runs_lines(run: Run, api: JobController, job: JobFolder) -> None:
+    api.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
     done = run("resume", "--follow", "--verbose")
     assert done.code == 0 and "is done: 3 of 3 pods succeeded" in done.err
     assert "`paddle-aws results words --model` fetches the model" in done.err
@@ -250,73 +248,58 @@ def written_by(job: JobFolder, data_job: str) -> None:
     job.data_manifest.write_text(json.dumps({"version": 1, "job": data_job}))
 
 
-def own_name(api: KubernetesApi) -> str:
+def own_name(api: JobController) -> str:
     """What the trainers wait for."""
-    trainer = api.pods("trainer")[0]["spec"]["containers"][0]
+    trainer = api.of("trainer", "pods")[0]["spec"]["containers"][0]
     return next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
 
 
-def data_jobs(api: KubernetesApi) -> list[str]:
-    return [j["metadata"]["uid"] for j in api.all("jobs") if "-data-" in j["metadata"]["name"]]
+def data_jobs(api: JobController) -> list[str]:
+    return [job["metadata"]["uid"] for job in api.of("data")]
 
 
-def test_resume_goes_on_with_the_shards_that_are_there(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
+@pytest.mark.parametrize(
+    ("known", "manifest", "split"),
+    [(True, "", False), (False, "own", False), (False, "0ther", True), (False, "damaged", True), (False, "", True)],
+)
+def test_resume_splits_only_where_the_shards_are_not_its_own(
+    run: Run, api: JobController, job: JobFolder, known: bool, manifest: str, split: bool
 ) -> None:
-    """Whatever has become of the source: only the data job would look at it."""
+    """Whatever has become of the source: only the data job would look at it. `known`: the cluster still has its Jobs."""
     before = data_jobs(api)
-    done = run("resume", "--wait")
-    assert done.code == 0 and data_jobs(api) == before and "it is not split again" in done.err
-    # The cluster has forgotten its Jobs: the manifest says whose the shards are.
-    written_by(job, own_name(api))
-    for document in api.all("jobs"):
+    if manifest:
+        written_by(job, own_name(api) if manifest == "own" else manifest)
+    if manifest == "damaged":
+        job.data_manifest.write_text("{")
+    for document in () if known else api.all("jobs"):
         api.remove("jobs", document["metadata"]["name"])
     done = run("resume", "--wait")
-    assert done.code == 0 and data_jobs(api) == [] and "it is not split again" in done.err
+    assert done.code == 0 and ("the data is split" if split else "it is not split again") in done.err
+    assert len(data_jobs(api)) == 1 if split else data_jobs(api) == (before if known else [])
     assert helpers(api) == []
 
 
-@pytest.mark.parametrize("manifest", ["of another", "damaged", "missing"])
-def test_resume_splits_where_the_shards_are_not_its_own(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, manifest: str
-) -> None:
-    for document in api.all("jobs"):
-        api.remove("jobs", document["metadata"]["name"])
-    if manifest == "of another":
-        written_by(job, "0ther")
-    elif manifest == "damaged":
-        job.data_manifest.write_text("{")
-    done = run("resume", "--wait")
-    assert done.code == 0 and "the data is split" in done.err and len(data_jobs(api)) == 1
-
-
-def test_resume_splits_where_another_data_job_has_been_since(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder
-) -> None:
+def test_resume_splits_where_another_data_job_has_been_since(run: Run, api: JobController, job: JobFolder) -> None:
     written_by(job, own_name(api))
-    (ours,) = [j for j in api.all("jobs") if "-data-" in j["metadata"]["name"]]
+    (ours,) = api.of("data")
     other = copy.deepcopy(ours)
     other["metadata"] = {key: ours["metadata"][key] for key in ("namespace", "labels")} | {"name": "words-data-0ther"}
     (variable,) = [v for v in other["spec"]["template"]["spec"]["containers"][0]["env"] if v["name"] == "PADDLE_NODE_DATA_JOB"]
     variable["value"] = "0ther"
-    api.created = None
     api.put("jobs", other)
-    api.created = controller
     assert run("resume", "--wait").code == 0
     assert len(data_jobs(api)) == 1 and data_jobs(api) != [ours["metadata"]["uid"]]
 
 
-def written(api: KubernetesApi) -> list[str]:
+def written(api: JobController) -> list[str]:
     """What was sent to the volume, in order: names and offsets."""
     found = [parse_qs(urlsplit(path).query) for method, path in api.requests if method == "PUT"]
     return [f"{query['path'][0]} {query['offset'][0]}" for query in found]
 
 
 def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
-    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from operations.cluster import volume_transfer
-
     monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
     program = tmp_path / "my_program"
     (program / "__pycache__").mkdir(parents=True)
@@ -342,40 +325,30 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     (program / "train.py").write_text("print(2)\n")
     done = run("upload", "my_program", "--volume")
     assert "1 of 2 files sent" in done.err and written(api) == ["my_program/train.py 0"]
-    assert not [path for _, path in api.requests if "/file?" in path and "offset=0&size" in path]
+    assert not [path for _, path in api.requests if "/read?" in path and "large" in path]
     assert (there / "train.py").read_text() == "print(2)\n"
 
 
-def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path) -> None:
+def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
-    from operations.cluster.volume_transfer import upload
+    monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
+    for name, size in (("bad", 1), ("large", 100 << 20)):
+        (tmp_path / name).write_bytes(bytes(size))
 
-    for name, size in (("bad", 1), ("large", 1000 << 20)):
-        with (tmp_path / name).open("wb") as stream:
-            stream.truncate(size)
-    sent: list[int] = []
-
-    class Volume:
-        def files(self, path: str) -> list[dict[str, object]]:
-            return []
-
-        def sums(self, path: str, offset: int, end: int, block: int, part: bool) -> list[str]:
-            return []
-
+    class Full(Folder):
         def write(self, path: str, body: bytes, offset: int) -> None:
             if path.endswith("bad"):
                 raise Failed("no room")
-            sent.append(offset)
-            time.sleep(0.05)
+            super().write(path, body, offset)
 
     with pytest.raises(Failed, match="no room"):
-        upload(Volume(), [(tmp_path / name, name) for name in ("bad", "large")], "program", lambda count: None)  # type: ignore[arg-type]
-    assert len(sent) < 100
+        upload(Full(tmp_path), [(tmp_path / name, name) for name in ("bad", "large")], "program", lambda count: None)
+    assert not (tmp_path / "program" / "large").exists()
 
 
 @pytest.mark.parametrize("content", ["", "a note"])
 def test_one_file_goes_to_the_volume_and_only_once(
-    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path, content: str
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "note.txt").write_text(content)
     assert "1 of 1 file sent" in run("upload", "note.txt", "--volume").err
@@ -384,11 +357,11 @@ def test_one_file_goes_to_the_volume_and_only_once(
 
 
 def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
-    run: Run, api: KubernetesApi, controller: JobController, job: JobFolder, monkeypatch: pytest.MonkeyPatch
+    run: Run, api: JobController, job: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(volume_access, "READY", 0.5)
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-    container = {"name": "volume", "image": "x:1", "imageID": "", "ready": False, "restartCount": 0, "state": waiting}
+    container = {"name": "volume", "image": "x:1", "state": waiting}
 
     def created(document: dict[str, object]) -> None:
         if document["kind"] == "Pod":
@@ -401,7 +374,7 @@ def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
 
 
 def test_results_of_a_job_that_the_cluster_has_forgotten(
-    run: Run, api: KubernetesApi, job: JobFolder, folder: Path, tmp_path: Path
+    run: Run, api: JobController, job: JobFolder, folder: Path, tmp_path: Path
 ) -> None:
     # A Job goes by its ttlSecondsAfterFinished, its volume stays.
     for document in api.all("jobs"):
@@ -418,7 +391,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
     assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
     assert helpers(api) == []
     # A claim on its way out lets no pod start: what was made goes one after the other, the pod first.
-    gone = [key[1] for _, event, key, _ in api.history if event == "DELETED"]
+    gone = [path.split("/")[-2] for method, path in api.requests if method == "DELETE"]
     assert gone[-3:] == ["pods", "persistentvolumeclaims", "persistentvolumes"]
     (folder / "job.yaml").unlink()
     done = run("results", "words")
@@ -427,7 +400,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
 
 
 def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
-    run: Run, api: KubernetesApi, job: JobFolder, tmp_path: Path
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path
 ) -> None:
     (tmp_path / "volume" / "secret").write_text("x")
     for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
@@ -456,7 +429,9 @@ def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> 
     }
     made = documents(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "image")
     for job in (document for document in made if document["kind"] == "Job"):
-        spec = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)["spec"]
+        pod = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)
+        kubernetes_validate.validate(pod, "1.35", strict=True)
+        spec = pod["spec"]
         (maker,), (container,) = spec["initContainers"], spec["containers"]
         assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
         own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": True}
