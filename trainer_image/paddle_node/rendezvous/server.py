@@ -33,6 +33,8 @@ RELEASE = 5.0
 """Seconds for the volume to take the lease back."""
 GOODBYE = 5.0
 """Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
+PATIENCE = 10
+"""Minutes in which a volume that refuses may take the next attempt, until the job fails."""
 LOOKS = 4
 """Looks at the program's progress in the time that an attempt may go without any."""
 
@@ -65,7 +67,7 @@ class Volume:
     def begin(self, identity: Identity) -> Answer:
         """The next attempt's number and what it resumes from."""
         try:
-            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say)
+            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless)
             number = self._record.begin(self._resumption, identity)
@@ -73,10 +75,8 @@ class Volume:
         except Failure as failure:
             outcome = Outcome(failure.code, failure.sentence)
         except OSError as error:
-            sentence = f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
-            if passing(error):
-                return lambda rendezvous, now: rendezvous.not_begun(sentence)
-            outcome = Outcome(ExitCode.VOLUME_FULL if full_disk.is_full(error) else 1, sentence)
+            code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else ExitCode.ATTEMPTS_EXHAUSTED if passing(error) else 1
+            outcome = Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}")
         return lambda rendezvous, now: rendezvous.finish(outcome)
 
     def record_end(self, loss: Loss) -> Answer:

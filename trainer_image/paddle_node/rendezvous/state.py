@@ -27,8 +27,6 @@ from paddle_node.training.passes import Identity
 Question = Literal["begin", "record_end", "conclude", "record_outcome"]
 ENDING = 16.0
 """Seconds for an agent to end its processes, and for one that is cut off to notice it."""
-FAULTS = 10
-"""Faults of the volume while one attempt begins, until the job fails."""
 
 
 class Effects(Protocol):
@@ -92,7 +90,6 @@ class Rendezvous:
         """The volume has not answered the question that this state asks."""
         self._loss: Loss | None = None
         self._crashed: list[int] | None = None
-        self._faults = 0
         self._final: m.Finish | None = None
         """What everybody hears once the outcome is recorded."""
 
@@ -210,20 +207,13 @@ class Rendezvous:
             members = [self.members[rank] for rank in range(self.node.trainers)]
             self.members.begin()
             self._identity = members[0].read
-            self._crashed, self.differ, self.stop_cause, self._faults = None, None, "", 0
+            self._crashed, self.differ, self.stop_cause = None, None, ""
             self.moved = now
             self._enter(State.STARTING, now)
             self._effects.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
             addresses = m.pack([member.hello.address for member in members])
             self._broadcast(m.Start(number, dict(resumption.resume), addresses))
         self._advance(now)
-
-    def not_begun(self, sentence: str) -> None:
-        """The volume refused for longer than a passing fault takes. It is asked again at the next tick."""
-        self._faults += 1
-        self._effects.say(f"{sentence} (fault {self._faults} of {FAULTS} of the volume)")
-        if self._faults >= FAULTS:
-            self.finish(Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{sentence}, {FAULTS} times"))
 
     def end_recorded(self, exhausted: Outcome | None, now: float) -> None:
         """`exhausted`: no other attempt is allowed."""
@@ -338,8 +328,6 @@ class Rendezvous:
         if self.state in RUNNING:
             waits = (session.connection for session in trainers.sessions.values() if session.waits_in is not None)
             self._effects.send(m.Wait(), *waits)
-        if self.state is State.GATHERING and volume_since is None:
-            self._asked = False  # A begin that the volume refused is asked again.
         match self._overdue(now, volume_since):
             case Outcome() as outcome:
                 self.finish(outcome)
