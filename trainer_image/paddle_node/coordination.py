@@ -104,7 +104,7 @@ class Session:
 
     def _ask(self, question: m.Message) -> m.Answer:
         self._send(question)
-        while not isinstance(answer := self._receive(m.Answer, m.Wait), m.Answer):
+        while not isinstance(answer := self._receive(m.Answer, m.Beat), m.Answer):
             pass
         return answer
 
@@ -127,14 +127,14 @@ class Session:
             line = self._lines.readline()
             if not line:
                 raise AttemptEnded("the rendezvous server closed the connection")
-            message = m.parse(line, *expected, m.Over)
+            message = m.parse(line, *expected, m.End)
         except TimeoutError:
             raise AttemptEnded(f"the rendezvous server said nothing for {SILENCE:.0f} s") from None
         except OSError as error:
             raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
         except ValueError as error:
             raise AttemptEnded(f"what answers is not this run's rendezvous server: {error}") from None
-        if isinstance(message, m.Over):
+        if isinstance(message, m.End):
             raise AttemptEnded(message.cause)
         return message
 

@@ -119,7 +119,7 @@ class Volume:
 
 
 class Server:
-    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out the rendezvous's `Effects`."""
+    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out what the rendezvous decides."""
 
     def __init__(self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]) -> None:
         self.say = say
@@ -177,19 +177,22 @@ class Server:
             with contextlib.suppress(TimeoutError):  # It expires instead.
                 await asyncio.wait_for(background.call(self._lease.release), RELEASE)
 
-    # The rendezvous's effects.
+    # What the rendezvous has it do.
 
     def send(self, message: m.Message, *connections: Any) -> None:
+        """To agents or trainers."""
         line = m.encode(message)
         for connection in connections:
             with contextlib.suppress(OSError, RuntimeError):
                 connection.write(line)
 
     def close_connection(self, connection: Any) -> None:
+        """Behind what was sent."""
         with contextlib.suppress(OSError, RuntimeError):
             connection.close()
 
     def ask(self, what: Question, *about: Any) -> None:
+        """Calls the `Volume`'s method of that name, which takes a while."""
         self._asked = self._asked if self._asked is not None else time.monotonic()
         self._questions.put_nowait(partial(getattr(self._volume, what), *about))
         if what == "record_outcome":
