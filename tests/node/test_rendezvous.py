@@ -1,58 +1,45 @@
 """What the rendezvous decides where pods of a test cannot show it: long silence, crossed messages, one fault behind another."""
 
 import sys
+from unittest.mock import Mock
 
 import pytest
 from paddle_node import environment
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous import state as r
-from paddle_node.rendezvous.attempts import CLUSTER, POD, PROGRAM, Loss, Outcome
+from paddle_node.rendezvous.attempts import POD, PROGRAM, Loss
 from paddle_node.rendezvous.members import Members
+from paddle_node.rendezvous.state import Rendezvous, State
 from paddle_node.runtimes import Resumption
 
 
-def report(attempt: int, **changes: object) -> m.Report:
-    """Of an agent whose workers train."""
-    known = {"ready": False, "data": "d", "program": "p", "serving": True, "silent": False, "ended": "", "leaving": False}
-    return m.Report(attempt, **known | changes)
-
-
-def ready(attempt: int, data: str = "d") -> m.Report:
-    """Of an agent that has its data, and no worker of that attempt any more."""
-    return report(attempt, ready=True, data=data, serving=False)
+def report(attempt: int, ready: bool = False, data: str = "d", ended: m.Ended = "", leaving: bool = False) -> m.Report:
+    """Of an agent whose workers train; or, `ready`, that has its data, and no worker of that attempt any more."""
+    return m.Report(attempt, ready, data, "p", not ready, False, ended, leaving)
 
 
 class Scene:
-    """A run of two pods. `now` is the server's clock; what the rendezvous has its server do is written down."""
+    """A run of two pods. `now` is the clock; its server writes down what it is told to do. Connections are names."""
 
     def __init__(self, trainers_join: bool = True) -> None:
-        self.now, self.said, self.sent, self.closed, self.asked = 1000.0, [], [], [], []
-        self.say, self.close_connection = self.said.append, self.closed.append
+        self.now, self.server = 1000.0, Mock()
         environ = {"JOB_NAME": "job", "JOB_PATH": "/v", "TRAIN_CONFIG_DIR": "p", "CONF_PADDLE_GRADIENT_NUM": "2", "POD_IP": "::1"}
         run = {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": "run", "PADDLE_NODE_SERVICE": "job"}
         node = environment.parse(environ | run | {"PADDLE_NODE_PEER_DEADLINE": "60", "PADDLE_NODE_STALL": "300"})
-        self.rendezvous = r.Rendezvous(node, Members(2, "v", "job-{}".format), trainers_join, None, self, self.now)
+        members = Members(2, "v", "job-{}".format)
+        self.rendezvous = Rendezvous(node, members, trainers_join, None, self.server, self.now)
 
-    def send(self, message: m.Message, *connections: str) -> None:
-        self.sent += [(connection, message) for connection in connections]
+    def asked(self, what: str) -> list:
+        return [call.args[1:] for call in self.server.ask.call_args_list if call.args[0] == what]
 
-    def ask(self, what: str, *about: object) -> None:
-        self.asked.append((what, about))
+    def heard(self, who: str, kind: type) -> list:
+        sent = [call.args for call in self.server.send.call_args_list]
+        return [message for message, *connections in sent if who in connections and isinstance(message, kind)]
 
-    def asks(self, what: str) -> list:
-        return [about for asked, about in self.asked if asked == what]
-
-    def heard(self, connection: str, kind: type) -> list:
-        return [message for to, message in self.sent if to == connection and isinstance(message, kind)]
-
-    def agent(self, rank: int, incarnation: str = "") -> str:
-        connection = sys.intern(f"agent {rank} {incarnation}".strip())
-        hello = m.Hello(rank, 2, incarnation or f"i{rank}", "v", f"job-{rank}", "", f"10.0.0.{rank}")
-        self.rendezvous.hello(hello, connection, self.now)
-        return connection
-
-    def trainer(self, rank: int) -> None:
-        self.rendezvous.join(m.Join(rank, self.rendezvous.attempt), sys.intern(f"trainer {rank}"), self.now)
+    def come(self, rank: int, incarnation: str = "") -> str:
+        who = sys.intern(f"agent {rank} {incarnation}".strip())
+        hello = m.Hello(rank, 2, incarnation, "v", f"job-{rank}", "", f"10.0.0.{rank}")
+        self.rendezvous.hello(hello, who, self.now)
+        return who
 
     def tell(self, who: str, *messages: m.Message) -> None:
         kind, rank = who.split()[:2]
@@ -60,36 +47,29 @@ class Scene:
         for message in messages:
             said(int(rank), sys.intern(who), message, self.now)
 
-    def lose(self, rank: int) -> None:
-        self.rendezvous.closed(rank, sys.intern(f"agent {rank}"), self.now)
-
-    def wait(self, seconds: float, progress: bool = False, writes: tuple[str, ...] = ()) -> None:
+    def wait(self, seconds: float, progress: bool = False, quiet: float = 1000.0) -> None:
         """Agents that are here live, and say how long no worker has written."""
-        until = self.now + seconds
-        while self.now < until:
+        for _ in range(int(seconds)):
             self.now += 1
-            for member in list(self.rendezvous.members.values()):
-                self.tell(member.connection, m.Beat(0.0 if member.connection in writes else 1000.0))
+            for rank in list(self.rendezvous.members):
+                self.tell(f"agent {rank}", m.Beat(quiet))
             self.rendezvous.tick(self.now, False, None, progress)
-
-    def begun(self) -> None:
-        self.rendezvous.begun(self.rendezvous.attempt + 1, Resumption(), self.now)
 
     def started(self) -> "Scene":
         for rank in (0, 1):
-            self.tell(self.agent(rank), ready(0))
-        assert self.asks("begin")
-        self.begun()
+            self.tell(self.come(rank), report(0, ready=True))
+        self.rendezvous.begun(1, Resumption(), self.now)
         for rank in (0, 1):
-            self.tell(f"agent {rank}", report(self.rendezvous.attempt))
+            self.tell(f"agent {rank}", report(1))
+            self.rendezvous.join(m.Join(rank, 1), sys.intern(f"trainer {rank}"), self.now)
         assert self.heard("agent 1", m.AllReached)
         return self
 
     def ended(self) -> Loss:
         """All processes have ended: what is recorded."""
         for rank in list(self.rendezvous.members):
-            self.tell(f"agent {rank}", ready(self.rendezvous.attempt))
-        ((loss,),) = self.asks("record_end")
+            self.tell(f"agent {rank}", report(1, ready=True))
+        ((loss,),) = self.asked("record_end")
         return loss
 
 
@@ -98,98 +78,68 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_nobody_hears_the_outcome_before_it_is_on_the_volume_and_who_comes_later_hears_it_too(scene):
-    scene.started()
-    for rank in (0, 1):
-        scene.trainer(rank)
-        scene.tell(f"agent {rank}", report(1, ended="trained"))
-    scene.rendezvous.concluded(1, None, "pass 4", scene.now)
-    ((outcome, _),) = scene.asks("record_outcome")
-    assert outcome == Outcome(0, "pass 4 is complete: the job is done") and not scene.heard("agent 0", m.Finish)
-    scene.rendezvous.outcome_recorded(outcome)
-    assert scene.heard("agent 0", m.Finish)[0].code == scene.heard("agent 1", m.Finish)[0].code == 0
-    assert scene.heard(scene.agent(1, "new"), m.Finish)
-
-
 def test_of_two_agents_of_one_rank_the_later_one_is_the_newer_whatever_their_clocks_say(scene):
-    old, new = scene.agent(1, "old"), scene.agent(1, "new")
-    assert scene.closed == [old]
+    old, new = scene.come(1, "old"), scene.come(1, "new")
+    scene.server.close_connection.assert_called_once_with(old)
     # The one that was replaced comes back from behind a partition; the newer one after its connection broke.
-    assert scene.heard(scene.agent(1, "old"), m.Refused) == [m.Refused(76, "a newer pod of trainer 1 has taken this one's place")]
-    assert len(scene.heard(scene.agent(1, "new"), m.Welcome)) == 2 and scene.rendezvous.members[1].connection == new
+    assert scene.heard(scene.come(1, "old"), m.Refused) == [m.Refused(76, "a newer pod of trainer 1 has taken this one's place")]
+    assert len(scene.heard(scene.come(1, "new"), m.Welcome)) == 2 and scene.rendezvous.members[1].connection == new
 
 
 def test_the_next_attempt_waits_until_no_process_of_the_last_one_is_left(scene):
     scene.started()
-    scene.agent(1, "new")
+    scene.tell(scene.come(1, "new"), report(0, ready=True))
     assert scene.heard("agent 0", m.End)[0].cause == "the pod of trainer 1 (job-1) restarted"
-    scene.tell("agent 1 new", ready(0))
-    scene.tell("agent 0", ready(0))  # Of before the attempt: trainer 0's pod still ends its processes.
-    assert scene.rendezvous.state is r.State.ENDING and not scene.asks("record_end")
-    scene.tell("agent 0", ready(1))
-    assert scene.asks("record_end")[0][0].kind == POD
+    scene.tell("agent 0", report(0, ready=True))  # Of before the attempt: trainer 0's pod still ends its processes.
+    assert scene.rendezvous.state is State.ENDING and not scene.asked("record_end")
+    scene.tell("agent 0", report(1, ready=True))
+    assert scene.asked("record_end")[0][0].kind == POD
     scene.rendezvous.end_recorded(None, scene.now)
-    scene.begun()
-    assert [start.attempt for start in scene.heard("agent 1 new", m.Start)] == [2]
+    assert len(scene.asked("begin")) == 2
+
+
+FAILED = m.Lost(1, "trainer 0 ended with 1", 1, True, "RuntimeError: connection reset (train.py:7)")
 
 
 def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_first(scene):
-    scene.started()
-    scene.tell("agent 0", m.Lost(1, "trainer 0 ended with 1", 1, True, "RuntimeError: connection reset (train.py:7)"), ready(1))
-    scene.lose(1)
-    ((loss,),) = scene.asks("record_end")
-    cause = "trainer 0 ended with 1: RuntimeError: connection reset (train.py:7), in job-0; the pod of trainer 1 (job-1) was lost"
-    assert (loss.kind, loss.failed, loss.cause) == (POD, False, cause)
+    scene.started().tell("agent 0", FAILED, report(1, ready=True))
+    scene.rendezvous.closed(1, sys.intern("agent 1"), scene.now)
+    loss = scene.ended()
+    assert (loss.kind, loss.failed) == (POD, False)
+    assert loss.cause == f"{FAILED.what}: {FAILED.error}, in job-0; the pod of trainer 1 (job-1) was lost"
 
 
 def test_where_a_process_was_killed_that_the_others_failed_says_nothing_of_the_program(scene):
-    scene.started()
-    scene.tell("agent 0", m.Lost(1, "trainer 0 ended with 1", 1, True, ""))
+    scene.started().tell("agent 0", FAILED)
     scene.tell("agent 1", m.Lost(1, "trainer 1 ended with 137 (SIGKILL)", 137, False, ""))
-    assert (scene.ended().kind, scene.ended().failed) == (PROGRAM, False)
-
-
-def test_faults_of_the_volume_are_counted_apart_and_the_beginning_is_asked_again(scene):
-    for rank in (0, 1):
-        scene.tell(scene.agent(rank), ready(0))
-    for number in range(1, r.FAULTS + 1):
-        assert len(scene.asks("begin")) == number and not scene.asks("record_outcome")
-        scene.rendezvous.not_begun("output/run takes no attempt: Stale file handle")
-        scene.wait(1)
-    assert scene.asks("record_outcome")[0][0].code == 70
+    loss = scene.ended()
+    assert (loss.kind, loss.failed) == (PROGRAM, False)
 
 
 def test_who_waits_in_vain_is_found(scene):
-    scene.started()
-    for rank in (0, 1):
-        scene.trainer(rank)
-    scene.tell("trainer 0", m.Meeting("step"))
+    scene.started().tell("trainer 0", m.Meeting("step"))
     scene.wait(1)
-    first, second = scene.heard("agent 0", m.Status)[-1].trainer, scene.heard("agent 1", m.Status)[-1].trainer
+    first, second = (scene.heard(f"agent {rank}", m.Status)[-1].trainer for rank in (0, 1))
     assert (first["waits_in"], first["waits_for"], second["waits_for"]) == ("meeting step", [1], [])
     scene.tell("trainer 0", m.Meeting(""), m.Gather("barrier a", None))
     scene.tell("trainer 1", m.Gather("barrier b", None))
     assert scene.ended().cause == "the trainers wait for each other: trainers 0 in barrier a; trainers 1 in barrier b"
 
 
-@pytest.mark.parametrize("first", ["the wait", "the end"])
+@pytest.mark.parametrize("first", [0, 1])
 def test_nobody_waits_for_a_trainer_that_has_ended(scene, first):
     scene.started()
-    scene.trainer(0)
-    steps = [
-        lambda: scene.tell("trainer 0", m.Gather("barrier step", None)),
-        lambda: scene.tell("agent 1", report(1, ended="trained")),
-    ]
-    for step in steps if first == "the wait" else reversed(steps):
-        step()
+    steps = [("trainer 0", m.Gather("barrier step", None)), ("agent 1", report(1, ended="trained"))]
+    for step in (steps[first], steps[1 - first]):
+        scene.tell(*step)
     assert scene.ended().cause == "trainer 1 ended while others wait for it in barrier step"
-    assert scene.heard("trainer 0", m.Over)
+    assert scene.heard("trainer 0", m.End)
 
 
 def test_a_program_of_which_one_rank_ends_early_and_the_others_never_stop_waiting_ends():
     scene = Scene(trainers_join=False).started()
     scene.tell("agent 1", report(1, ended="trained"))
-    scene.wait(299, writes=("agent 0",))
+    scene.wait(299, quiet=0.0)
     scene.wait(200, progress=True)
     scene.wait(299)
     assert not scene.heard("agent 0", m.End)
@@ -198,32 +148,15 @@ def test_a_program_of_which_one_rank_ends_early_and_the_others_never_stop_waitin
     assert (scene.ended().cause, scene.ended().kind) == (sentence, PROGRAM)
 
 
-def test_a_pserver_that_answers_nothing_is_named_and_then_a_fault_of_the_cluster(scene):
-    scene.started()
-    for rank in (0, 1):
-        scene.trainer(rank)
-    scene.tell("trainer 0", m.Gather("barrier pass 0 saved", None))
-    scene.tell("agent 0", report(1, silent=True), report(1))
-    scene.tell("agent 1", report(1, silent=True))
-    scene.wait(32)
-    waits = "in barrier pass 0 saved trainers 1 are waited for; the pservers of trainers 1 answer nothing"
-    assert scene.said[-1] == f"no trainer has moved for 31 s: {waits}"
-    scene.wait(207)
-    assert not scene.heard("agent 0", m.End)
-    scene.wait(3)
-    cause = "pserver 1 of job-1 answered nothing for 241 s (240 are allowed)"
-    assert (scene.ended().cause, scene.ended().kind) == (cause, CLUSTER)
-
-
 def test_pods_that_never_read_the_same_end_the_job(scene):
-    """Shards were exchanged under waiting pods: two trainers trained old records, one new ones."""
     for rank, data in ((0, "old"), (1, "new")):
-        scene.tell(scene.agent(rank), ready(0, data))
+        scene.tell(scene.come(rank), report(0, ready=True, data=data))
     read = "trainers 1 read data new and program p; trainers 0 read data old and program p"
-    assert scene.said[-1] == f"{read}: no attempt begins, they prepare again"
-    assert scene.heard("agent 0", m.PrepareAgain) and scene.heard("agent 1", m.PrepareAgain) and not scene.asks("begin")
+    scene.server.say.assert_called_with(f"{read}: no attempt begins, they prepare again")
+    assert scene.heard("agent 0", m.PrepareAgain) and scene.heard("agent 1", m.PrepareAgain)
+    scene.tell("agent 0", report(0, ready=True, data="old"))  # Of before it heard that.
     scene.wait(61)
-    assert scene.asks("record_outcome")[0][0].code == 65
+    assert scene.asked("record_outcome")[0][0].code == 65 and not scene.asked("begin")
 
 
 def test_silence_is_loss_unless_the_server_itself_was_away(scene):
@@ -234,19 +167,3 @@ def test_silence_is_loss_unless_the_server_itself_was_away(scene):
     scene.tell("agent 0", m.Beat())
     scene.rendezvous.tick(scene.now + 1, False, None, False)
     assert scene.heard("agent 0", m.End)[0].cause == "the pod of trainer 1 (job-1) said nothing for 6 s"
-
-
-def test_a_report_that_crosses_a_word_of_the_servers_or_comes_twice_changes_nothing(scene):
-    for rank in (0, 1):
-        scene.agent(rank)
-    scene.tell("agent 0", ready(0, "old"))
-    scene.tell("agent 1", ready(0), ready(0), report(0, serving=False), ready(0))
-    scene.tell("agent 0", ready(0, "old"))  # Of before it heard that it should prepare again.
-    assert scene.heard("agent 0", m.PrepareAgain) and not scene.asks("begin")
-    scene.tell("agent 0", report(0, serving=False), ready(0))
-    scene.tell("agent 1", ready(0))
-    assert len(scene.asks("begin")) == 1
-    scene.begun()
-    scene.tell("agent 0", ready(0))  # Of before it heard that.
-    scene.tell("agent 0", report(1, leaving=True), report(1, leaving=True))
-    assert len(scene.heard("agent 1", m.Stop)) == 1 and scene.rendezvous.state is r.State.STOPPING
