@@ -50,16 +50,16 @@ def split(pods: Pods, word: str) -> str:
     return data_manifest.digest(pods.folder.data_manifest)
 
 
-def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
+def test_a_pod_0_frozen_in_a_savereplaced_and_thawed_deletes_nothing_of_its_successor(job):
     pods = job(stand_in={"passes": 4, "steps": 4, "holds": [1, 1, "save"], "keep": 2})
     pods.start_and_hold()
     old, trainer = pods.pods[0], pods.child(0, "trainer")
     agent_and_server = [old.pid, pods.child(0, "server")]
     for pid in (trainer, *agent_and_server):
         os.kill(pid, signal.SIGSTOP)
-    pods._replaced[0] += 1  # Another pod, another address.
+    pods.replaced[0] += 1  # Another pod, another address.
     pods.start(0)
-    assert pods.codes() == [0, 0, 0], pods.logs()
+    pods.end_with(0, 0, 0)
     kept = [one.name for one in passes.find(pods.folder)]
     assert kept == ["attempts/run-1-2/pass-00003", "attempts/run-1-2/pass-00002"]
     # The trainer first, so that it comes to the end of its save before anybody ends it.
@@ -79,7 +79,7 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
 def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_another_run_may_train(job):
     pods = job(count=2, stand_in={"passes": 1000}, LEASE="9")
     pods.start()
-    pods.wait_for_pass(0)
+    pods.wait_until(pods.folder.done(0).exists)
     pids = [pods.child(index, role) for index in range(2) for role in ("trainer", "server")]
     pods.folder.run_state.rename(pods.folder.root / "away")
     assert pods.pods[0].wait(90) == 75, pods.logs()
@@ -91,10 +91,10 @@ def test_a_program_that_does_nothing_is_no_success_in_an_old_folder(job):
     pods = job(count=2)
     program(pods, "one")
     pods.start()
-    assert pods.codes() == [0, 0], pods.logs()
-    again = job(count=2, run="run-2", stand_in={"absent": True, "server_code": 0}, ATTEMPTS="1")
+    pods.end_with(0, 0)
+    again = job(count=2, run="run-2", stand_in={"absent": True}, ATTEMPTS="1")
     again.start()
-    assert again.codes() == [70, 70], again.logs()
+    again.end_with(70, 70)
     assert "trainers 0, 1 ended with 0 and had never joined the others: they have trained nothing" in again.log(1)
 
 
@@ -102,11 +102,11 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     pods = job(count=2)
     program(pods, "one")
     pods.start()
-    assert pods.codes() == [0, 0], pods.logs()
+    pods.end_with(0, 0)
     program(pods, "another vocabulary")
     again = job(count=2, run="run-2")
     again.start()
-    assert again.codes() == [0, 0], again.logs()
+    again.end_with(0, 0)
     assert (
         "passes found: 2 of other data or another program, not used; set resume_from: any to continue from pass 1" in again.log(0)
     )
@@ -117,7 +117,7 @@ def test_a_changed_module_beside_train_py_is_another_program_and_is_trained_from
     asked = job(count=2, run="run-3", stand_in={"passes": 3}, RESUME_FROM="any")
     program(pods, "a third one")
     asked.start()
-    assert asked.codes() == [0, 0], asked.logs()
+    asked.end_with(0, 0)
     assert asked.attempts()[-1]["resume"]["folder"] == "attempts/run-2-2/pass-00001"
 
 
@@ -131,7 +131,7 @@ def test_data_and_program_exchanged_under_waiting_pods_are_read_again_by_those_t
     new = split(pods, "new")
     program(pods, "new")
     pods.start(2)
-    assert pods.codes() == [0, 0, 0], pods.logs()
+    pods.end_with(0, 0, 0)
     assert "no attempt begins, they prepare again" in pods.log(0)
     read = [(attempt["data"], attempt["program"]) for attempt in pods.attempts()]
     assert read == [(new, program_copy.digest(pods.folder.program("quick_start")))]
@@ -162,5 +162,5 @@ def test_a_pass_that_cannot_be_loaded_is_passed_over_for_the_one_before(job):
     assert (pods.folder.output / bad / "done").exists()
     again = job(count=2, run="run-2", stand_in={"passes": 4})
     again.start()
-    assert again.codes() == [0, 0], again.logs()
+    again.end_with(0, 0)
     assert again.attempts()[-1]["resume"]["folder"] == "attempts/run-1-4/pass-00002"
