@@ -36,6 +36,8 @@ class Pods:
         self.volume, self.count, self.run = volume, count, run
         self.folder = JobFolder(volume / "jobs/job")
         self.variables = variables
+        self.own: dict[str, str] = {}
+        """Variables of the pods that start from now on, by their whole names."""
         self.stand_in = {"passes": 2, "steps": 4, **(stand_in or {})}
         self.program = program or Path(__file__).with_name("stand_in.py")
         self.interpreter = interpreter
@@ -89,6 +91,7 @@ class Pods:
             **(dict.fromkeys(("JOB_COMPLETION_INDEX", "PADDLE_NODE_RUN_ID", "PADDLE_NODE_SERVICE"), "") if self.api else {}),
             **({"PADDLE_NODE_DISCOVERY": "pod-list", **self.api.environment} if self.api else {}),
             **{f"PADDLE_NODE_{name}": value for name, value in self.variables.items()},
+            **self.own,
         }
 
     def name(self, index: int) -> None:
@@ -153,10 +156,10 @@ class Pods:
             time.sleep(0.02)
 
     def start_and_hold(self) -> None:
-        """Returns when all trainers are where `holds` of the stand-in says: [attempt, pass, step], or "save" for a step."""
+        """Returns when all trainers are where `holds` says: [attempt, pass, a step or "start"], or trainer 0 in its "save"."""
         self.start()
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
-            self.wait_for(index, r"waits in (step|the save)")
+            self.wait_for(index, r"waits in (step|the (save|start))")
 
     def release(self) -> None:
         (self.folder.root / "goes-on").touch()

@@ -88,7 +88,13 @@ def train(root: str, *servers: str) -> None:
             tell(server, f"set {value}")
     session.barrier("loaded")
     print(f"attempt {attempt}: from pass {first}", flush=True)
+    if "barriers" in SETTINGS:
+        session.barrier(SETTINGS["barriers"][index])
+    if SETTINGS.get("leaves") == index:
+        return
     for number in range(first, SETTINGS["passes"]):
+        if [attempt, number, "start"] == SETTINGS.get("holds"):
+            wait(folder, f"the start of pass {number}", stop)
         for step in range(SETTINGS["steps"]):
             if [index, attempt, number, step] in SETTINGS.get("fails", []):
                 print("this trainer fails on purpose", flush=True)
