@@ -301,10 +301,8 @@ class Rendezvous:
 
     # Time.
 
-    def tick(self, now: float, late: bool, volume_since: float | None, progress: bool) -> None:
-        """Once a `BEAT`. `late`: after a pause of our own nobody is judged; `volume_since`: it has owed an answer since then."""
-        if progress:
-            self.moved = now
+    def tick(self, now: float, late: bool) -> None:
+        """Once a `BEAT`. `late`: after a pause of our own nobody is judged."""
         members, trainers = self.members, self.trainers
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
@@ -318,7 +316,7 @@ class Rendezvous:
         if self.state in RUNNING:
             waits = (session.connection for session in trainers.sessions.values() if session.waits_in is not None)
             self._server.send(m.Beat(), *waits)
-        match self._overdue(now, volume_since):
+        match self._overdue(now):
             case Outcome() as outcome:
                 self.finish(outcome)
             case Loss() as loss:
@@ -328,9 +326,7 @@ class Rendezvous:
                 self._server.say(sentence)
         self._advance(now)
 
-    def _overdue(self, now: float, volume_since: float | None) -> deadlines.Verdict:
-        if volume_since is not None and self.state is not State.FINISHED:
-            return deadlines.of_volume(self, now, volume_since)
+    def _overdue(self, now: float) -> deadlines.Verdict:
         match self.state:
             case State.GATHERING:
                 return deadlines.of_peers(self, now)
