@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +49,8 @@ def test_a_second_run_of_the_same_name_is_refused(job):
     second.start(0)
     second.end_with(73)
     assert "is in use by run run-1: give this job another name, or wait until that run has ended" in second.log(0)
+    first.release()
+    first.end_undisturbed()
 
 
 def test_the_data_job_may_still_run(job):
@@ -59,7 +60,6 @@ def test_the_data_job_may_still_run(job):
     pods.start()
     for index in (0, 1):
         pods.wait_for(index, "waiting for .*data-manifest.json, which the data job writes last")
-    time.sleep(1)
     assert "attempt 1" not in pods.log(0)
     pods.folder.splits.rmdir()
     pods.end_with(0, 0)
