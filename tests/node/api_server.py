@@ -1,7 +1,4 @@
-"""A small API server over real HTTPS: pods of one namespace, listed and watched, with faults on order.
-
-It knows no admission, no other resource and no label selector but `job-name`.
-"""
+"""A small API server over real HTTPS: the pods of one namespace by their Job's name, listed and watched, with faults on order."""
 
 import json
 import socket
@@ -22,8 +19,8 @@ class ApiServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: str = "127.0.0.1"):
-        super().__init__((address, 0), _Handler)
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(CERTIFICATES / "server.pem")
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
@@ -33,9 +30,9 @@ class ApiServer(ThreadingHTTPServer):
         self.bytes = 0
         self.events: list[tuple[str, dict]] = []
         self.changed = threading.Condition()
-        self.watches: set = set()
-        self.environment = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": str(self.server_address[1])}
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        self.watches: set[socket.socket] = set()
+        self.environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.server_address[1])}
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def handle_error(self, *_):
         pass
@@ -49,22 +46,17 @@ class ApiServer(ThreadingHTTPServer):
 
     def put(self, name: str, address: str = "", phase: str = "Running", job: str = "job", uid: str = "run-1", **more) -> None:
         with self.changed:
-            metadata = {
-                "name": name,
-                "labels": {"job-name": job},
-                "resourceVersion": str(len(self.events) + 1),
-                "ownerReferences": [{"kind": "Job", "uid": uid, "controller": True}],
-            }
-            status = {"phase": phase, "podIP": address}
-            document = {"metadata": metadata | more.get("metadata", {}), "status": status | more.get("status", {})}
+            owners = [{"kind": "Job", "uid": uid, "controller": True}]
+            metadata = {"name": name, "labels": {"job-name": job}, "resourceVersion": str(len(self.events) + 1)}
+            metadata |= {"ownerReferences": owners, **more.get("metadata", {})}
+            document = {"metadata": metadata, "status": {"phase": phase, "podIP": address, **more.get("status", {})}}
             self.events.append(("MODIFIED" if name in self.pods else "ADDED", document))
             self.pods[name] = document
             self.changed.notify_all()
 
     def cut_watches(self) -> None:
-        with self.changed:
-            self.watches.clear()
-            self.changed.notify_all()
+        for connection in set(self.watches):
+            connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.shutdown()
@@ -79,29 +71,23 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        api = self.server
-        query = {key: values[0] for key, values in parse_qs(urlparse(self.path).query).items()}
-        watching = query.get("watch") == "true"
+        api, query = self.server, {key: values[0] for key, values in parse_qs(urlparse(self.path).query).items()}
+        job, watching = query["labelSelector"].partition("=")[2], query.get("watch") == "true"
         api.requests["watch" if watching else "list"] += 1
         fault = api.faults.pop(0) if api.faults else None
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
             fault = 401
         if fault == "cut":
-            return self.cut()
-        if isinstance(fault, int):
-            return self.answer(fault, {"kind": "Status", "code": fault})
-        job = query["labelSelector"].partition("=")[2]
-        if watching:
-            return self.watch(int(query["resourceVersion"]), job, float(query["timeoutSeconds"]), fault)
-        with api.changed:
-            items = [pod for pod in api.pods.values() if pod["metadata"]["labels"]["job-name"] == job]
-            return self.answer(200, {"metadata": {"resourceVersion": str(len(api.events))}, "items": items})
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif isinstance(fault, int):
+            self.send(fault, {"kind": "Status", "code": fault})
+        elif watching:
+            self.watch(int(query["resourceVersion"]), job, float(query["timeoutSeconds"]), fault)
+        else:
+            items = [pod for pod in list(api.pods.values()) if pod["metadata"]["labels"]["job-name"] == job]
+            self.send(200, {"metadata": {"resourceVersion": str(len(api.events))}, "items": items})
 
-    def cut(self):
-        self.close_connection = True
-        self.connection.shutdown(socket.SHUT_RDWR)
-
-    def answer(self, status: int, document: dict):
+    def send(self, status: int, document: dict):
         body = json.dumps(document).encode()
         self.server.bytes += len(body)
         self.send_response(status)
@@ -111,26 +97,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def watch(self, version: int, job: str, seconds: float, fault: str | None):
-        api, me, deadline = self.server, object(), time.monotonic() + seconds
+        """Until its time is over, or the connection is cut: what is sent then fails."""
+        api, deadline = self.server, time.monotonic() + seconds
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         if fault == "expired":
-            self.chunk("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
-        api.watches.add(me)
+            self.event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+        api.watches.add(self.connection)
         while fault is None and time.monotonic() < deadline:
             with api.changed:
-                if me not in api.watches:
-                    return self.cut()
                 new = api.events[version:] or (api.changed.wait(0.2) and [])
             version += len(new or ())
             for kind, document in new or ():
                 if document["metadata"]["labels"]["job-name"] == job:
-                    self.chunk(kind, document)
+                    self.event(kind, document)
         self.wfile.write(b"0\r\n\r\n")
 
-    def chunk(self, kind: str, document: dict):
+    def event(self, kind: str, document: dict):
         line = json.dumps({"type": kind, "object": document}).encode() + b"\n"
         self.server.bytes += len(line)
         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-        self.wfile.flush()

@@ -1,5 +1,3 @@
-import itertools
-import os
 import sys
 from pathlib import Path
 
@@ -8,8 +6,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from api_server import ApiServer
 from node_pods import Pods
-
-_addresses = itertools.count()
 
 
 @pytest.fixture
@@ -25,12 +21,6 @@ def job(tmp_path: Path):
     yield make
     for pods in made:
         pods.end()
-
-
-@pytest.fixture
-def worker_address() -> str:
-    """A loopback address that no other test of this machine uses."""
-    return f"127.{220 + os.getpid() % 20}.{os.getpid() // 20 % 250 + 1}.{next(_addresses) % 250 + 1}"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from paddle_node import durable
 from paddle_node.contract import JobFolder
 
 from rehearsal.pods.addresses import AddressBlock
@@ -24,7 +25,6 @@ class Pods:
         self,
         volume: Path,
         count: int = 3,
-        job: str = "job",
         run: str = "run-1",
         stand_in: dict | None = None,
         program: Path | None = None,
@@ -32,20 +32,21 @@ class Pods:
         interpreter: str = sys.executable,
         **variables: str,
     ):
-        self._block = AddressBlock()
-        self._network = self._block.prefix
-        self.volume, self.count, self.job, self.run = volume, count, job, run
-        self.folder = JobFolder(volume / "jobs" / job)
+        self.block = AddressBlock()
+        self.volume, self.count, self.run = volume, count, run
+        self.folder = JobFolder(volume / "jobs/job")
         self.variables = variables
-        self.stand_in = {"passes": 2, "steps": 4, "seconds": 0.05, **(stand_in or {})}
-        self.program = program or Path(__file__).with_name("stand_in_pod.py")
+        self.own: dict[str, str] = {}
+        """Variables of the pods that start from now on, by their whole names."""
+        self.stand_in = {"passes": 2, "steps": 4, **(stand_in or {})}
+        self.program = program or Path(__file__).with_name("stand_in.py")
         self.interpreter = interpreter
         self.api = api
-        self._replaced: Counter[int] = Counter()
+        self.replaced: Counter[int] = Counter()
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
         self._lives = itertools.count()
         self._all: list[subprocess.Popen[bytes]] = []
-        self.scratch = volume / f"scratch-{job}-{run}"
+        self.scratch = volume / f"scratch-{run}"
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.hosts = self.scratch / "hosts.json"
         self.hosts.write_text("{}")
@@ -58,16 +59,21 @@ class Pods:
 
     def address(self, index: int) -> str:
         """With pod-list, a replacement gets a new address, as it would in a cluster."""
-        return f"{self._network}.{index + 1 + 8 * self._replaced[index]}"
+        return f"{self.block.prefix}.{index + 1 + 8 * self.replaced[index]}"
+
+    def listed(self, index: int, phase: str) -> None:
+        """What the API server says of the pod, where there is one."""
+        if self.api:
+            self.api.put(self.pod_name(index), self.address(index), phase, uid=self.run)
 
     def pod_name(self, index: int) -> str:
-        return f"{self.job}-{index}-{'abcdefghijklmnopqrstuvwxyz'[self._replaced[index]]}"
+        return f"job-{index}-{self.replaced[index]}"
 
     def environment(self, index: int) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(Path(__file__).parents[2] / "trainer_image"),
-            "JOB_NAME": self.job,
+            "JOB_NAME": "job",
             "JOB_PATH": str(self.volume / "jobs"),
             "TRAIN_CONFIG_DIR": "quick_start",
             "CONF_PADDLE_GRADIENT_NUM": str(self.count),
@@ -75,33 +81,23 @@ class Pods:
             "POD_NAME": self.pod_name(index),
             "POD_IP": self.address(index),
             "PADDLE_NODE_RUN_ID": self.run,
-            "PADDLE_NODE_SERVICE": self.job,
+            "PADDLE_NODE_SERVICE": "job",
             "PADDLE_NODE_PASSES": str(self.stand_in["passes"]),
             "PADDLE_NODE_PEER_DEADLINE": "30",
             "PADDLE_NODE_GRACE": "600",
             "PADDLE_NODE_HOSTS": str(self.hosts),
             "STAND_IN": json.dumps(self.stand_in),
-            **(self._pod_list() if self.api else {}),
+            # With pod-list what the tutorials' manifests say, and no more: no index, no service, no run id.
+            **(dict.fromkeys(("JOB_COMPLETION_INDEX", "PADDLE_NODE_RUN_ID", "PADDLE_NODE_SERVICE"), "") if self.api else {}),
+            **({"PADDLE_NODE_DISCOVERY": "pod-list", **self.api.environment} if self.api else {}),
             **{f"PADDLE_NODE_{name}": value for name, value in self.variables.items()},
-        }
-
-    def _pod_list(self) -> dict[str, str]:
-        # What the tutorials' manifests say, and no more: no index, no service, no run id.
-        return {
-            "PADDLE_NODE_DISCOVERY": "pod-list",
-            "JOB_COMPLETION_INDEX": "",
-            "PADDLE_NODE_RUN_ID": "",
-            "PADDLE_NODE_SERVICE": "",
-            **self.api.environment,
+            **self.own,
         }
 
     def name(self, index: int) -> None:
         """DNS knows the pod from now on."""
         hosts = json.loads(self.hosts.read_text())
-        hosts[f"{self.job}-{index}.{self.job}"] = self.address(index)
-        temporary = self.hosts.with_suffix(".new")
-        temporary.write_text(json.dumps(hosts))
-        temporary.replace(self.hosts)
+        durable.write(self.hosts, json.dumps(hosts | {f"job-{index}.job": self.address(index)}))
 
     def start(self, *indexes: int, named: bool = True, unread: bool = False) -> None:
         for index in indexes or range(self.count):
@@ -111,10 +107,9 @@ class Pods:
             root = life / "root"
             (root / "home/paddle").mkdir(parents=True)
             if self.api:
-                if index in self.pods:
-                    self._replaced[index] += 1
+                self.replaced[index] += index in self.pods
                 self.api.lay_account(root)
-                self.api.put(self.pod_name(index), self.address(index), job=self.job, uid=self.run)
+                self.listed(index, "Running")
             (root / "jobs").symlink_to(self.volume / "jobs")
             with (life / "log").open("wb") as log:
                 pod = subprocess.Popen(
@@ -133,8 +128,7 @@ class Pods:
         """kill -9 of PID 1: the container and all in it is gone."""
         self.pods[index].kill()
         self.pods[index].wait()
-        if self.api:
-            self.api.put(self.pod_name(index), self.address(index), phase="Failed", job=self.job, uid=self.run)
+        self.listed(index, "Failed")
 
     def terminate(self, *indexes: int) -> None:
         for index in indexes or range(self.count):
@@ -162,40 +156,29 @@ class Pods:
             time.sleep(0.02)
 
     def start_and_hold(self) -> None:
-        """Returns when all trainers are where `holds` of the stand-in says: [attempt, pass, step], or "save" for a step."""
+        """Returns when all trainers are where `holds` says: [attempt, pass, a step or "start"], or trainer 0 in its "save"."""
         self.start()
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
-            self.wait_for(index, r"waits in (step|the save)")
+            self.wait_for(index, r"waits in (step|the (save|start))")
 
     def release(self) -> None:
         (self.folder.root / "goes-on").touch()
 
-    def wait_for_pass(self, number: int) -> None:
-        """Returns when the pass is complete on the volume."""
-        self.wait_until(self.folder.done(number).exists)
-
     def codes(self, seconds: float = 120) -> list[int]:
         """All exit codes; fails with the logs when a pod does not end."""
-        deadline = time.monotonic() + seconds
-        for pod in self.pods.values():
-            try:
-                pod.wait(max(0.01, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise AssertionError(f"a pod does not end\n{self.logs()}") from None
+        self.wait_until(lambda: None not in [pod.poll() for pod in self.pods.values()], seconds, "a pod does not end\n")
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
-    def wait_for_status(self, index: int) -> None:
-        """Returns when the agent is up."""
-        self.wait_until((self.pods[index].life / "root/home/paddle/status.json").exists)
-
-    def values(self, number: int) -> list[int]:
-        return json.loads((self.folder.pass_dir(number) / "values").read_text())
+    def end_with(self, *codes: int) -> None:
+        assert tuple(self.codes()) == codes, self.logs()
+        assert not re.search("^Traceback", self.logs(), re.MULTILINE)  # Of an agent: the workers' lines have a prefix.
 
     def end_undisturbed(self) -> None:
         """All end with 0, and each server holds what it should: no step was lost or done twice."""
-        assert self.codes() == [0] * self.count, self.logs()
+        self.end_with(*[0] * self.count)
         expected = self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))
-        assert self.values(self.stand_in["passes"] - 1) == [expected] * self.count, self.logs()
+        values = json.loads((self.folder.pass_dir(self.stand_in["passes"] - 1) / "values").read_text())
+        assert values == [expected] * self.count, self.logs()
 
     def attempts(self) -> list[dict]:
         return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]
@@ -205,7 +188,7 @@ class Pods:
             if pod.poll() is None:
                 pod.kill()
                 pod.wait()
-        self._block.close()
+        self.block.close()
 
 
 def runs(pid: int) -> bool:

@@ -34,32 +34,23 @@ def test_the_tutorials_values_are_the_defaults():
     assert node.local_disk is None
 
 
-def test_paths_begin_at_the_rehearsals_root():
-    node = environment.parse({**GOOD, "PADDLE_NODE_ROOT": "/tmp/pod"})
-    assert (str(node.folder.root), str(node.home)) == ("/tmp/pod/home/jobpath/job", "/tmp/pod/home/paddle")
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ({"JOB_NAME": ""}, "JOB_NAME is missing: the job's name, which is its folder on the volume"),
         ({"JOB_NAME": "../other"}, "JOB_NAME is '../other': the name of one folder is needed, without a slash"),
         ({"JOB_PATH": "jobs"}, "JOB_PATH is 'jobs': an absolute path is needed, such as /home/jobpath"),
-        ({"JOB_PATH": "/my jobs"}, "JOB_PATH and JOB_NAME make '/my jobs/job': parameter servers save through a shell"),
         ({"JOB_NAME": "$(id)"}, "JOB_PATH and JOB_NAME make '/home/jobpath/$(id)': parameter servers save through a shell"),
         ({"PADDLE_NODE_STAGE": "auto"}, "PADDLE_NODE_STAGE is 'auto': PADDLE_NODE_STAGE_TO must name a folder on local disk"),
         ({"PADDLE_NODE_STAGE": "sometimes"}, "PADDLE_NODE_STAGE is 'sometimes': allowed are always, auto, never"),
         ({"PADDLE_NODE_STAGE_TO": "data"}, "PADDLE_NODE_STAGE_TO is 'data': an absolute path is needed, such as /home/paddle"),
         ({"CONF_PADDLE_GRADIENT_NUM": "0"}, "CONF_PADDLE_GRADIENT_NUM is '0': a whole number from 1 to 10000 is needed"),
-        ({"CONF_PADDLE_GRADIENT_NUM": "three"}, "CONF_PADDLE_GRADIENT_NUM is 'three': a whole number from 1 to 10000 is needed"),
         ({"JOB_COMPLETION_INDEX": "3"}, "JOB_COMPLETION_INDEX is 3: with CONF_PADDLE_GRADIENT_NUM=3 it must be 0 to 2"),
         ({"JOB_COMPLETION_INDEX": ""}, "JOB_COMPLETION_INDEX is missing: an Indexed Job sets it"),
         ({"PADDLE_NODE_RUN_ID": ""}, "PADDLE_NODE_RUN_ID is missing: the Job's UID"),
         ({"PADDLE_NODE_SERVICE": ""}, "PADDLE_NODE_SERVICE is missing: the headless Service by which 3 trainers find each other"),
-        ({"PADDLE_NODE_DISCOVERY": "dns"}, "PADDLE_NODE_DISCOVERY is 'dns': allowed are index, pod-list"),
         ({"CONF_PADDLE_PORT": "65534"}, "CONF_PADDLE_PORT is 65534: the pserver's last port would be 65537"),
         ({"PADDLE_NODE_CONTROL_PORT": "7165"}, "PADDLE_NODE_CONTROL_PORT is 7165: the pserver listens on 7164 to 7167"),
-        ({"PADDLE_NODE_PEER_DEADLINE": "-1"}, "PADDLE_NODE_PEER_DEADLINE is '-1': a number of seconds above 0 is needed"),
         ({"PADDLE_NODE_PEER_DEADLINE": "nan"}, "PADDLE_NODE_PEER_DEADLINE is 'nan': a number of seconds above 0 is needed"),
         ({"PADDLE_NODE_COMMAND": '{"a": "b"}'}, 'PADDLE_NODE_COMMAND is \'{"a": "b"}\': a JSON list of texts is needed'),
         ({"POD_IP": "job-0"}, "POD_IP is 'job-0': the pod's IPv4 or IPv6 address is needed"),
@@ -72,11 +63,16 @@ def test_a_wrong_setting_is_one_sentence(change, sentence):
     assert error.value.code == 2
 
 
-def test_the_entry_says_it_without_a_traceback(tmp_path):
+@pytest.fixture
+def last_words(tmp_path) -> Path:
+    """Kubernetes' termination log of a pod whose paths begin in the test's folder."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/termination-log").touch()
+    return tmp_path / "dev/termination-log"
+
+
+def test_the_entry_says_it_without_a_traceback(tmp_path, last_words):
     entry = Path(__file__).parents[2] / "trainer_image/start_paddle.py"
-    last_words = tmp_path / "dev/termination-log"
-    last_words.parent.mkdir()
-    last_words.touch()
     environ = GOOD | {"PADDLE_NODE_RUNTIME": "mpi", "PADDLE_NODE_ROOT": str(tmp_path)}
     pod = subprocess.run([sys.executable, entry], env=environ, capture_output=True, text=True)
     assert pod.returncode == 2
@@ -86,13 +82,10 @@ def test_the_entry_says_it_without_a_traceback(tmp_path):
 
 
 @pytest.mark.parametrize(("fault", "code"), [(errno.EIO, 1), (errno.EDQUOT, 74)])
-def test_a_volume_that_refuses_is_one_sentence(tmp_path, capfd, fault, code):
+def test_a_volume_that_refuses_is_one_sentence(tmp_path, last_words, capfd, fault, code):
     def refuse(name):
         raise OSError(fault, "no such luck", "/mnt/volume/output")
 
-    last_words = tmp_path / "dev/termination-log"
-    last_words.parent.mkdir()
-    last_words.touch()
     assert pod_entry.main(GOOD | {"PADDLE_NODE_ROOT": str(tmp_path)}, [], refuse) == code
     sentence = "this pod cannot continue: /mnt/volume/output: no such luck\n"
     assert last_words.read_text() == sentence
@@ -110,13 +103,12 @@ def test_a_pod_imports_nothing_that_is_slow():
     assert not {"kubernetes", "paddle", "numpy", "boto3", "pydantic", "yaml", "urllib3", "xxhash"} & set(modules)
 
 
-def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_path):
+def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_path, last_words):
     """Below that it starts, whatever the pod's scratch holds; what a killed one left in shared memory is removed."""
     environ = GOOD | {"PADDLE_NODE_ROOT": str(tmp_path), "PADDLE_NODE_DISCOVERY": "pod-list"}  # Without an account: its end.
-    home, memory, last_words = (tmp_path / name for name in ("home/paddle", "dev/shm", "dev/termination-log"))
+    home, memory = tmp_path / "home/paddle", tmp_path / "dev/shm"
     home.mkdir(parents=True)
-    memory.mkdir(parents=True)
-    last_words.touch()
+    memory.mkdir()
     (memory / "left").write_text("of a killed process")
     for damaged in (None, "", "{}", '["x"]', json.dumps([time.monotonic() - 7200] * 100)):
         if damaged is not None:

@@ -23,21 +23,11 @@ def job(tmp_path):
         output: Path = tmp_path / "job/output"
 
         def progress(self, run: str = "run", **more: str) -> FileProgress:
-            environ = {
-                "JOB_NAME": "job",
-                "JOB_PATH": "/",
-                "PADDLE_NODE_ROOT": str(tmp_path),
-                "TRAIN_CONFIG_DIR": "program",
-                "CONF_PADDLE_GRADIENT_NUM": "2",
-                "JOB_COMPLETION_INDEX": "0",
-                "PADDLE_NODE_RUN_ID": run,
-                "PADDLE_NODE_SERVICE": "job",
-                "POD_IP": "127.0.0.1",
-                "PADDLE_NODE_COMMAND": '["true"]',
-                "PADDLE_NODE_RESUME": '["--resume={newest:output/*/model-*}"]',
-            }
+            environ = {"JOB_NAME": "job", "JOB_PATH": "/", "TRAIN_CONFIG_DIR": "program", "CONF_PADDLE_GRADIENT_NUM": "2"}
+            environ |= {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": run, "PADDLE_NODE_SERVICE": "job", "POD_IP": "::1"}
+            environ |= {"PADDLE_NODE_COMMAND": '["true"]', "PADDLE_NODE_RESUME": '["--resume={newest:output/*/model-*}"]'}
             self.said = []
-            return FileProgress(environment.parse(environ | more), self.said.append)
+            return FileProgress(environment.parse(environ | {"PADDLE_NODE_ROOT": str(tmp_path)} | more), self.said.append)
 
         def save(self, name: str, content: str = "x") -> Path:
             path = self.output / name

@@ -17,20 +17,13 @@ def processes(runtime: str, trainers: int) -> tuple[runtimes.Process, ...]:
     return runtimes.by_name(runtime).processes(node, addresses, Attempt(1))
 
 
-@pytest.mark.parametrize("runtime", ["fleet-ps", "collective", "paddle-0.x"])
-def test_six_thousand_five_hundred_are_told_of_each_other(runtime: str) -> None:
+@pytest.mark.parametrize(("runtime", "what"), [
+    ("fleet-ps", "PADDLE_PSERVERS_IP_PORT_LIST of the server"),
+    ("collective", "PADDLE_TRAINER_ENDPOINTS of the trainer"),
+    ("paddle-0.x", "an argument of the trainer"),
+])  # fmt: skip
+def test_six_thousand_five_hundred_are_told_of_each_other_and_more_are_refused_in_one_sentence(runtime: str, what: str) -> None:
     assert processes(runtime, 6_500)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "what"),
-    [
-        ("fleet-ps", "PADDLE_PSERVERS_IP_PORT_LIST of the server"),
-        ("collective", "PADDLE_TRAINER_ENDPOINTS of the trainer"),
-        ("paddle-0.x", "an argument of the trainer"),
-    ],
-)
-def test_more_are_refused_in_one_sentence(runtime: str, what: str) -> None:
     with pytest.raises(SettingError) as refusal:
         processes(runtime, 10_000)
     assert re.match(rf"{what} has 1\d{{5}} bytes: Linux starts no program with more than 131071, so a list", str(refusal.value))

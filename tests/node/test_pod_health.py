@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,15 +41,6 @@ def test_only_the_pod_at_fault_is_unhealthy(change, now, healthy, sentence):
     assert found[0] is healthy and found[1].startswith(sentence)
 
 
-def probe(pods, index, stall):
-    root = pods.pods[index].life / "root"
-    (root / "opt").mkdir(exist_ok=True)
-    if not (root / "opt/paddle").exists():
-        (root / "opt/paddle").symlink_to(IMAGE)
-    environ = {"PATH": os.environ["PATH"], "PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_STALL": stall}
-    return subprocess.run(["sh", IMAGE / "healthy.sh"], env=environ, capture_output=True, text=True)
-
-
 def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
     """After a minute of silence: what is killed starts again at once, what the kubelet ends takes the pod's grace period."""
     script = (
@@ -68,22 +58,3 @@ def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp
     assert frozen.poll() is None and health.kill_frozen(status, late + 1)
     assert frozen.wait(20) == -9
     assert not health.kill_frozen(status, late + 2)
-
-
-@pytest.mark.slow
-def test_a_stuck_step_is_the_fault_of_one_pod_and_the_others_name_it(job):
-    pods = job(stand_in={"hang": [1, 0, 2]})
-    pods.start()
-    waits = r"training: pass 0, step \d; waits for trainer 1 in barrier step since \d+ s\n"
-    pods.wait_for(1, "this trainer hangs on purpose")
-    pods.wait_until(lambda: re.fullmatch(waits, probe(pods, 0, "2").stdout))
-    pods.wait_until(lambda: "no step" in probe(pods, 1, "2").stderr)
-    stuck, other = probe(pods, 1, "2"), probe(pods, 0, "2")
-    assert (stuck.returncode, other.returncode) == (1, 0), (stuck, other)
-    assert "no step for" in stuck.stderr and "it waits for nobody" in stuck.stderr
-    assert probe(pods, 1, "600").returncode == 0
-    # What Kubernetes does then: the container is killed, and everybody goes on with its replacement.
-    pods.stand_in["hang"] = None
-    pods.kill(1)
-    pods.start(1)
-    pods.end_undisturbed()

@@ -10,6 +10,8 @@ from node_pods import runs
 pytestmark = pytest.mark.slow
 
 IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
+HELD = {"passes": 3, "steps": 10, "holds": [1, 1, 4]}
+"""Each trainer waits in the middle of the second pass."""
 
 
 def test_three_pods_train_and_exit_with_0(job):
@@ -32,7 +34,7 @@ def test_a_pod_with_an_ipv6_address(job):
 @pytest.mark.parametrize("role", ["trainer", "server"])
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
+    pods = job(stand_in=HELD)
     pods.start_and_hold()
     os.kill(pods.child(index, role), signal.SIGKILL)
     pods.wait_for((index + 1) % 3, "attempt 2: from pass 1")
@@ -48,59 +50,52 @@ def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
 @pytest.mark.parametrize("index", [0, 1])
 def test_kill_9_of_a_whole_pod(job, index):
     # With one attempt: a lost pod costs none.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, ATTEMPTS="1")
+    pods = job(stand_in=HELD, ATTEMPTS="1")
     pods.start_and_hold()
     trainer, server = pods.child(index, "trainer"), pods.child(index, "server")
     pods.kill(index)
-    survivor = 2
-    pods.wait_for(survivor, f"trainer {index}.* was lost")
+    pods.wait_for(2, f"trainer {index}.* was lost")
     pods.wait_until(lambda: not runs(trainer) and not runs(server))
-    assert pods.pods[survivor].poll() is None
+    assert pods.pods[2].poll() is None
     pods.start(index)
     pods.end_undisturbed()
-    assert "attempt 2: from pass 1" in pods.log(survivor)
+    assert "attempt 2: from pass 1" in pods.log(2)
 
 
 def test_kill_9_during_a_save_loads_the_pass_before(job):
-    pods = job(stand_in={"passes": 2, "steps": 3, "seconds": 0.01, "holds": [1, 1, "save"]})
+    pods = job(stand_in={"holds": [1, 1, "save"]})
     pods.start_and_hold()
     half = pods.folder.attempt("run-1", 1) / "pass-00001"
-    assert (half / "values").exists()
-    assert not (half / "done").exists()
+    assert (half / "values").exists() and not (half / "done").exists()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
     pods.end_undisturbed()
     assert "pass 1 was not complete and is removed" in pods.log(0) and not (half / "values").exists()
 
 
-def test_a_trainer_that_always_fails_ends_the_job_with_its_own_code(job):
-    pods = job(stand_in={"always_fail": 1, "code": 7}, ATTEMPTS="2")
+TWICE = "2 attempts ended without progress: attempt 1: {0}; attempt 2: {0}".format("trainer 1 ended with 7, in job-1.job")
+BAD_DATA = "trainer 1 ended with 65 (BAD_DATA): this trainer fails on purpose, in job-1.job, which another attempt cannot change"
+INCOMPLETE = "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete one"
+
+
+@pytest.mark.parametrize(("stand_in", "attempts", "codes", "sentence"), [
+    ({"fails": [[1, 1, 0, 1], [1, 2, 0, 1]]}, "2", (70, 7, 70), TWICE),
+    ({"fails": [[1, 1, 0, 1]], "code": 65}, "3", (65, 65, 65), BAD_DATA),
+    ({"forget_done": 1}, "1", (70, 70, 70), INCOMPLETE),
+], ids=["always", "hopeless", "incomplete"])  # fmt: skip
+def test_a_program_that_fails_ends_the_job_with_its_cause_also_for_a_pod_that_comes_later(
+    job, stand_in, attempts, codes, sentence
+):
+    pods = job(stand_in=stand_in, ATTEMPTS=attempts)
     pods.start()
-    assert pods.codes() == [70, 7, 70], pods.logs()
-    cause = "trainer 1 ended with 7, in job-1.job"
-    assert f"2 attempts ended without progress: attempt 1: {cause}; attempt 2: {cause}" in pods.log(1)
-    # A replacement that comes later learns it from the volume.
+    pods.end_with(*codes)
+    assert sentence in pods.log(1) and sentence in pods.log(2)
     pods.start(1)
-    assert pods.codes()[1] == 70
-    assert "2 attempts ended without progress" in pods.log(1)
-
-
-def test_a_code_that_no_attempt_can_change_ends_the_job_at_once(job):
-    pods = job(stand_in={"fails": [[1, 1, 0, 1]], "code": 65})
-    pods.start()
-    assert pods.codes() == [65, 65, 65], pods.logs()
-    cause = "trainer 1 ended with 65 (BAD_DATA): this trainer fails on purpose, in job-1.job"
-    assert f"{cause}, which another attempt cannot change" in pods.log(2)
-
-
-def test_no_success_without_the_last_pass(job):
-    pods = job(stand_in={"forget_done": 1}, ATTEMPTS="1")
-    pods.start()
-    assert pods.codes() == [70, 70, 70], pods.logs()
-    assert "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete one" in pods.log(2)
+    pods.end_with(codes[0], codes[2], codes[2])
+    assert sentence in pods.log(1)
 
 
 def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
+    pods = job(stand_in=HELD)
     pods.start_and_hold()
     pods.terminate(1)
     assert pods.pods[1].wait(90) == 143
@@ -113,7 +108,7 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
 @pytest.mark.parametrize("index", [0, 1])
 def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     # The replacement's address is the highest: every id behind the dead pod's changes, rank 0's included.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api)
+    pods = job(stand_in=HELD, api=api)
     pods.start_and_hold()
     pods.kill(index)
     pods.wait_for(2, "was lost")
@@ -124,7 +119,7 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
 
 def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
     # With the image's own Python, whose urllib3 has a version of its own.
-    pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]}, api=api, interpreter=str(IMAGE_PYTHON))
+    pods = job(stand_in=HELD, api=api, interpreter=str(IMAGE_PYTHON))
     pods.start_and_hold()
     os.kill(pods.child(1, "server"), signal.SIGKILL)
     pods.end_undisturbed()
@@ -135,9 +130,9 @@ def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, 
     # The others have ended: it will never see all of them run.
     pods = job(count=2, stand_in={"passes": 1, "steps": 1}, api=api, PEER_DEADLINE="60")
     pods.start()
-    assert pods.codes() == [0, 0], pods.logs()
-    api.put(pods.pod_name(0), pods.address(0), phase="Succeeded")
+    pods.end_with(0, 0)
+    pods.listed(0, "Succeeded")
     pods.kill(1)
     pods.start(1)
-    assert pods.codes() == [0, 0], pods.logs()
+    pods.end_with(0, 0)
     assert "pass 0 is complete: the job is done" in pods.log(1)

@@ -1,4 +1,4 @@
-"""A volume that refuses while an attempt begins: a fault of the cluster, not the pods' end."""
+"""A volume that refuses while an attempt begins is waited for; then the job fails with a sentence."""
 
 import errno
 import os
@@ -6,48 +6,22 @@ from unittest.mock import Mock
 
 import pytest
 from paddle_node import environment, retry
-from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import Record
-from paddle_node.rendezvous.members import Members
+from paddle_node.rendezvous.attempts import Outcome, Record
 from paddle_node.rendezvous.server import Volume
-from paddle_node.rendezvous.state import Rendezvous, State
 from paddle_node.runtimes import Resumption
+from paddle_node.training.passes import Identity
 
 
-class Refusing:
-    """Stands in for a runtime's progress on a volume that refuses so often, with that error; nothing else of it is real."""
-
-    trainers_join = True
-
-    def __init__(self, times: int, number: int) -> None:
-        self.times, self.number = times, number
-
-    def begin(self, identity, history):
-        self.times -= 1
-        if self.times >= 0:
-            raise OSError(self.number, os.strerror(self.number))
-        return Resumption()
-
-
-@pytest.mark.parametrize(
-    ("times", "number", "found"),
-    [
-        (2, errno.ESTALE, State.STARTING),
-        (99, errno.EIO, State.GATHERING),  # It is asked again.
-        (99, errno.ENOSPC, State.FINISHED),
-    ],
-)
-def test_a_fault_that_passes_is_waited_for_and_then_counted(tmp_path, monkeypatch, times, number, found):
-    monkeypatch.setattr(retry, "DEADLINE", 0.1)
+@pytest.mark.parametrize(("times", "number", "code"), [(2, errno.ESTALE, None), (999, errno.EIO, 70), (999, errno.ENOSPC, 74)])
+def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(tmp_path, monkeypatch, times, number, code):
+    monkeypatch.setattr(retry, "DEADLINE", 0.01)
     monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     environ = {"JOB_NAME": "job", "JOB_PATH": str(tmp_path), "TRAIN_CONFIG_DIR": "p", "CONF_PADDLE_GRADIENT_NUM": "1"}
     node = environment.parse(environ | {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": "run", "POD_IP": "127.0.0.1"})
-    volume = Volume(node, Record(node.folder, "run"), Refusing(times, number), print)
-    effects = Mock()
-    rendezvous = Rendezvous(node, Members(1, "", str), True, None, effects, 0.0)
-    rendezvous.hello(m.Hello(0, 1, "incarnation", "", "job-0", "", "10.0.0.1"), "agent", 0.0)
-    rendezvous.agent_message(0, "agent", m.Report(0, True, "d", "p", False, False, "", False), 0.0)
-    volume.begin(*effects.ask.call_args.args[1:])(rendezvous, 1.0)
-    assert rendezvous.state is found
-    if found is State.FINISHED:
-        assert effects.ask.call_args.args[1].code == 74
+    progress, rendezvous, said = Mock(), Mock(), []
+    progress.begin.side_effect = [OSError(number, os.strerror(number))] * times + [Resumption()]
+    Volume(node, Record(node.folder, "run"), progress, said.append).begin(Identity("d", "p"))(rendezvous, 0.0)
+    assert rendezvous.begun.called is (code is None) and bool(said) is (number != errno.ENOSPC)
+    if code:
+        sentence = f"{node.folder.run_state} takes no attempt: {os.strerror(number)}"
+        rendezvous.finish.assert_called_once_with(Outcome(code, sentence))

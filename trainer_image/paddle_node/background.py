@@ -18,6 +18,10 @@ from paddle_node.retry import REMIND, retry
 T = TypeVar("T")
 
 
+class NoAnswer(Failure):
+    """The volume hangs."""
+
+
 async def call(function: Callable[[], T]) -> T:
     """What `function` returns or raises, computed in a thread of its own that dies with the program."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -34,7 +38,7 @@ async def call(function: Callable[[], T]) -> T:
 
 
 async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], allowed: float = 0.0) -> T:
-    """What the volume answers to a question that may itself wait for `allowed` seconds. Raises `Failure` where it hangs."""
+    """What the volume answers to a question that may itself wait for `allowed` seconds. Raises `NoAnswer` where it hangs."""
     began = time.monotonic()
     waited, pause, deadline = 0.0, allowed + REMIND, allowed + node.peer_deadline
     answer = asyncio.ensure_future(call(lambda: retry(question, say)))
@@ -46,7 +50,7 @@ async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[s
             waited, pause = time.monotonic() - began, REMIND
             sentence = f"{node.folder.run_state} has not answered for {waited:.0f} s"
             if waited >= deadline:
-                raise Failure(ExitCode.CANNOT_END, f"{sentence}: nothing can be read there")
+                raise NoAnswer(ExitCode.CANNOT_END, f"{sentence}: nothing can be read or recorded there")
             say(sentence)
     finally:
         answer.cancel()

@@ -32,10 +32,11 @@ class AttemptEnded(Exception):
 class Session:
     """One trainer's place in one attempt. Not for use by several threads of the program."""
 
-    def __init__(self, connection: socket.socket, trainer_id: int, trainers: int, attempt: int) -> None:
-        self.trainer_id = trainer_id
-        self.trainers = trainers
-        self.attempt = attempt
+    def __init__(self, connection: socket.socket, worker: WorkerEnvironment) -> None:
+        """Raises `AttemptEnded` where the other side is not this attempt's server."""
+        self.trainer_id = worker.trainer_id
+        self.trainers = worker.trainers
+        self.attempt = worker.attempt
         self._connection = connection
         self._lines = connection.makefile("rb")
         self._reported = -PROGRESS_EVERY
@@ -43,6 +44,11 @@ class Session:
         self._meeting: tuple[str, float] | None = None
         self._told_of_meeting = False
         self._watch: threading.Thread | None = None
+        greeting = m.Greeting(worker.session_key, m.Join(worker.trainer_id, worker.attempt), self._receive(m.Challenge))
+        self._write(greeting.lines)
+        if not greeting.proven_by(self._receive(m.Proof)):
+            raise AttemptEnded("what answers is not this run's rendezvous server")
+        self._receive(m.Welcome)
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
@@ -94,17 +100,9 @@ class Session:
         self._lines.close()
         self._connection.close()
 
-    def enter(self, key: str) -> None:
-        """The session's first words. Raises `AttemptEnded` where the other side is not this attempt's server."""
-        greeting = m.Greeting(key, m.Join(self.trainer_id, self.attempt), self._receive(m.Challenge))
-        self._write(greeting.lines)
-        if not greeting.proven_by(self._receive(m.Proof)):
-            raise AttemptEnded("what answers is not this run's rendezvous server")
-        self._receive(m.Welcome)
-
     def _ask(self, question: m.Message) -> m.Answer:
         self._send(question)
-        while not isinstance(answer := self._receive(m.Answer, m.Wait), m.Answer):
+        while not isinstance(answer := self._receive(m.Answer, m.Beat), m.Answer):
             pass
         return answer
 
@@ -127,14 +125,14 @@ class Session:
             line = self._lines.readline()
             if not line:
                 raise AttemptEnded("the rendezvous server closed the connection")
-            message = m.parse(line, *expected, m.Over)
+            message = m.parse(line, *expected, m.End)
         except TimeoutError:
             raise AttemptEnded(f"the rendezvous server said nothing for {SILENCE:.0f} s") from None
         except OSError as error:
             raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
         except ValueError as error:
             raise AttemptEnded(f"what answers is not this run's rendezvous server: {error}") from None
-        if isinstance(message, m.Over):
+        if isinstance(message, m.End):
             raise AttemptEnded(message.cause)
         return message
 
@@ -149,6 +147,4 @@ def join(environ: Mapping[str, str] = os.environ) -> Session:
         raise AttemptEnded(f"the rendezvous server at {worker.server} cannot be reached: {error}") from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE)
-    session = Session(connection, worker.trainer_id, worker.trainers, worker.attempt)
-    session.enter(worker.session_key)
-    return session
+    return Session(connection, worker)

@@ -30,9 +30,9 @@ def passing(error: OSError) -> bool:
     return error.errno is not None and error.errno not in LASTING
 
 
-def retry(work: Callable[[], T], report: Callable[[str], None]) -> T:
-    """The result of `work`, which may be called again after it failed. Raises what it raises, a passing OSError after a while."""
-    deadline = time.monotonic() + DEADLINE
+def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 1) -> T:
+    """The result of `work`, called again after a passing OSError for `patience` times `DEADLINE`. Raises what it raises then."""
+    deadline = time.monotonic() + patience * DEADLINE
     pause, longest = PAUSES
     while True:
         try:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import NoReturn
 
 from paddle_node import background
 from paddle_node.agent import health, output
@@ -71,10 +72,11 @@ class Agent:
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
         self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
         self._tasks.spawn(self._write_status())
+        self._tasks.spawn(self._look_for_outcome())
         # First of all: what it imports takes longer than everything else before training, and needs no rank.
         self._group.stand_by(self._node)
         try:
-            return await self._live()
+            await self._live()
         except asyncio.CancelledError:
             if self._tasks.fault is not None:
                 raise self._tasks.fault from None
@@ -85,13 +87,10 @@ class Agent:
                 if each is not None:
                     await each.close()
 
-    async def _live(self) -> int:
+    async def _live(self) -> NoReturn:
         while True:
-            known = await self._identify()
-            if known is not None:
-                self._say("this run has ended")
-                return self._ended(known.code, known.sentence)
-            node = self._node
+            node = self._node = await self._discovery.identify()
+            await self._end_with(node.run_id)
             self._secret = await background.ask(partial(m.run_secret, node.folder, node.run_id), node, self._say)
             if node.trainer_id == 0:
                 self._server = Server(node, self._discovery, self._tasks, self._say)
@@ -101,34 +100,28 @@ class Agent:
                 self._tasks.spawn(self._prepare())
             while (client := await self._connect()) is not None:
                 self._client = client
-                code = await self._follow(client)
-                if code is not None:
-                    return code
+                await self._follow(client)
+                self._client = None
                 await client.close()
-                if not await self._end_workers():
-                    return ExitCode.TERMINATED
+                await self._end_workers()
             self._say("pod membership changed; reassigning ranks")
             if self._server is not None:
                 await self._server.close()
                 self._server = None
 
-    async def _identify(self) -> attempts.Outcome | None:
-        """Learns who this pod is; or how its run ended: then the others may be gone, and would be waited for in vain."""
-        identifying = asyncio.ensure_future(self._discovery.identify())
-        try:
-            while True:
-                await asyncio.wait({identifying}, timeout=ASK_VOLUME)
-                if identifying.done():
-                    self._node = identifying.result()
-                    return await self._outcome(self._node.run_id)
-                known = await self._outcome(self._discovery.run_id)
-                if known is not None:
-                    return known
-        finally:
-            identifying.cancel()
+    async def _look_for_outcome(self) -> None:
+        """While no server has let this pod in: where the run has ended, the others may be gone, and are waited for in vain."""
+        while True:
+            await asyncio.sleep(ASK_VOLUME)
+            if self._client is None:
+                await self._end_with(self._discovery.run_id)
 
-    async def _outcome(self, run_id: str) -> attempts.Outcome | None:
-        return await background.ask(lambda: attempts.Record(self._node.folder, run_id).outcome, self._node, self._say)
+    async def _end_with(self, run_id: str) -> None:
+        """Ends this pod as that run has ended, if it has."""
+        node = self._node
+        known = await background.ask(lambda: attempts.Record(node.folder, run_id).outcome, node, self._say)
+        if known is not None:
+            raise Failure(known.code, known.sentence)
 
     async def _prepare(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
@@ -150,7 +143,7 @@ class Agent:
         """Reaches the run's own rendezvous server, until the deadline; None when ranks must be reassigned. Raises `Failure`."""
         node, name = self._node, self._discovery.name_of
         began = self._alone_since
-        reminded = asked = time.monotonic()
+        reminded = time.monotonic()
         pause, longest = RETRY
         hello = m.Hello(
             rank=node.trainer_id,
@@ -178,17 +171,12 @@ class Agent:
             if now - reminded > REMIND:
                 reminded = now
                 self._say(f"waiting for {name(0)} since {now - began:.0f} s: {why}")
-            if now - asked > ASK_VOLUME:
-                asked = now
-                known = await self._outcome(node.run_id)
-                if known is not None:
-                    raise Failure(known.code, known.sentence)
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, longest)
         return None
 
-    async def _follow(self, client: Client) -> int | None:
-        """Carries out what the rendezvous server says. The exit code; None when it was lost, or ranks must be reassigned."""
+    async def _follow(self, client: Client) -> None:
+        """Carries out what the rendezvous server says, until it is lost or ranks must be reassigned."""
         self._tell()
         while True:
             try:
@@ -196,17 +184,15 @@ class Agent:
                     message = await client.messages.get()
             except TimeoutError:
                 if self._discovery.moved():
-                    return None
+                    return
                 continue
             if message is None:
                 self._alone_since = time.monotonic()
                 self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
-                return None
-            code = await self._obey(message)
-            if code is not None:
-                return code
+                return
+            await self._obey(message)
 
-    async def _obey(self, message: m.Message) -> int | None:
+    async def _obey(self, message: m.Message) -> None:
         match message:
             case m.Start(number, resume, addresses):
                 self._discovery.rest()
@@ -224,16 +210,14 @@ class Agent:
             case m.End(number, cause):
                 if number == self._group.attempt and self._group.state is not State.WAITING:
                     self._say(f"attempt {number} ends: {cause}")
-                if not await self._end_workers():
-                    return ExitCode.TERMINATED
+                await self._end_workers()
                 self._tell()
             case m.Finish(code, sentence, crashed):
                 self._tasks.let_finish()
                 if code == ExitCode.DONE:
                     await self._group.finish()
                 # Where this pod's own trainer crashed, the trainer's own code.
-                return self._ended(crashed[1] if crashed and crashed[0] == self._node.trainer_id else code, sentence)
-        return None
+                raise Failure(crashed[1] if crashed and crashed[0] == self._node.trainer_id else code, sentence)
 
     def _tell(self, message: m.Message | None = None) -> None:
         """Sends the rendezvous server, if it is there, `message`, or else what there is to know of this pod."""
@@ -266,18 +250,12 @@ class Agent:
         own, processes = variables(worker), self._runtime.processes(node, addresses, attempt)
         self._group.start(node, attempt.number, [replace(each, environ={**each.environ, **own}) for each in processes])
 
-    async def _end_workers(self) -> bool:
-        """Whether this pod stays for the next attempt, for which it stands by."""
+    async def _end_workers(self) -> None:
+        """This pod stands by for the next attempt, unless it was told to stop."""
         await self._group.end()
-        if not self._terminated:
-            self._group.stand_by(self._node)
-        return not self._terminated
-
-    def _ended(self, code: int, sentence: str) -> int:
-        if code != ExitCode.DONE:
-            raise Failure(code, sentence)
-        self._say(sentence)
-        return code
+        if self._terminated:
+            raise asyncio.CancelledError
+        self._group.stand_by(self._node)
 
     # Events from outside.
 

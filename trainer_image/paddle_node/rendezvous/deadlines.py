@@ -20,14 +20,6 @@ Verdict = Outcome | Loss | str | None
 """The job ends; the attempt does; a line says for whom all wait; nothing is overdue."""
 
 
-def of_volume(run: Rendezvous, now: float, since: float) -> Verdict:
-    """It has owed an answer since then."""
-    sentence = f"{run.node.folder.run_state} has not answered for {now - since:.0f} s"
-    if now - since > run.node.peer_deadline:
-        return Outcome(ExitCode.CANNOT_END, f"{sentence}: nothing can be recorded there")
-    return sentence if now - since > REMIND else None
-
-
 def of_peers(run: Rendezvous, now: float) -> Verdict:
     """Not all are here and ready."""
     node, waited = run.node, now - run.since

@@ -84,14 +84,9 @@ class Members(dict[int, Member]):
     def hear(self, rank: int, report: Report, current: bool, running: bool, now: float) -> None:
         """`current`: it speaks of the present attempt; `running`: that one has begun, and not ended."""
         if running and current:
-            marks = (
-                (self.serving, report.serving),
-                (self.trained, report.ended == "trained"),
-                (self.stopped, report.ended != ""),
-            )
-            for ranks, holds in marks:
-                if holds:
-                    ranks.add(rank)
+            self.serving |= {rank} if report.serving else set()
+            self.trained |= {rank} if report.ended == "trained" else set()
+            self.stopped |= {rank} if report.ended else set()
             if report.silent:
                 self.silent.setdefault(rank, now)
             else:

@@ -94,10 +94,10 @@ class Refused(Message):
 
 
 class Beat(Message):
-    """A sign of life."""
+    """A sign of life; also of the server, to a trainer that waits."""
 
     quiet: float | None = None
-    """Seconds since a worker of this pod last wrote output; None: none runs."""
+    """Seconds since a worker of an agent's pod last wrote output; None: none runs."""
 
 
 class Report(Message):
@@ -134,10 +134,6 @@ class Fatal(Message):
 
     code: int
     sentence: str
-
-    def __post_init__(self) -> None:
-        if not 0 < self.code < 256:
-            raise ValueError("no message means success")
 
 
 # From the server to an agent.
@@ -177,7 +173,7 @@ class Stop(Message):
 
 
 class End(Message):
-    """The attempt is over: no process of it may stay."""
+    """The attempt is over, for trainers, too: no process of it may stay."""
 
     attempt: int
     cause: str
@@ -222,16 +218,6 @@ class Answer(Message):
     """To what the trainer asked; `values` by rank where it gathered."""
 
     values: list[Any] | None = None
-
-
-class Wait(Message):
-    """A sign of life to a trainer that waits."""
-
-
-class Over(Message):
-    """The attempt is over for this trainer."""
-
-    cause: str
 
 
 FROM_AGENT = (Beat, Report, Lost, Fatal)

@@ -262,14 +262,11 @@ def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
     """The end of this pod, for what no retry can change."""
     if not 400 <= error.status < 500 or error.status in (408, 409, 410, 429):
         return None
-    if error.status == 401:
-        sentence = "the API server does not accept this pod's token (401 Unauthorized): is it expired, or of another cluster?"
-    elif error.status == 403:
-        sentence = (
-            f"this pod's service account may not list pods in namespace {node.namespace} (403 Forbidden): it needs a RoleBinding "
-            f'there to a Role with apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]; '
-            f"or use {Variable.DISCOVERY}=index, which asks for nothing"
-        )
-    else:
-        return Failure(ExitCode.BAD_SETTING, f"the API server does not understand the question: {error}")
-    return Failure(ExitCode.NOT_PERMITTED, sentence)
+    advice = {
+        401: "is this pod's token expired, or of another cluster?",
+        403: 'this pod\'s service account needs a RoleBinding there to a Role with apiGroups: [""], resources: ["pods"], '
+        f'verbs: ["get", "list", "watch"]; or use {Variable.DISCOVERY}=index, which asks for nothing',
+    }
+    code = ExitCode.NOT_PERMITTED if error.status in advice else ExitCode.BAD_SETTING
+    why = advice.get(error.status, "it does not understand the question")
+    return Failure(code, f"the API server lists no pods of namespace {node.namespace} ({error}): {why}")

@@ -33,6 +33,8 @@ RELEASE = 5.0
 """Seconds for the volume to take the lease back."""
 GOODBYE = 5.0
 """Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
+PATIENCE = 10
+"""Minutes in which a volume that refuses may take the next attempt, until the job fails."""
 LOOKS = 4
 """Looks at the program's progress in the time that an attempt may go without any."""
 
@@ -65,7 +67,7 @@ class Volume:
     def begin(self, identity: Identity) -> Answer:
         """The next attempt's number and what it resumes from."""
         try:
-            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say)
+            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless)
             number = self._record.begin(self._resumption, identity)
@@ -73,10 +75,8 @@ class Volume:
         except Failure as failure:
             outcome = Outcome(failure.code, failure.sentence)
         except OSError as error:
-            sentence = f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
-            if passing(error):
-                return lambda rendezvous, now: rendezvous.not_begun(sentence)
-            outcome = Outcome(ExitCode.VOLUME_FULL if full_disk.is_full(error) else 1, sentence)
+            code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else ExitCode.ATTEMPTS_EXHAUSTED if passing(error) else 1
+            outcome = Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}")
         return lambda rendezvous, now: rendezvous.finish(outcome)
 
     def record_end(self, loss: Loss) -> Answer:
@@ -119,7 +119,7 @@ class Volume:
 
 
 class Server:
-    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out the rendezvous's `Effects`."""
+    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out what the rendezvous decides."""
 
     def __init__(self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]) -> None:
         self.say = say
@@ -129,9 +129,6 @@ class Server:
         self._lease: lease.Lease | None = None
         self._unproven: dict[asyncio.StreamWriter, None] = {}
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
-        self._asked: float | None = None
-        """Since when the volume owes an answer."""
-        self._progressed = False
         self._server: asyncio.Server | None = None
         self._own: list[asyncio.Task[None]] = []
 
@@ -164,10 +161,12 @@ class Server:
         """Records what is to be recorded, gives the others a moment to hear of the job's end, and releases the lease."""
         if self._server is not None:
             self._rendezvous.record_end()
-            deadline = time.monotonic() + GOODBYE
             finished = self._rendezvous.state is State.FINISHED
-            while time.monotonic() < deadline and (self._asked is not None or (finished and self._rendezvous.members)):
-                await asyncio.sleep(0.02)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE):
+                    await self._questions.join()
+                    while finished and self._rendezvous.members:
+                        await asyncio.sleep(0.02)
             self._server.close()
             for member in self._rendezvous.members.values():
                 self.close_connection(member.connection)
@@ -177,23 +176,23 @@ class Server:
             with contextlib.suppress(TimeoutError):  # It expires instead.
                 await asyncio.wait_for(background.call(self._lease.release), RELEASE)
 
-    # The rendezvous's effects.
+    # What the rendezvous has it do.
 
     def send(self, message: m.Message, *connections: Any) -> None:
+        """To agents or trainers."""
         line = m.encode(message)
         for connection in connections:
             with contextlib.suppress(OSError, RuntimeError):
                 connection.write(line)
 
     def close_connection(self, connection: Any) -> None:
+        """Behind what was sent."""
         with contextlib.suppress(OSError, RuntimeError):
             connection.close()
 
     def ask(self, what: Question, *about: Any) -> None:
-        self._asked = self._asked if self._asked is not None else time.monotonic()
+        """Calls the `Volume`'s method of that name, which takes a while."""
         self._questions.put_nowait(partial(getattr(self._volume, what), *about))
-        if what == "record_outcome":
-            self._own.append(self._tasks.spawn(self._tell_anyway(about[0])))
 
     # Connections.
 
@@ -240,35 +239,29 @@ class Server:
     # Time, the lease and the volume.
 
     async def _ask_volume(self) -> None:
-        while True:
-            question = await self._questions.get()
-            self._asked = time.monotonic()
-            answer = await background.call(question)
-            self._asked = None if self._questions.empty() else time.monotonic()
-            answer(self._rendezvous, time.monotonic())
-
-    async def _tell_anyway(self, outcome: Outcome) -> None:
-        """Unrecorded, it would not hold for a pod that comes later: nobody may leave with it."""
-        if lasting(outcome):
-            await asyncio.sleep(self._node.peer_deadline)
-            sentence = f"{self._node.folder.run_state} takes no outcome ({outcome.sentence})"
-            outcome = Outcome(ExitCode.CANNOT_END, sentence)
-        self._rendezvous.outcome_recorded(outcome)
+        try:
+            while True:
+                answer = await background.ask(await self._questions.get(), self._node, self.say)
+                answer(self._rendezvous, time.monotonic())
+                self._questions.task_done()
+        except background.NoAnswer as failure:
+            # Another outcome, unrecorded, would not hold for a pod that comes later: nobody may leave with it.
+            self._rendezvous.finish(outcome := Outcome(failure.code, failure.sentence))
+            self._rendezvous.outcome_recorded(outcome)
 
     async def _look(self) -> None:
         """For progress that no trainer tells of."""
         while True:
             await asyncio.sleep(self._node.stall / LOOKS)
             if self._rendezvous.state is State.TRAINING and await background.call(self._volume.changed):
-                self._progressed = True
+                self._rendezvous.moved = time.monotonic()
 
     async def _tick(self) -> None:
         last = time.monotonic()
         while True:
             await asyncio.sleep(m.BEAT)
             now = time.monotonic()
-            progressed, self._progressed = self._progressed, False
-            self._rendezvous.tick(now, now - last > 3 * m.BEAT, self._asked, progressed)
+            self._rendezvous.tick(now, now - last > 3 * m.BEAT)
             last = now
 
     async def _keep(self, held: lease.Lease) -> None:

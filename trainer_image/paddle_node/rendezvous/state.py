@@ -1,6 +1,6 @@
 """The rendezvous of a run: it counts the agents in, starts attempts, ends them, and ends the job.
 
-It knows no socket, clock or volume: what happened comes in, and its `Effects` carry out what follows. An attempt starts only when
+It knows no socket, clock or volume: what happened comes in, and its server carries out what follows. An attempt starts only when
 all N agents are here, have read the same data and program, and have no process of an earlier attempt left. The loss of an agent,
 or of a process that one reports, ends the attempt for all. The outcome is on the volume before an agent hears of it.
 
@@ -9,9 +9,11 @@ or of a process that one reports, ends the attempt for all. The outcome is on th
     STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
@@ -24,27 +26,12 @@ from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
 
+if TYPE_CHECKING:
+    from paddle_node.rendezvous.server import Server
+
 Question = Literal["begin", "record_end", "conclude", "record_outcome"]
 ENDING = 16.0
 """Seconds for an agent to end its processes, and for one that is cut off to notice it."""
-FAULTS = 10
-"""Faults of the volume while one attempt begins, until the job fails."""
-
-
-class Effects(Protocol):
-    """What the rendezvous has its server do."""
-
-    def say(self, text: str) -> None:
-        """Writes a line to the pod's log."""
-
-    def send(self, message: m.Message, *connections: Any) -> None:
-        """To agents or trainers."""
-
-    def close_connection(self, connection: Any) -> None:
-        """Behind what was sent."""
-
-    def ask(self, what: Question, *about: Any) -> None:
-        """Calls the `Volume`'s method of that name, which takes a while."""
 
 
 class State(Enum):
@@ -70,12 +57,12 @@ class Rendezvous:
         members: Members,
         trainers_join: bool,
         identity: Identity | None,
-        effects: Effects,
+        server: Server,
         now: float,
     ) -> None:
         self.node = node
         self.members = members
-        self.trainers = Trainers(node.trainers, effects.send)
+        self.trainers = Trainers(node.trainers, server.send)
         self.state = State.GATHERING
         self.attempt = 0
         self.since = now
@@ -86,13 +73,12 @@ class Rendezvous:
         self.stop_cause = ""
         self._trainers_join = trainers_join
         self._identity = identity
-        self._effects = effects
+        self._server = server
         self._reminded = now
         self._asked = False
         """The volume has not answered the question that this state asks."""
         self._loss: Loss | None = None
         self._crashed: list[int] | None = None
-        self._faults = 0
         self._final: m.Finish | None = None
         """What everybody hears once the outcome is recorded."""
 
@@ -102,25 +88,25 @@ class Rendezvous:
         """An agent has come: in, sent away, or asked to come again."""
         if (refusal := self.members.refusal(hello)) is not None:
             if refusal.code:
-                self._effects.say(f"an agent at {hello.address} was refused: {refusal.sentence}")
-            self._effects.send(refusal, connection)
-            self._effects.close_connection(connection)
+                self._server.say(f"an agent at {hello.address} was refused: {refusal.sentence}")
+            self._server.send(refusal, connection)
+            self._server.close_connection(connection)
             return
         if (cause := self.members.succeed(hello)) is not None:
             self._drop(self.members[hello.rank], cause, now)
         self.members[hello.rank] = Member(hello, connection, now)
-        self._effects.send(m.Welcome(), connection)
+        self._server.send(m.Welcome(), connection)
         if self._final is not None:
-            self._effects.send(self._final, connection)
+            self._server.send(self._final, connection)
         self._advance(now)
 
     def join(self, join: m.Join, connection: object, now: float) -> None:
         if join.attempt != self.attempt or self.state not in RUNNING or not 0 <= join.rank < self.node.trainers:
-            self._effects.send(m.Over(f"attempt {join.attempt} is over"), connection)
-            self._effects.close_connection(connection)
+            self._server.send(m.End(join.attempt, f"attempt {join.attempt} is over"), connection)
+            self._server.close_connection(connection)
         else:
             self.trainers.sessions[join.rank] = Trainer(connection, now)
-            self._effects.send(m.Welcome(), connection)
+            self._server.send(m.Welcome(), connection)
 
     def closed(self, rank: int, connection: object, now: float) -> None:
         member = self.members.get(rank)
@@ -132,7 +118,7 @@ class Rendezvous:
         """An agent is gone; what it ran is gone with it, or it ends it itself within `SILENCE` seconds."""
         ran = member.hello.rank in self.members.runs
         self.members.forget(member.hello.rank)
-        self._effects.close_connection(member.connection)
+        self._server.close_connection(member.connection)
         if self.state is State.STOPPING:
             # Trainers cannot save together any more.
             self._lose(Loss(f"{self.stop_cause}; then {cause}", STOPPED), now)
@@ -142,7 +128,7 @@ class Rendezvous:
             # The others' programs fail at once when a pod is gone; that it is gone shows seconds later.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", kind=POD, failed=False)
         elif self.state is State.GATHERING:
-            self._effects.say(f"{cause}; waiting for it")
+            self._server.say(f"{cause}; waiting for it")
 
     # What agents and trainers say.
 
@@ -161,7 +147,7 @@ class Rendezvous:
             case m.Report():
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):
                     self.stop_cause = f"{member.pod} was told to stop"
-                    self._effects.say(f"attempt {self.attempt} stops: {self.stop_cause}")
+                    self._server.say(f"attempt {self.attempt} stops: {self.stop_cause}")
                     self._enter(State.STOPPING, now)
                     self._broadcast(m.Stop(self.attempt, self.stop_cause))
                 self.members.hear(rank, message, message.attempt == self.attempt, self.state in RUNNING, now)
@@ -201,7 +187,7 @@ class Rendezvous:
             return
         self._asked = False
         self.attempt = number
-        self.trainers = Trainers(self.node.trainers, self._effects.send)
+        self.trainers = Trainers(self.node.trainers, self._server.send)
         if not self.members.all(self.members.ready):
             # Somebody was lost while the volume answered: the number is spent, the attempt never ran.
             self._enter(State.ENDING, now)
@@ -210,20 +196,13 @@ class Rendezvous:
             members = [self.members[rank] for rank in range(self.node.trainers)]
             self.members.begin()
             self._identity = members[0].read
-            self._crashed, self.differ, self.stop_cause, self._faults = None, None, "", 0
+            self._crashed, self.differ, self.stop_cause = None, None, ""
             self.moved = now
             self._enter(State.STARTING, now)
-            self._effects.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
+            self._server.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
             addresses = m.pack([member.hello.address for member in members])
             self._broadcast(m.Start(number, dict(resumption.resume), addresses))
         self._advance(now)
-
-    def not_begun(self, sentence: str) -> None:
-        """The volume refused for longer than a passing fault takes. It is asked again at the next tick."""
-        self._faults += 1
-        self._effects.say(f"{sentence} (fault {self._faults} of {FAULTS} of the volume)")
-        if self._faults >= FAULTS:
-            self.finish(Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{sentence}, {FAULTS} times"))
 
     def end_recorded(self, exhausted: Outcome | None, now: float) -> None:
         """`exhausted`: no other attempt is allowed."""
@@ -289,12 +268,12 @@ class Rendezvous:
         parts = [f"trainers {numbers(read[one])} read {one}" for one in sorted(read, key=str)]
         sentence = "; ".join([*parts, *([f"the run began with {self._identity}"] if self._identity else [])])
         if self.differ is None or self.differ[0] != sentence:
-            self._effects.say(f"{sentence}: no attempt begins, they prepare again")
+            self._server.say(f"{sentence}: no attempt begins, they prepare again")
         self.differ = (sentence, self.differ[1] if self.differ else now)
         for rank, member in self.members.items():
             if member.read != self._identity:
                 self.members.ready.discard(rank)
-                self._effects.send(m.PrepareAgain(), member.connection)
+                self._server.send(m.PrepareAgain(), member.connection)
         return None
 
     def _lose(self, loss: Loss, now: float) -> None:
@@ -303,8 +282,9 @@ class Rendezvous:
             return
         self._enter(State.ENDING, now)
         self._loss, self._asked = loss, False
-        self._broadcast(m.End(self.attempt, loss.cause))
-        self._effects.send(m.Over(loss.cause), *(session.connection for session in self.trainers.sessions.values()))
+        end, trainers = m.End(self.attempt, loss.cause), (session.connection for session in self.trainers.sessions.values())
+        self._broadcast(end)
+        self._server.send(end, *trainers)
 
     def record_end(self) -> None:
         """The attempt that is ending, unless that is under way; a server that leaves owes it to the next one."""
@@ -321,10 +301,8 @@ class Rendezvous:
 
     # Time.
 
-    def tick(self, now: float, late: bool, volume_since: float | None, progress: bool) -> None:
-        """Once a `BEAT`. `late`: after a pause of our own nobody is judged; `volume_since`: it has owed an answer since then."""
-        if progress:
-            self.moved = now
+    def tick(self, now: float, late: bool) -> None:
+        """Once a `BEAT`. `late`: after a pause of our own nobody is judged."""
         members, trainers = self.members, self.trainers
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
@@ -334,25 +312,21 @@ class Rendezvous:
                 self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
             else:
                 status = trainers.status(rank, waiting, silent, now) if training else None
-                self._effects.send(m.Status(self.state.value, status), member.connection)
+                self._server.send(m.Status(self.state.value, status), member.connection)
         if self.state in RUNNING:
             waits = (session.connection for session in trainers.sessions.values() if session.waits_in is not None)
-            self._effects.send(m.Wait(), *waits)
-        if self.state is State.GATHERING and volume_since is None:
-            self._asked = False  # A begin that the volume refused is asked again.
-        match self._overdue(now, volume_since):
+            self._server.send(m.Beat(), *waits)
+        match self._overdue(now):
             case Outcome() as outcome:
                 self.finish(outcome)
             case Loss() as loss:
                 self._lose(loss, now)
             case str(sentence) if now - self._reminded > REMIND:
                 self._reminded = now
-                self._effects.say(sentence)
+                self._server.say(sentence)
         self._advance(now)
 
-    def _overdue(self, now: float, volume_since: float | None) -> deadlines.Verdict:
-        if volume_since is not None and self.state is not State.FINISHED:
-            return deadlines.of_volume(self, now, volume_since)
+    def _overdue(self, now: float) -> deadlines.Verdict:
         match self.state:
             case State.GATHERING:
                 return deadlines.of_peers(self, now)
@@ -373,7 +347,7 @@ class Rendezvous:
 
     def _ask(self, what: Question, *about: Any) -> None:
         self._asked = True
-        self._effects.ask(what, *about)
+        self._server.ask(what, *about)
 
     def _broadcast(self, message: m.Message) -> None:
-        self._effects.send(message, *(member.connection for member in self.members.values()))
+        self._server.send(message, *(member.connection for member in self.members.values()))
