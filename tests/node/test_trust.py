@@ -1,6 +1,5 @@
 """What an earlier run, another pod or an old process left behind spoils nothing, and is no success of this run."""
 
-import json
 import os
 import shutil
 import signal
@@ -23,12 +22,12 @@ def program(pods: Pods, text: str) -> None:
 
 
 def copied_program(pods: Pods, text: str) -> str:
-    """As the data job leaves it: a folder of its own, a record by its digest, and the link that leads to the newest."""
-    folder = pods.folder.programs / f"copy of {text}"
-    folder.mkdir(parents=True)
-    (folder / "train.py").write_text(text)
-    digest = program_copy.digest(folder)
-    (pods.folder.programs / f"{digest[:32]}.json").write_text(json.dumps({"folder": folder.name}))
+    """As the data job leaves it: a folder of its own, named by its digest, and the link that leads to the newest."""
+    draft = pods.folder.programs / "draft"
+    draft.mkdir(parents=True)
+    (draft / "train.py").write_text(text)
+    digest = program_copy.digest(draft)
+    folder = draft.rename(draft.with_name(f"{digest[:32]}.copy"))
     link = pods.folder.program("quick_start")
     if link.is_dir() and not link.is_symlink():
         link.rmdir()

@@ -1,13 +1,12 @@
 """The training program on its way from the image to the job's folder on the volume.
 
-A copy is a folder of its own below `programs/`, whole by a record that is created once; the program's name in the job's folder is
-a link to it, or a person's own folder, which stays. `__pycache__` and the `..` folders of a mounted ConfigMap are left out.
+A copy is a folder of its own below `programs/`, named by the digest that it has once it is whole; the program's name in the job's
+folder is a link to it, or a person's own folder, which stays. `__pycache__` and the `..` folders of a mounted ConfigMap are left out.
 """
 
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -36,14 +35,11 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
     copy = find(folder, wanted)
     if copy is None:
         copy = folder.programs / f"{wanted[:32]}.{os.urandom(8).hex()}"
-        record, content = folder.programs / f"{wanted[:32]}.json", json.dumps({"folder": copy.name})
         try:
             copy_files(source, copy)
             if digest(copy) != wanted:
                 raise SettingError(f"{source} changed while it was copied: run the data job again")
-            if not durable.create(record, content) and find(folder, wanted) is None:
-                durable.write(record, content)  # What it names is damaged, or gone.
-            copy = find(folder, wanted) or copy
+            durable.sync(folder.programs)
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
@@ -56,8 +52,6 @@ def sweep(folder: JobFolder, name: str) -> None:
     current = os.path.realpath(folder.program(name))
     for path in folder.programs.glob("*/"):
         if os.path.realpath(path) != current:
-            with contextlib.suppress(FileNotFoundError):
-                (folder.programs / f"{path.name.partition('.')[0]}.json").unlink()
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -85,10 +79,10 @@ def copy_files(source: Path, target: Path) -> None:
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """The whole copy of that digest, if there is one."""
     durable.look(folder.programs)
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        copy = folder.programs / str(json.loads((folder.programs / f"{wanted[:32]}.json").read_text())["folder"])
-        if copy.parent == folder.programs and digest(copy) == wanted:
-            return copy
+    for copy in sorted(folder.programs.glob(f"{wanted[:32]}.*/")):
+        with contextlib.suppress(OSError):  # One that is being made, or removed.
+            if digest(copy) == wanted:
+                return copy
     return None
 
 
