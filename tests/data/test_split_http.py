@@ -183,7 +183,7 @@ def test_https_is_resumed_by_range_too(secure: Server, monkeypatch: pytest.Monke
     assert read(secure) == CONTENT
     assert secure.requests == ["bytes=0-0", "", FROM]
     secure.always = redirect("http://127.0.0.1:9/x?token=SECRET")
-    refused(secure, r"leads to http://127\.0\.0\.1:9/x, which is not followed: https is allowed", 2)
+    refused(secure, r"leads to http://127\.0\.0\.1:9/x, which is not followed: https is allowed, and http from http", 2)
 
 
 def another(server: Server) -> None:
@@ -283,7 +283,10 @@ LINK_LOCAL = "DATA_SOURCE is .*, which leads to the link-local address {}: that 
         ("http://[64:ff9b::a9fe:a9fe]/", LINK_LOCAL.format(r"169\.254\.169\.254")),
         ("http://[fe80::1]/", LINK_LOCAL.format("fe80::1")),
         ("http://[fd00:ec2::254]/latest/meta-data/", LINK_LOCAL.format("fd00:ec2::254")),
-        ("ftp://me:SECRET@127.0.0.1/x", r"leads to ftp://127\.0\.0\.1/x, which is not followed: https or http is allowed"),
+        (
+            "ftp://me:SECRET@127.0.0.1/x",
+            r"leads to ftp://127\.0\.0\.1/x, which is not followed: https is allowed, and http from http",
+        ),
     ],
 )
 def test_a_redirect_to_where_no_source_is_is_not_followed(server: Server, target: str, sentence: str) -> None:

@@ -191,7 +191,11 @@ def test_too_few_records_end_with_a_sentence_and_hold_out_is_read_to_its_last_di
         ("SPLIT_COUNT", "9" * 5000, "SPLIT_COUNT is '99999999999999999999': a whole number from 1 to 10000 is needed"),
         ("PROGRAM_FROM", "/any/splits", "PROGRAM_FROM is '/any/splits': the data job itself writes splits in the job's folder"),
         ("HOLD_OUT", "nan", "HOLD_OUT is 'nan': the share kept for evaluation is a number from 0 to below 1"),
-        ("DATA_SOURCE", "", "DATA_SOURCE is missing: a path in the container, s3://bucket/key or an https:// address"),
+        (
+            "DATA_SOURCE",
+            "",
+            "DATA_SOURCE is '': an absolute path in the container, s3://bucket/key or an https:// address is needed",
+        ),
         ("DATA_FORMAT", "csv", "DATA_FORMAT is 'csv': lines, files or module:function is allowed"),
         ("OUT_DIR", "", "OUT_DIR is missing: it names the job's folder on the volume, /home/jobpath/<job name>"),
         ("SPLIT_PODS", "2", "PADDLE_NODE_RUN_ID is missing: the 2 pods that share a split recognize each other by it"),

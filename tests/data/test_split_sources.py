@@ -92,7 +92,9 @@ def test_a_folder_that_may_not_be_looked_into_is_not_passed_over(job: Job, folde
 
 def test_the_jobs_own_folder_is_no_source(job: Job) -> None:
     for source in (job.folder.root, job.folder.root.parent):
-        with pytest.raises(Failure, match=f"DATA_SOURCE is '{source}', which holds OUT_DIR: ") as caught:
+        with pytest.raises(
+            Failure, match=f"DATA_SOURCE is '{source}', which lies in what this job itself writes, or holds it: "
+        ) as caught:
             job.split(source, 1)
         assert caught.value.code == 2
 

@@ -1,11 +1,10 @@
 """The training program on its way from the image to the job's folder on the volume.
 
 A copy is a folder of its own below `programs/`, named by the digest that it has once it is whole; the program's name in the job's
-folder is a link to it, or a person's own folder, which stays. `__pycache__` and the `..` folders of a mounted ConfigMap are left out.
+folder is a link to it, or a person's own folder, which stays. `__pycache__` and a mounted ConfigMap's `..` folders are left out.
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from paddle_node import durable
 from paddle_node.contract import JobFolder, Variable
+from paddle_node.data.sources.local_source import below
 from paddle_node.failure import SettingError
 
 
@@ -89,17 +89,5 @@ def find(folder: JobFolder, wanted: str) -> Path | None:
 def _files(folder: Path) -> list[str]:
     """Links to folders are followed."""
     top = folder.resolve()
-    found = []
-    for root, folders, names in os.walk(top, onerror=_raise, followlinks=True):
-        here = Path(root)
-        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith("..")]
-        for path in (here / name for name in folders):
-            if path.is_symlink() and here.resolve().is_relative_to(path.resolve()):
-                raise OSError(errno.ELOOP, "a link to a folder in which it lies", str(path))
-        kept = (name for name in names if not name.startswith("..") and not name.endswith((".pyc", ".tmp")))
-        found += [str((here / name).relative_to(top)) for name in kept if (here / name).is_file()]
-    return sorted(found)
-
-
-def _raise(error: OSError) -> None:
-    raise error
+    found = below(top, lambda name: name == "__pycache__" or name.startswith("..") or name.endswith((".pyc", ".tmp")))
+    return sorted(str(path.relative_to(top)) for path in found if path.is_file())

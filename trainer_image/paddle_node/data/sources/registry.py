@@ -79,8 +79,6 @@ def check(uri: str) -> None:
     shown = f"{Variable.DATA_SOURCE} is {public(uri)!r}"
     scheme, separator, rest = uri.partition("://")
     authority = rest.partition("/")[0]
-    if not uri:
-        raise SettingError(f"{Variable.DATA_SOURCE} is missing: a path in the container, s3://bucket/key or an https:// address")
     if not separator:
         if not uri.startswith("/"):
             raise SettingError(f"{shown}: an absolute path in the container, s3://bucket/key or an https:// address is needed")
