@@ -342,7 +342,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(server: Server, mon
     ("address", "shown"),
     [
         ("ftp://me:SECRET@host/f?token=SECRET", "'ftp://host/f': paths, s3://, https:// and http:// can be read, ftp:// cannot"),
-        ("https:///f?token=SECRET", "'https:///f': the host is missing"),
+        ("https:///f?token=SECRET", "'https:///f': its host or port cannot be read"),
         ("https://me:SECRET@host/f", "'https://host/f', with a user or password, which would not be sent"),
         ("https://me:SE/CRET@host/f", "'https://...': its host or port cannot be read"),
         ("https://me:SE?CRET@host/f", "'https://...': its host or port cannot be read"),
