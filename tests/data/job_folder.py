@@ -18,6 +18,8 @@ from paddle_node.failure import Failure
 from paddle_node.staging.shard_copy import verify_file
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
+ENTRY = (str(IMAGE / "split_data.py"),)
+"""How the image starts the data job."""
 
 # The data job with pieces so small that some kilobytes fill many files, by two processes. It stops itself, as a frozen machine
 # would, where AT says: before its first process calls a function for the N-th time.
@@ -72,7 +74,7 @@ class Job:
 
     def run(self, source: Path | str, shards: int = 3, ends: int = 0, **more: object) -> str:
         """The data job as its image starts it, to its end with that code; what it says."""
-        return self.start(source, shards, (str(IMAGE / "split_data.py"),), **more).ended(ends)
+        return self.start(source, shards, ENTRY, **more).ended(ends)
 
     def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
         """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
