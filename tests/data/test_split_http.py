@@ -14,6 +14,8 @@ import pytest
 from job_folder import Job
 from paddle_node.data import resumed
 from paddle_node.data.sources import registry
+from paddle_node.data.sources.registry import Object
+from paddle_node.data.sources.s3_source import S3Source
 from paddle_node.failure import Failure
 
 pytestmark = pytest.mark.slow
@@ -168,6 +170,19 @@ def test_whatever_servers_do_the_content_comes_whole(server: Server, faults: dic
     server.faults, server.always = faults, always
     assert read(server) == CONTENT
     assert server.requests == ["bytes=0-0", *requests]
+
+
+def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "us-west-2")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+    server.faults = {1: CUT, 2: CUT}
+    source, thing = S3Source("s3://bucket/key"), Object("key", len(CONTENT), server.etag, "key")
+    assert source.open(thing).read() == CONTENT
+    assert server.requests == ["", FROM, "bytes=200000-"]
+    server.faults = {4: CUT, 5: status(412)}
+    with pytest.raises(Failure, match=f"s3://bucket/key {CHANGED}"):
+        source.open(thing).read()
 
 
 def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
