@@ -5,7 +5,6 @@ import functools
 import json
 import operator
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,16 +72,6 @@ def test_a_fault_of_the_volume_says_nothing_about_the_data(tmp_path: Path, monke
     with pytest.raises(OSError, match="Stale file handle") as caught:
         data_manifest.read(file)
     assert caught.value.filename == str(file)
-
-
-def test_its_digest_names_the_data_wherever_the_split_lies(tmp_path: Path) -> None:
-    digests = []
-    for number, (name, split, job) in enumerate([("a", "one", ""), ("a", "two", "hash"), ("b", "one", "")]):
-        one = replace(manifest(name=f"splits/{split}/0.pod/0/{name}"), job=job, created=str(number))
-        durable.write(tmp_path / f"{number}.json", one.as_json())
-        digests.append(data_manifest.digest(tmp_path / f"{number}.json"))
-    assert digests[0] == digests[1] != digests[2]
-    assert data_manifest.digest(tmp_path / "none") == ""
 
 
 WHOLE = manifest().as_json()
