@@ -1,6 +1,9 @@
 """Fixtures of the data job's tests."""
 
+import os
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,12 +11,18 @@ import pytest
 # The tests import each other's helper by name, which importlib mode does not allow by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from job_folder import Job
+from job_folder import Job, lines_file
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     return Job(tmp_path / "volume" / "my-job")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file of nine lines."""
+    return lines_file(tmp_path / "in.txt", 9)
 
 
 @pytest.fixture
@@ -25,3 +34,24 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, values in (limits | {parts: {"PART": 40, "AIM": 20, "BUFFER": 32}}).items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[Path, str], Path]]:
+    """Mounts a disk of a few kilobytes at a new folder."""
+    if os.getuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mounted: list[str] = []
+
+    def mount(place: Path, size: str) -> Path:
+        place.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        mounted.append(str(place))
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "-l", place], check=True)

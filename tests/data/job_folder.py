@@ -1,18 +1,46 @@
 """A job's folder, and splits into it, in this process or in one of their own."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+import yaml
 from paddle_node import environment as pod_environment
 from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest, job
 from paddle_node.data.data_manifest import DataManifest, below
 from paddle_node.data.settings import SplitSettings
+from paddle_node.failure import Failure
 from paddle_node.staging.shard_copy import verify_file
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
+ENTRY = (str(IMAGE / "split_data.py"),)
+"""How the image starts the data job."""
+
+# The data job with pieces so small that some kilobytes fill many files, by two processes. It stops itself, as a frozen machine
+# would, where AT says: before its first process calls a function for the N-th time.
+STOPPING = """
+import multiprocessing, os, signal, sys
+from paddle_node.data import commit, deal, job, lanes, parts, records
+records.BLOCK, deal.CHUNK, parts.PART, parts.AIM, parts.BUFFER, lanes.WORTH = 512, 64, 2048, 1024, 256, 4096
+at, _, left = os.environ.get("AT", "").partition(" ")
+left = int(left or 1)
+if at:
+    place = parts.PartFile if at == "done" else commit
+    work = getattr(place, at)
+    def stopping(*more):
+        global left
+        left -= 1
+        if left == 0 and not multiprocessing.parent_process():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return work(*more)
+    setattr(place, at, stopping)
+sys.exit(job.main())
+"""
 
 
 class Job:
@@ -27,19 +55,26 @@ class Job:
 
     def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest:
         """In this process; raises what the data job would end with."""
-        environ = self.environment(source, shards, **more)
-        manifest = job.split(SplitSettings.from_environment(environ), environ)
+        manifest = self.split_slice(source, shards, **more)
         assert manifest is not None
         return manifest
 
-    def command(self, source: Path | str, shards: int = 3, **more: object) -> tuple[list[str], dict[str, str]]:
-        """The data job as a process of its own."""
-        environ = os.environ | {"PYTHONPATH": str(IMAGE)} | self.environment(source, shards, **more)
-        return [sys.executable, str(IMAGE / "split_data.py")], environ
+    def split_slice(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest | None:
+        environ = self.environment(source, shards, **more)
+        return job.split(SplitSettings.from_environment(environ), environ)
 
-    def run(self, source: Path | str, shards: int = 3, **more: object) -> subprocess.CompletedProcess[str]:
-        command, environ = self.command(source, shards, **more)
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    def refused(self, sentence: str, code: int, source: Path | str, shards: int = 3, **more: object) -> None:
+        """The split fails so; `sentence` is a pattern."""
+        with pytest.raises(Failure, match=sentence) as caught:
+            self.split_slice(source, shards, **more)
+        assert caught.value.code == code
+
+    def start(self, source: Path | str, shards: int = 3, words: tuple[str, ...] = ("-c", STOPPING), **more: object) -> "Split":
+        return Split(self.environment(source, shards, **more), words)
+
+    def run(self, source: Path | str, shards: int = 3, ends: int = 0, **more: object) -> str:
+        """The data job as its image starts it, to its end with that code; what it says."""
+        return self.start(source, shards, ENTRY, **more).ended(ends)
 
     def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
         """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
@@ -60,9 +95,6 @@ class Job:
         """All bytes of a shard, in the order of its files' names."""
         return b"".join(path.read_bytes() for path in sorted(self.folder.shard(index).iterdir()))
 
-    def held_out(self) -> bytes:
-        return b"".join(path.read_bytes() for path in sorted(self.folder.held_out.iterdir()))
-
     def data(self, linked: bool = True) -> dict[str, bytes]:
         """Every file that the manifest lists, checked against it, by its name in its shard; `linked`: as the links lead to it."""
         manifest = data_manifest.read(self.folder.data_manifest)
@@ -80,3 +112,37 @@ class Job:
     def records(self, linked: bool = True) -> list[bytes]:
         """All lines, sorted, with those held out."""
         return sorted(line for content in self.data(linked).values() for line in content.split(b"\n")[:-1])
+
+
+class Split(subprocess.Popen[str]):
+    """The data job as a process of its own, in a session of its own."""
+
+    def __init__(self, environ: dict[str, str], words: tuple[str, ...]) -> None:
+        environ = os.environ | {"PYTHONPATH": str(IMAGE)} | environ
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        super().__init__([sys.executable, *words], env=environ, text=True, start_new_session=True, **out)
+
+    def ended(self, code: int = 0) -> str:
+        """What it said, at its end, which is with that code."""
+        said, _ = self.communicate()
+        assert self.returncode == code, said
+        return said
+
+    def stopped(self) -> "Split":
+        """Waits until it has stopped itself."""
+        assert os.WIFSTOPPED(os.waitpid(self.pid, os.WUNTRACED)[1])
+        return self
+
+    def kill_all(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+        self.communicate()
+
+
+def table(name: str) -> Any:
+    """A YAML file beside the tests: what is given, and what is to come of it."""
+    return yaml.safe_load(Path(__file__).with_name(name).read_text())
+
+
+def lines_file(path: Path, count: int) -> Path:
+    path.write_text("".join(f"line {number}\n" for number in range(count)))
+    return path

@@ -1,12 +1,14 @@
 """data-manifest.json: what is written is read back, what is damaged is refused."""
 
 import errno
+import functools
 import json
+import operator
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from job_folder import table
 from paddle_node import durable
 from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest
@@ -44,39 +46,16 @@ def test_its_layout_is_the_contract_of_tools_and_people_and_is_read_back() -> No
     assert data_manifest.parse(document) == manifest()
 
 
-NAME = "shards", 0, "files", 0, "name"
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "sentence"),
-    [
-        (("version",), 1, "it has version 1, this image reads 2"),
-        (("records",), "3", "records is '3', not a whole number from 0"),
-        (("records",), 4, "its shards hold 3 records together, but it says 4"),
-        (("shards",), [], "it lists no shard"),
-        (("shards", 0, "index"), 1, "its shards are numbered [1, 1], not 0 to 1"),
-        (NAME, "/etc/passwd", "a file is named '/etc/passwd', not splits/<split>/<index>.<pod>/<shard>/<file>"),
-        (NAME, "splits/x/0.y/0/..", "a file is named 'splits/x/0.y/0/..', not splits/<split>/<index>.<pod>/<shard>/<file>"),
-        (
-            NAME,
-            "splits/x/0.y/0/\ud800",
-            "a file is named 'splits/x/0.y/0/\\ud800', not splits/<split>/<index>.<pod>/<shard>/<file>",
-        ),
-        (("held_out",), None, "held_out is None, not an object"),
-    ],
-)
-def test_what_is_not_right_is_refused_by_name(tmp_path: Path, path: tuple, value: object, sentence: str) -> None:
+@pytest.mark.parametrize("wrong", table("manifests.yaml"), ids=lambda wrong: wrong["sentence"])
+def test_what_is_not_right_is_refused_by_name(tmp_path: Path, wrong: dict) -> None:
     document = json.loads(manifest().as_json())
-    place = document
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+    *path, last = wrong["at"]
+    functools.reduce(operator.getitem, path, document)[last] = wrong["is"]
     file = tmp_path / "data-manifest.json"
     file.write_text(json.dumps(document))
     with pytest.raises(ManifestError) as caught:
         data_manifest.read(file)
-    assert caught.value.sentence == f"{file} cannot be trusted: {sentence}"
-    assert caught.value.code == 65
+    assert (caught.value.code, caught.value.sentence) == (65, f"{file} cannot be trusted: {wrong['sentence']}")
 
 
 def test_a_fault_of_the_volume_says_nothing_about_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,20 +74,13 @@ def test_a_fault_of_the_volume_says_nothing_about_the_data(tmp_path: Path, monke
     assert caught.value.filename == str(file)
 
 
-def test_its_digest_names_the_data_wherever_the_split_lies(tmp_path: Path) -> None:
-    digests = []
-    for number, (name, split, job) in enumerate([("a", "one", ""), ("a", "two", "hash"), ("b", "one", "")]):
-        one = replace(manifest(name=f"splits/{split}/0.pod/0/{name}"), job=job, created=str(number))
-        durable.write(tmp_path / f"{number}.json", one.as_json())
-        digests.append(data_manifest.digest(tmp_path / f"{number}.json"))
-    assert digests[0] == digests[1] != digests[2]
-    assert data_manifest.digest(tmp_path / "none") == ""
+WHOLE = manifest().as_json()
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, manifest().as_json().replace("0.1", "9" * 400)])
+@pytest.mark.parametrize("text", ["[" * 100_000, WHOLE.replace("0.1", "9" * 400), WHOLE.replace("0/part", r"0/\ud800")])
 def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(tmp_path: Path, text: str) -> None:
     folder = JobFolder(tmp_path)
-    durable.write(folder.data_manifest, manifest().as_json())
+    durable.write(folder.data_manifest, WHOLE)
     durable.write(folder.splits / "x/manifest.json", text)
     (folder.splits / "y/manifest.json").mkdir(parents=True)
     with pytest.raises(ManifestError):

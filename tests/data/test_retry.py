@@ -17,12 +17,10 @@ from paddle_node.staging import preparation
     ids=["passes", "stays", "full"],
 )
 def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int, times: int, said: int | None
+    job: Job, source: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int, times: int, said: int | None
 ) -> None:
     """The volume does not open the file the first `times` times."""
     monkeypatch.setattr(retry, "PAUSES", (0.001, 0.002))
-    source = tmp_path / "in.txt"
-    source.write_text("".join(f"line {number}\n" for number in range(9)))
     job.split(source)
     node = job.trainer()
     opened, left = Path.open, times

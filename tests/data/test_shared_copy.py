@@ -2,14 +2,13 @@
 
 import gzip
 import os
+import re
 import signal
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
-from job_folder import IMAGE, Job
+from job_folder import Job
 from paddle_node import runtimes
 from paddle_node.data import data_manifest
 from paddle_node.environment import Attempt
@@ -18,27 +17,6 @@ from paddle_node.staging import preparation
 
 SHARED = "shared/0123456789abcdef"
 CONTENT = {"plain.txt": b"a\nb\n", "deep/table.csv": b"1,2\n", "images/one.png": b"\x89PNG", "images/more/two.png": b"2" * 5000}
-
-# The data job, which stops itself where AT says: N files are written, or before a manifest is created for the N-th time.
-STOPS = """
-import os, signal, sys
-from paddle_node.data import commit, job, whole_files
-name, _, left = os.environ.get("AT", "").partition(" ")
-left = int(left or 0)
-def stops(work):
-    def stopped(*more):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return work(*more)
-    return stopped
-if name == "file":
-    whole_files.PartFile.done = stops(whole_files.PartFile.done)
-if name == "create":
-    commit.create = stops(commit.create)
-sys.exit(job.main())
-"""
 
 
 @pytest.fixture
@@ -67,17 +45,6 @@ def settings(job: Job, **more: str) -> dict[str, str]:
     return {"DATA_FORMAT": "files", "PADDLE_NODE_SHARED": SHARED, "PADDLE_NODE_DATA_JOB": job.folder.root.name, **run, **more}
 
 
-def start(job: Job, source: Path, **more: str) -> subprocess.Popen[str]:
-    environ = os.environ | {"PYTHONPATH": str(IMAGE)} | job.environment(source, 1, **settings(job, **more))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen([sys.executable, "-c", STOPS], env=environ, text=True, **pipes)
-
-
-def stopped(process: subprocess.Popen[str]) -> bool:
-    """Waits until it has stopped itself; False: it has ended."""
-    return os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
-
-
 def assert_read(job: Job) -> Path:
     """What a trainer of the job is given: all of the content and nothing else."""
     node = job.trainer(PADDLE_NODE_DATA_JOB=job.folder.root.name, PADDLE_NODE_RUNTIME="collective")
@@ -96,53 +63,47 @@ def test_the_second_job_of_a_source_reads_the_first_ones_copy_and_other_content_
     jobs: tuple[Job, Job], source: Path
 ) -> None:
     first, second = jobs
-    assert first.run(source, 1, **settings(first)).returncode == 0
+    first.run(source, 1, **settings(first))
     place = assert_read(first)
-    done = second.run(source, 1, **settings(second))
-    assert done.returncode == 0 and "is complete already: nothing to do (4 files" in done.stdout, done.stdout + done.stderr
+    assert "is complete already: nothing to do (4 files" in second.run(source, 1, **settings(second))
     assert assert_read(second) == place
     (source / "plain.txt").write_text("another\n")
-    assert second.run(source, 1, **settings(second)).returncode == 0
+    second.run(source, 1, **settings(second))
     assert assert_read(first) == place
     manifest = data_manifest.read(second.folder.data_manifest)
     assert manifest and not place.is_relative_to(second.folder.root.parent / manifest.shared)
 
 
-@pytest.mark.parametrize("at", ["file 1", "file 3", "create 1", "create 2", "create 3"])
+@pytest.mark.parametrize("at", ["done 1", "done 3", "create 1", "create 2", "create 3"])
 def test_a_data_job_that_is_killed_anywhere_leaves_all_or_nothing_and_the_repeat_is_exact(
     jobs: tuple[Job, Job], source: Path, at: str
 ) -> None:
     job, _ = jobs
-    process = start(job, source, AT=at)
-    assert stopped(process)
+    process = job.start(source, 1, **settings(job, AT=at)).stopped()
     assert not job.folder.data_manifest.exists() and not list((job.folder.root.parent / SHARED).glob("*/data-manifest.json"))
-    process.kill()
-    process.communicate()
-    assert job.run(source, 1, **settings(job)).returncode == 0
+    process.kill_all()
+    job.run(source, 1, **settings(job))
     place = assert_read(job)
     assert [other.name for other in place.parents[1].glob("0.*/")] == [place.parent.name], "the dead pod's files are gone"
 
 
 def test_of_two_jobs_at_once_the_first_complete_copy_is_both_jobs(jobs: tuple[Job, Job], source: Path) -> None:
     late, early = jobs
-    process = start(late, source, AT="create 3")
-    assert stopped(process)
-    assert early.run(source, 1, **settings(early)).returncode == 0
+    process = late.start(source, 1, **settings(late, AT="create 3")).stopped()
+    early.run(source, 1, **settings(early))
     place = assert_read(early)
     os.kill(process.pid, signal.SIGCONT)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
+    process.ended()
     assert assert_read(late) == place
     assert [each.name for each in place.parents[2].glob("[!.]*/")] == [place.parents[1].name], "the late one's is gone"
 
 
 def test_what_was_damaged_is_nobodys_data_until_a_person_removes_it(jobs: tuple[Job, Job], source: Path) -> None:
     first, second = jobs
-    assert first.run(source, 1, **settings(first)).returncode == 0
+    first.run(source, 1, **settings(first))
     place = assert_read(first)
     (place / "images/more/two.png").write_bytes(b"3" * 5000)
-    done = second.run(source, 1, **settings(second))
-    assert done.returncode == 65 and "two.png is damaged" in done.stderr and "once no job reads" in done.stderr, done.stderr
+    assert re.search(r"two\.png is damaged: .*once no job reads", second.run(source, 1, ends=65, **settings(second)))
     assert not second.folder.data_manifest.exists()
     (place / "images/more/two.png").write_bytes(b"2" * 4999)
     with pytest.raises(Failure, match=r"two\.png is not there with the 5000 bytes that the manifest says"):

@@ -4,51 +4,23 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_folder import IMAGE, Job
+from job_folder import Job, Split
 from paddle_node.data import data_manifest
 
 KILLS = int(os.environ.get("SPLIT_KILLS", "5"))
 ROUNDS = int(os.environ.get("SPLIT_ROUNDS", "5"))
 
-# The data job with pieces so small that some kilobytes fill many files, by two processes; AT: where it stops itself.
-SMALL = """
-import os, signal, sys
-from paddle_node.data import data_manifest
-from paddle_node.data import commit, deal, job, lanes, parts, records
-records.BLOCK, deal.CHUNK, parts.PART, parts.AIM, parts.BUFFER, lanes.WORTH = 512, 64, 2048, 1024, 256, 4096
-at = os.environ.get("AT", "")
-for module, name in ((commit, "create"), (commit, "put"), (commit, "_set_links")):
-    def stopped(*more, name=name, work=getattr(module, name)):
-        if at == name:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return work(*more)
-    setattr(module, name, stopped)
-sys.exit(job.main())
-"""
+SETTINGS = {"SHUFFLE_SEED": 1, "HOLD_OUT": 0.1}
 
 
-def start(job: Job, source: Path, **more: object) -> subprocess.Popen[str]:
-    environ = os.environ | {"PYTHONPATH": str(IMAGE)} | job.environment(source, SHUFFLE_SEED=1, HOLD_OUT=0.1, **more)
-    return subprocess.Popen(
-        [sys.executable, "-c", SMALL],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def ended(process: subprocess.Popen[str], code: int = 0) -> str:
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == code, output
-    return output
+def start(job: Job, source: Path, **more: object) -> Split:
+    return job.start(source, **SETTINGS, **more)
 
 
 @pytest.fixture
@@ -74,7 +46,7 @@ PHASES = ("started", "0.*", "0.*/*/part*", "0.json", "manifest.json")
 def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_is_exact(job: Job, sources: list[Path]) -> None:
     chance = random.Random(int(os.environ.get("SPLIT_SEED", "1")))
     began = time.monotonic()
-    ended(start(job, sources[0]))
+    start(job, sources[0]).ended()
     usual = time.monotonic() - began
     expected = {source: content(source) for source in sources}
     killed: Counter[str] = Counter()
@@ -96,7 +68,7 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
             killed[seen[-1] if seen else "started"] += 1
         process.communicate()
         assert job.records(linked=False) in expected.values(), "what the manifest names is whole, whichever split it is"
-        ended(start(job, source))
+        start(job, source).ended()
         assert job.records() == expected[source]
     print(f"{killed.total()} of {tries} were killed before their end, behind these steps: {dict(killed)}")
 
@@ -106,7 +78,7 @@ def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_o
     wins = [0, 0]
     for _ in range(ROUNDS):
         for process in [start(job, source) for source in sources]:
-            ended(process)
+            process.ended()
         wins[expected.index(job.records())] += 1  # `records` compares the links with the manifest, and both with checksums.
         # Not complete already in the next round.
         for source in sources:
@@ -116,38 +88,29 @@ def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_o
 
 def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(job: Job, sources: list[Path]) -> None:
     shared = {"SPLIT_PODS": 3, "PADDLE_NODE_RUN_ID": "run"}
-    dying = start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT="create", **shared)
-    os.waitid(os.P_PID, dying.pid, os.WSTOPPED)
-    os.killpg(dying.pid, signal.SIGKILL)
-    dying.communicate()
+    start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT="create", **shared).stopped().kill_all()
     pods = [start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="again", **shared) for index in range(3)]
-    outputs = [ended(pod) for pod in pods]
+    outputs = [pod.ended() for pod in pods]
     assert job.records() == content(sources[0])
     manifest = data_manifest.read(job.folder.data_manifest)
     assert manifest is not None
     counts = [shard.records for shard in manifest.shards]
     assert max(counts) - min(counts) <= 3
-    assert {file.name.split("/")[2] for file in manifest.files()} == {"0.again", "1.again", "2.again"}
-    assert sorted(path.name for path in (job.folder.splits / "run").iterdir() if path.is_dir()) == [
-        "0.again",
-        "1.again",
-        "2.again",
-        "shards",
-    ], "what the dead pod left is gone"
+    again = ["0.again", "1.again", "2.again"]
+    assert sorted({file.name.split("/")[2] for file in manifest.files()}) == again
+    assert sorted(path.name for path in (job.folder.splits / "run").glob("*/")) == [*again, "shards"], "no dead pod's is left"
     assert sum("the split is complete when all are" in output for output in outputs) <= 2
     # The same source and settings give the same bytes by three pods again.
     other = Job(job.folder.root.with_name("other"))
     for index in range(3):
-        ended(start(other, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="x", **shared))
+        start(other, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="x", **shared).ended()
     assert other.data() == job.data()
 
 
 @pytest.mark.parametrize("at", ["create", "put", "_set_links"])
 def test_a_data_pod_asleep_in_its_commit_takes_nothing_away_when_it_wakes(job: Job, sources: list[Path], at: str) -> None:
-    """One fault forced at one line: it stops itself there, as a frozen machine would."""
-    asleep = start(job, sources[0], PADDLE_NODE_RUN_ID="run", POD_UID="asleep", AT=at)
-    os.waitid(os.P_PID, asleep.pid, os.WSTOPPED)
-    ended(start(job, sources[0], PADDLE_NODE_RUN_ID="run", POD_UID="successor"))
+    asleep = start(job, sources[0], PADDLE_NODE_RUN_ID="run", POD_UID="asleep", AT=at).stopped()
+    start(job, sources[0], PADDLE_NODE_RUN_ID="run", POD_UID="successor").ended()
     before = job.data(), job.folder.data_manifest.read_bytes()
     os.kill(asleep.pid, signal.SIGCONT)
     asleep.communicate()
@@ -157,69 +120,52 @@ def test_a_data_pod_asleep_in_its_commit_takes_nothing_away_when_it_wakes(job: J
 
 
 def test_a_source_that_changes_between_two_indexes_is_refused_and_a_new_run_heals_it(job: Job, sources: list[Path]) -> None:
-    shared = {"SPLIT_PODS": 2, "POD_UID": "pod"}
-    ended(start(job, sources[0], PADDLE_NODE_RUN_ID="first", JOB_COMPLETION_INDEX=0, **shared))
+    first = {"SPLIT_PODS": 2, "POD_UID": "pod", "PADDLE_NODE_RUN_ID": "first"}
+    start(job, sources[0], JOB_COMPLETION_INDEX=0, **first).ended()
     (sources[0] / "a").write_text("other\n")
-    output = ended(start(job, sources[0], PADDLE_NODE_RUN_ID="first", JOB_COMPLETION_INDEX=1, **shared), 65)
+    output = start(job, sources[0], JOB_COMPLETION_INDEX=1, **first).ended(65)
     assert f"{sources[0]} changed while it was being split" in output
     assert not job.folder.data_manifest.exists()
     for index in range(2):
-        ended(start(job, sources[0], PADDLE_NODE_RUN_ID="second", JOB_COMPLETION_INDEX=index, **shared))
+        start(job, sources[0], JOB_COMPLETION_INDEX=index, **first | {"PADDLE_NODE_RUN_ID": "second"}).ended()
     assert job.records() == content(sources[0])
 
 
-def test_sigterm_ends_it_and_leaves_nothing_half(job: Job, tmp_path: Path) -> None:
-    folder = tmp_path / "large"
-    folder.mkdir()
-    (folder / "in.txt").write_bytes(b"a line of some length\n" * 2_000_000)
-    with start(job, folder) as process:
-        while not list(job.folder.splits.glob("*/0.*/0/part*")):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 143
-        assert process.stdout
-        assert "told to stop; the next run begins this slice anew" in process.stdout.read()
+def test_sigterm_ends_it_and_leaves_nothing_half(job: Job, sources: list[Path]) -> None:
+    process = start(job, sources[0], AT="done").stopped()
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    assert "told to stop; the next run begins this slice anew" in process.ended(143)
     assert not list(job.folder.splits.glob("*/0.*")), "room for the next run"
     assert not job.folder.data_manifest.exists()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_volume_leaves_what_was_complete_and_with_room_the_next_run_is_done(tmp_path: Path, sources: list[Path]) -> None:
-    volume = tmp_path / "small"
-    volume.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(volume)], capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    try:
-        job = Job(volume / "job")
-        ended(start(job, sources[0]))
-        before = job.data(), job.folder.data_manifest.read_bytes()
-        free = os.statvfs(volume)
-        (volume / "ballast").write_bytes(bytes(free.f_bavail * free.f_frsize - 32_768))
-        output = ended(start(job, sources[1]), 74)
-        assert f"the volume of {job.folder.root} is full: nothing that was complete before has changed" in output
-        assert (job.data(), job.folder.data_manifest.read_bytes()) == before
-        (volume / "ballast").unlink()
-        ended(start(job, sources[1]))
-        assert job.records() == content(sources[1])
-    finally:
-        subprocess.run(["umount", "-l", str(volume)], check=True)
+def test_a_full_volume_leaves_what_was_complete_and_with_room_the_next_run_is_done(
+    tmp_path: Path, sources: list[Path], small_disk: Callable[[Path, str], Path]
+) -> None:
+    volume = small_disk(tmp_path / "small", "2m")
+    job = Job(volume / "job")
+    start(job, sources[0]).ended()
+    before = job.data(), job.folder.data_manifest.read_bytes()
+    free = os.statvfs(volume)
+    (volume / "ballast").write_bytes(bytes(free.f_bavail * free.f_frsize - 32_768))
+    output = start(job, sources[1]).ended(74)
+    assert f"the volume of {job.folder.root} is full: nothing that was complete before has changed" in output
+    assert (job.data(), job.folder.data_manifest.read_bytes()) == before
+    (volume / "ballast").unlink()
+    start(job, sources[1]).ended()
+    assert job.records() == content(sources[1])
 
 
 def test_an_index_that_is_repeated_behind_the_last_manifest_puts_the_split_in_place(job: Job, sources: list[Path]) -> None:
     """The last index was killed between the manifest of the split and that of the job."""
     shared = {"SPLIT_PODS": 2, "PADDLE_NODE_RUN_ID": "run"}
-    ended(start(job, sources[0], JOB_COMPLETION_INDEX=0, POD_UID="pod", **shared))
-    dying = start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT="put", **shared)
-    os.waitid(os.P_PID, dying.pid, os.WSTOPPED)
-    os.killpg(dying.pid, signal.SIGKILL)
-    dying.communicate()
+    start(job, sources[0], JOB_COMPLETION_INDEX=0, POD_UID="pod", **shared).ended()
+    start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT="put", **shared).stopped().kill_all()
     assert not job.folder.data_manifest.exists()
-    ended(start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="second", **shared))
+    start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="second", **shared).ended()
     assert job.records() == content(sources[0])
     # Another run of the same data job: index 0 alone verifies what is there.
     again = shared | {"PADDLE_NODE_RUN_ID": "again"}
-    outputs = [ended(start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="pod", **again)) for index in (1, 0)]
-    assert "run is complete already: index 0 reads and verifies it" in outputs[0]
-    assert "is complete already: nothing to do" in outputs[1]
+    for index, said in ((1, "run is complete already: index 0 reads and verifies it"), (0, "is complete already: nothing to do")):
+        assert said in start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="pod", **again).ended()

@@ -1,10 +1,9 @@
 """Memory stays below 100 MB, whatever is split."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from job_folder import Job
+from job_folder import ENTRY, Job
 
 LIMIT = 100_000_000
 BOTO3 = 36_000_000
@@ -25,13 +24,11 @@ def used(pid: int) -> int:
 
 def peak(job: Job, source: Path, **more: object) -> int:
     """The most that the data job's processes had together, looked at all the time."""
-    command, environ = job.command(source, **more)
+    process = job.start(source, words=ENTRY, **more)
     most = 0
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        while process.poll() is None:
-            most = max(most, used(process.pid))
-        assert process.stdout
-        assert process.returncode == 0, process.stdout.read()
+    while process.poll() is None:
+        most = max(most, used(process.pid))
+    process.ended()
     print(f"{most / 1e6:.0f} MB")
     return most
 

@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_folder import IMAGE, Job
+from job_folder import IMAGE, Job, lines_file
 from paddle_node.failure import Failure
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
@@ -18,9 +19,7 @@ from paddle_node.staging.shard_copy import stage
 
 
 @pytest.fixture
-def split_job(job: Job, tmp_path: Path) -> Job:
-    source = tmp_path / "in.txt"
-    source.write_text("".join(f"line {number}\n" for number in range(9)))
+def split_job(job: Job, source: Path) -> Job:
     job.split(source)
     return job
 
@@ -28,11 +27,17 @@ def split_job(job: Job, tmp_path: Path) -> Job:
 PART = "part-00000-00000"
 
 
-def refused(job: Job, trainer: int = 1, trainers: int = 3, copy_to: Path | None = None) -> str:
+def refused(job: Job, code: int = 65, trainers: int = 3, local: LocalDisk | None = None) -> str:
     with pytest.raises(Failure) as caught:
-        stage(job.folder, trainer, trainers, local=LocalDisk(copy_to) if copy_to else None)
-    assert caught.value.code == 65
+        stage(job.folder, 1, trainers, local=local)
+    assert caught.value.code == code
     return caught.value.sentence
+
+
+def staged(job: Job, local: LocalDisk, trainer: int = 1) -> tuple[Path, str]:
+    """Where the trainer reads, and what was said of it."""
+    said: list[str] = []
+    return stage(job.folder, trainer, 3, said.append, local), "; ".join(said)
 
 
 def part_of(job: Job) -> Path:
@@ -41,51 +46,33 @@ def part_of(job: Job) -> Path:
 
 
 def test_another_number_of_trainers(split_job: Job) -> None:
-    assert refused(split_job, trainers=2) == (
-        f"{split_job.folder.data_manifest} lists 3 shards, but this job has 2 trainers: "
-        "split the data again with as many shards as trainers"
-    )
+    sentence = f"{split_job.folder.data_manifest} lists 3 shards, but this job has 2 trainers: "
+    assert refused(split_job, trainers=2) == sentence + "split the data again with as many shards as trainers"
 
 
-def damage_shortened(job: Job, part: Path) -> str:
-    part.write_bytes(part.read_bytes()[:-1])
-    return f"{part} has 20 bytes, the manifest says 21: split the data again"
+def changed(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
 
 
-def damage_changed(job: Job, part: Path) -> str:
-    part.write_bytes(part.read_bytes().replace(b"4", b"5"))
-    return f"{part} is damaged: its checksum is not the manifest's; split the data again"
-
-
-def damage_missing(job: Job, part: Path) -> str:
-    part.unlink()
-    return f"{part} is missing, though the manifest lists it: split the data again"
-
-
-def damage_extra(job: Job, part: Path) -> str:
-    (part.parent / "part-00000-00001").write_text("another shard's\n")
-    return f"{part.parent} holds part-00000-00001, which the manifest does not list: remove it, or split again"
-
-
-def damage_manifest(job: Job, part: Path) -> str:
-    job.folder.data_manifest.write_text("{")
-    return f"{job.folder.data_manifest} is not valid JSON: delete it and split the data again"
-
-
-def damage_algorithm(job: Job, part: Path) -> str:
-    text = job.folder.data_manifest.read_text()
-    job.folder.data_manifest.write_text(text.replace("xxh3_128:", "blake9:"))
-    return f"{part} has a checksum by 'blake9': this image knows xxh3_128"
-
-
-DAMAGES = [value for name, value in sorted(globals().items()) if name.startswith("damage_")]
+DAMAGES = {
+    "{part} has 20 bytes, the manifest says 21: split the data again": lambda part, manifest: os.truncate(part, 20),
+    "{part} is damaged: its checksum is not the manifest's": lambda part, manifest: changed(part, "4", "5"),
+    "{part} is missing, though the manifest lists it: split the data again": lambda part, manifest: part.unlink(),
+    "{part.parent} holds more, which the manifest does not list": lambda part, manifest: part.with_name("more").write_text("x"),
+    "{manifest} is not valid JSON: delete it and split the data again": lambda part, manifest: manifest.write_text("{"),
+    "{part} has a checksum by 'blake9': this image knows xxh3_128": lambda part, manifest: changed(
+        manifest, "xxh3_128:", "blake9:"
+    ),
+}
 
 
 @pytest.mark.parametrize("copied", [False, True])
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_named_before_any_training(split_job: Job, tmp_path: Path, damage, copied: bool) -> None:
-    sentence = damage(split_job, part_of(split_job))
-    assert refused(split_job, copy_to=tmp_path / "local" if copied else None).startswith(sentence)
+@pytest.mark.parametrize("sentence", DAMAGES)
+def test_damage_is_named_before_any_training(split_job: Job, tmp_path: Path, sentence: str, copied: bool) -> None:
+    part, manifest = part_of(split_job), split_job.folder.data_manifest
+    DAMAGES[sentence](part, manifest)
+    local = LocalDisk(tmp_path / "local") if copied else None
+    assert refused(split_job, local=local).startswith(sentence.format(part=part, manifest=manifest))
     assert not list((tmp_path / "local").rglob("part*"))
 
 
@@ -129,138 +116,112 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     assert all(path.endswith(".txt") for path in found.keys() - {chinese})
 
 
-class TestCopy:
-    """Copied to local disk first."""
+def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(job: Job, tmp_path: Path, small_pieces: None) -> None:
+    job.split(lines_file(tmp_path / "in.txt", 60))
+    local, said = staged(job, LocalDisk(tmp_path / "local"), 0)
+    parts = sorted(local.iterdir())
+    assert said == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}" and len(parts) >= 3
+    kept = parts[0].stat().st_mtime_ns
+    parts[1].write_bytes(b"half")
+    parts[2].unlink()
+    (local / "of-another-job").write_text("x")
+    assert staged(job, LocalDisk(tmp_path / "local"), 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
+    assert parts[0].stat().st_mtime_ns == kept
+    assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
 
-    def test_what_is_there_and_good_is_kept_and_the_rest_made_anew(self, job: Job, tmp_path: Path, small_pieces: None) -> None:
-        source = tmp_path / "in.txt"
-        source.write_text("".join(f"line {number}\n" for number in range(60)))
-        job.split(source)
-        said: list[str] = []
-        local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
-        parts = sorted(local.iterdir())
-        assert len(parts) >= 3
-        kept = parts[0].stat().st_mtime_ns
-        parts[1].write_bytes(b"half")
-        parts[2].unlink()
-        (local / "of-another-job").write_text("x")
-        stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
-        assert parts[0].stat().st_mtime_ns == kept
-        assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
-        assert said[0] == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
-        assert said[1] == f"copied 2 of {len(parts)} files of {job.folder.shard(0)} to {local}, the others were there"
 
-    @pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
-    def test_a_local_disk_that_is_too_small(self, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        source = tmp_path / "in.txt"
-        source.write_text("a line\n" * 200_000)
-        job.split(source)
-        small = tmp_path / "local"
-        small.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-        try:
-            with pytest.raises(
-                Failure, match=r"cannot be copied to .*: No space left on device; give the pod more local storage"
-            ) as caught:
-                stage(job.folder, 0, 3, local=LocalDisk(small))
-            assert caught.value.code == 74
-            assert not list(small.rglob("*.tmp"))
-            # Where nobody asked for the copy, a full disk is no reason to fail.
-            monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
-            said: list[str] = []
-            local = LocalDisk(small, "auto", passes=10)
-            assert stage(job.folder, 0, 3, said.append, local) == job.folder.shard(0)
-            assert said == [
-                f"{job.folder.shard(0)} is read where it lies: its 466669 bytes are more than half of the 65536 of local disk"
-            ]
-        finally:
-            subprocess.run(["umount", "-l", str(small)], check=True)
+def test_a_local_disk_that_is_too_small(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_disk: Callable[[Path, str], Path]
+) -> None:
+    small = small_disk(tmp_path / "local", "64k")
+    (tmp_path / "in.txt").write_text("a line\n" * 200_000)
+    job.split(tmp_path / "in.txt")
+    sentence = f"the shard cannot be copied to {small}: No space left on device; give the pod more local storage, or set "
+    assert refused(job, 74, local=LocalDisk(small)).startswith(sentence)
+    assert not list(small.rglob("*.tmp"))
+    # Where nobody asked for the copy, a full disk is no reason to fail.
+    monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
+    place, said = staged(job, LocalDisk(small, "auto", passes=10))
+    assert place == job.folder.shard(1)
+    assert said.endswith(" is read where it lies: its 466669 bytes are more than half of the 65536 of local disk")
 
-    @pytest.mark.parametrize("fails", ["volume", "local"])
-    def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
-        self, split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-    ) -> None:
-        local, opened = tmp_path / "local", Path.open
-        place = local if fails == "local" else part_of(split_job)
 
-        def open_or_fail(path: Path, *more: object, **named: object) -> object:
-            if path.is_relative_to(place):
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-            return opened(path, *more, **named)  # type: ignore[call-overload]
+@pytest.mark.parametrize("fails", ["volume", "local"])
+def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
+    split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    local, opened = tmp_path / "local", Path.open
+    place = local if fails == "local" else part_of(split_job)
 
-        monkeypatch.setattr(Path, "open", open_or_fail)
-        with pytest.raises((OSError, Failure)) as caught:
+    def open_or_fail(path: Path, *more: object, **named: object) -> object:
+        if path.is_relative_to(place):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return opened(path, *more, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", open_or_fail)
+    if fails == "volume":
+        with pytest.raises(OSError, match=f"Input/output error: '{place}'"):
             stage(split_job.folder, 1, 3, local=LocalDisk(local))
-        if fails == "volume":
-            assert isinstance(caught.value, OSError) and caught.value.filename == str(place)
-            return
-        assert isinstance(caught.value, Failure) and caught.value.code == 1
-        sentence = f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
-        assert caught.value.sentence == sentence
-
-    def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(self, split_job: Job, tmp_path: Path) -> None:
-        with pytest.raises(Failure, match="the shard has 21 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more") as caught:
-            stage(split_job.folder, 1, 3, local=LocalDisk(tmp_path / "local", room=20))
-        assert caught.value.code == 74
-        assert not (tmp_path / "local").exists()
+        return
+    sentence = f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
+    assert refused(split_job, 1, local=LocalDisk(local)) == sentence
 
 
-class TestWhenFaster:
-    """PADDLE_NODE_STAGE=auto: both disks are tried."""
+def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(split_job: Job, tmp_path: Path) -> None:
+    sentence = refused(split_job, 74, local=LocalDisk(tmp_path / "local", room=20))
+    assert sentence.startswith("the shard has 21 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more")
+    assert not (tmp_path / "local").exists()
 
-    @pytest.fixture(autouse=True)
-    def small_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(local_disk, "SAMPLE", 10)
 
-    def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(self, split_job: Job, tmp_path: Path) -> None:
-        said: list[str] = []
-        local = tmp_path / "local"
-        (local / "1" / "data").mkdir(parents=True)
-        assert stage(split_job.folder, 1, 3, said.append, LocalDisk(local, "auto", passes=10)) == split_job.folder.shard(1)
-        assert "is read where it lies: a copy would save nothing (" in said[0]
-        assert said[0].endswith(" MB/s on local disk, 10 passes over 0 MB)")
-        assert not list(local.rglob("*data*")), "a trainer reads a copy wherever one is"
-        assert not list(local.rglob("*.tmp"))
+@pytest.fixture
+def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_disk, "SAMPLE", 10)
 
-    def test_half_of_the_pods_scratch_stays_the_programs(self, split_job: Job, tmp_path: Path) -> None:
-        said: list[str] = []
-        stage(split_job.folder, 1, 3, said.append, LocalDisk(tmp_path, "auto", passes=10, room=40))
-        assert said[0].endswith("is read where it lies: its 21 bytes are more than half of the 40 of local disk")
 
-    def test_a_copy_that_was_begun_is_completed_and_damage_is_still_named(self, split_job: Job, tmp_path: Path) -> None:
-        copy = tmp_path / "local" / "1" / "data"
-        copy.mkdir(parents=True)
-        (copy / PART).write_text("half")
-        local = LocalDisk(tmp_path / "local", "auto", passes=10)
-        assert stage(split_job.folder, 1, 3, local=local) == copy
-        assert (copy / PART).read_bytes() == split_job.shard(1)
-        (copy / PART).write_text("half")
-        damage_changed(split_job, part_of(split_job))
-        with pytest.raises(Failure, match="is damaged: its checksum is not the manifest's"):
-            stage(split_job.folder, 1, 3, local=local)
+def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(split_job: Job, tmp_path: Path, small_sample: None) -> None:
+    local = tmp_path / "local"
+    (local / "1" / "data").mkdir(parents=True)
+    place, said = staged(split_job, LocalDisk(local, "auto", passes=10))
+    assert place == split_job.folder.shard(1)
+    assert "is read where it lies: a copy would save nothing (" in said
+    assert said.endswith(" MB/s on local disk, 10 passes over 0 MB)")
+    assert [path.name for path in local.rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
 
-    @pytest.mark.slow
-    @pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can slow the reading of a file down here")
-    def test_a_slow_volume_is_copied(self, job: Job, tmp_path: Path) -> None:
-        """Each read of the shard really takes 0.2 s longer than it would: strace holds the system call up."""
-        source = tmp_path / "in.txt"
-        source.write_text("a line\n" * 1_000_000)
-        job.split(source)
-        part = part_of(job)
-        program = (
-            "import sys; from pathlib import Path; from paddle_node import contract; "
-            "from paddle_node.staging import local_disk, shard_copy; "
-            "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
-            "print(shard_copy.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
-        )
-        slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part), "-e", "inject=read:delay_enter=200000"]
-        command = [*slowed, "-o", "/dev/null", sys.executable, "-c", program, str(job.folder.root), str(tmp_path / "local")]
-        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(IMAGE)}, capture_output=True, text=True)
-        if "ptrace" in done.stderr.lower():
-            pytest.skip(f"strace may not work here: {done.stderr.strip()}")
-        assert done.returncode == 0, done.stderr
-        assert f"{job.folder.shard(1)} is copied to local disk, which saves about " in done.stdout
-        assert done.stdout.splitlines()[-1] == str(tmp_path / "local" / "1" / "data")
-        assert (tmp_path / "local" / "1" / "data" / PART).read_bytes() == job.shard(1)
+
+def test_half_of_the_pods_scratch_stays_the_programs(split_job: Job, tmp_path: Path, small_sample: None) -> None:
+    _, said = staged(split_job, LocalDisk(tmp_path, "auto", passes=10, room=40))
+    assert said.endswith("is read where it lies: its 21 bytes are more than half of the 40 of local disk")
+
+
+def test_a_copy_that_was_begun_is_completed_and_damage_is_still_named(split_job: Job, tmp_path: Path, small_sample: None) -> None:
+    local, copy = LocalDisk(tmp_path / "local", "auto", passes=10), tmp_path / "local" / "1" / "data"
+    copy.mkdir(parents=True)
+    (copy / PART).write_text("half")
+    assert staged(split_job, local)[0] == copy
+    assert (copy / PART).read_bytes() == split_job.shard(1)
+    (copy / PART).write_text("half")
+    changed(part_of(split_job), "4", "5")
+    assert "is damaged: its checksum is not the manifest's" in refused(split_job, local=local)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can slow the reading of a file down here")
+def test_a_slow_volume_is_copied(job: Job, tmp_path: Path) -> None:
+    """Each read of the shard really takes 0.2 s longer than it would: strace holds the system call up."""
+    (tmp_path / "in.txt").write_text("a line\n" * 1_000_000)
+    job.split(tmp_path / "in.txt")
+    program = (
+        "import sys; from pathlib import Path; from paddle_node import contract; "
+        "from paddle_node.staging import local_disk, shard_copy; "
+        "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
+        "print(shard_copy.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
+    )
+    slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part_of(job)), "-e", "inject=read:delay_enter=200000"]
+    command = [*slowed, "-o", "/dev/null", sys.executable, "-c", program, str(job.folder.root), str(tmp_path / "local")]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(IMAGE)}, capture_output=True, text=True)
+    if "ptrace" in done.stderr.lower():
+        pytest.skip(f"strace may not work here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert f"{job.folder.shard(1)} is copied to local disk, which saves about " in done.stdout
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "local" / "1" / "data")
+    assert (tmp_path / "local" / "1" / "data" / PART).read_bytes() == job.shard(1)

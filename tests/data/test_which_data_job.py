@@ -19,10 +19,8 @@ def said(job: Job, data_job: str) -> str:
     return ""
 
 
-def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparation, "POLL", 0.001)
-    source = tmp_path / "in.txt"
-    source.write_text("".join(f"line {number}\n" for number in range(9)))
     first = job.split(source, PADDLE_NODE_DATA_JOB="0ld")
     before = job.data()
     assert said(job, "0ld") == ""

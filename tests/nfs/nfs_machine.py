@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SERVER = Path(__file__).with_name("server")
 GRACE = 10.0
@@ -50,6 +55,18 @@ def server_down() -> Iterator[None]:
         yield
     finally:
         subprocess.run([SERVER, "start"], check=True)
+
+
+def at_once(*works: Callable[[], T]) -> list[Future[T]]:
+    """Begun together, each in a thread of its own; to their ends."""
+    start = threading.Barrier(len(works))
+
+    def one(work: Callable[[], T]) -> T:
+        start.wait()
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [pool.submit(one, work) for work in works]
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> float:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from nfs_machine import GRACE, Volume, cut_off, server_down, until
+from nfs_machine import GRACE, Volume, at_once, cut_off, server_down, until
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import lease
@@ -65,17 +65,10 @@ def test_nfs_of_runs_that_race_for_the_lease_through_three_clients_one_wins(volu
         places = [place / str(round_) for place in (volume.a, volume.b, volume.c)]
         for place in places:
             assert not (place / "state").exists()  # All remember that nothing was there.
-        start = threading.Barrier(3)
-        winners: list[Beating] = []
-
-        def race(place: Path, start: threading.Barrier = start, winners: list[Beating] = winners) -> None:
-            start.wait()
-            winners.append(Beating(acquire(place, f"run-on-{place.parts[3]}")))
-
+        ends = at_once(*(lambda place=place: Beating(acquire(place, f"run-on-{place.parts[3]}")) for place in places))
+        refused = [end.exception() for end in ends if end.exception()]
+        winners = [end.result() for end in ends if not end.exception()]
         try:
-            with ThreadPoolExecutor() as pool:
-                ends = [end.exception() for end in [pool.submit(race, place) for place in places]]
-            refused = [end for end in ends if end is not None]
             assert len(refused) == 2
             assert all(isinstance(end, Failure) and end.code == ExitCode.FOLDER_IN_USE for end in refused)
             assert [pod.lost for pod in winners] == [None]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
-from nfs_machine import SERVER, Volume, cut_off, slow_answers, until
+from nfs_machine import SERVER, Volume, at_once, cut_off, slow_answers, until
 from paddle_node import durable
 from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
@@ -32,14 +32,7 @@ def test_nfs_of_records_created_exclusively_through_three_clients_one_is_made_an
     for round_ in range(20):
         paths = [place / f"record-{round_}" for place in (volume.a, volume.b, volume.c)]
         assert not any(path.exists() for path in paths)  # All remember that nothing was there.
-        start = threading.Barrier(3)
-
-        def race(path: Path, start: threading.Barrier = start) -> bool:
-            start.wait()
-            return durable.create(path, str(path))
-
-        with ThreadPoolExecutor() as pool:
-            made = list(pool.map(race, paths))
+        made = [end.result() for end in at_once(*(partial(durable.create, path, str(path)) for path in paths))]
         assert sum(made) == 1
         assert {path.read_text() for path in paths} == {str(paths[made.index(True)])}
 
@@ -82,24 +75,11 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_that_try_at_once
         folder = saved(volume.a / str(round_))
         there = JobFolder(volume.b / str(round_))
         assert passes.find(there) == []
-        start = threading.Barrier(2)
-
-        def seal(folder: Path = folder, start: threading.Barrier = start) -> bool:
-            start.wait()
-            try:
-                passes.seal(folder, FACTS)
-            except (Failure, FileNotFoundError):
-                return False
-            return True
-
-        def give_up(there: JobFolder = there, start: threading.Barrier = start) -> bool:
-            start.wait()
-            return bool(passes.discard_incomplete(there))
-
-        with ThreadPoolExecutor() as pool:
-            sealing, giving_up = pool.submit(seal), pool.submit(give_up)
-        assert sealing.result() != giving_up.result()
+        sealing, giving_up = at_once(partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there))
+        assert isinstance(sealing.exception(), (Failure, FileNotFoundError, type(None)))
+        sealed = sealing.exception() is None
+        assert sealed != bool(giving_up.result())
         found = passes.find(JobFolder(volume.c / str(round_)))
-        assert len(found) == sealing.result()
+        assert len(found) == sealed
         for one in found:
             passes.verify(one.folder)

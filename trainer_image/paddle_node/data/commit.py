@@ -7,6 +7,7 @@ person's is replaced. What no run reads any more is renamed before it is removed
 import contextlib
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from paddle_node import contract, durable
 from paddle_node.contract import SPLIT_MANIFEST, JobFolder
 from paddle_node.data import data_manifest
-from paddle_node.data.data_manifest import DataManifest, ManifestError, Shard, below
+from paddle_node.data.data_manifest import DataManifest, Shard, below
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData
@@ -72,7 +73,7 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
     """Every complete split, the job's own data first."""
     seen: set[str] = set()
     for path in (folder.data_manifest, *sorted(folder.splits.glob(f"*/{MANIFEST}"), reverse=True)):
-        manifest = _read(path)
+        manifest = data_manifest.whole(path)
         if manifest and manifest.split not in seen and (folder.splits / manifest.split / MANIFEST).exists():
             seen.add(manifest.split)
             yield manifest
@@ -81,14 +82,14 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
 def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | None:
     """Makes the split the job's data: its manifest, and the links for people. None where another data job removed the split."""
     manifest = replace(manifest, job=job or manifest.job)
-    if _read(folder.data_manifest) != manifest:
+    if data_manifest.whole(folder.data_manifest) != manifest:
         durable.write(folder.data_manifest, manifest.as_json())
     if not (folder.splits / manifest.split / MANIFEST).exists():
         return None
     # Another data job may do the same now: the last one sets the links by the manifest that stays.
     while True:
         _set_links(folder, manifest)
-        now = _read(folder.data_manifest)
+        now = data_manifest.whole(folder.data_manifest)
         if now is None or now.split == manifest.split:
             return manifest
         manifest = now
@@ -110,9 +111,9 @@ def refuse_foreign(folder: JobFolder) -> None:
 def sweep(folder: JobFolder, keep: str) -> None:
     """Removes splits that no run reads, and what dead pods left; the split `keep` stays."""
     gone = list(folder.splits.glob(f"{GONE}*"))
-    current = _read(folder.data_manifest)
+    current = data_manifest.whole(folder.data_manifest)
     for path in gone:
-        known = _read(path / MANIFEST)
+        known = data_manifest.whole(path / MANIFEST)
         if known and known.split in (keep, current and current.split):
             # Another data job renamed it before this one became the job's data, and has yet to look again.
             with contextlib.suppress(OSError):
@@ -121,7 +122,7 @@ def sweep(folder: JobFolder, keep: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
     for place in (place for place in folder.splits.glob("[!.]*/") if not place.is_symlink()):
         for path in place.glob("[0-9]*.json"):
-            if manifest := _read(path):
+            if manifest := data_manifest.whole(path):
                 winners = {file.name.split("/")[2] for file in manifest.files()}
                 for other in place.glob(f"{path.stem}.*/"):
                     if other.name not in winners:
@@ -155,7 +156,7 @@ def remove(path: Path, sure: Callable[[Path], bool]) -> None:
 def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
     """Whether nobody needs a split, whose files lie at `place` now."""
     if (place / MANIFEST).exists():
-        current = _read(folder.data_manifest)
+        current = data_manifest.whole(folder.data_manifest)
         return current is not None and current.split not in ("", split) and unused(folder)
     newest = 0.0
     for root, _, names in os.walk(place):
@@ -166,23 +167,9 @@ def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
 
 
 def _now(folder: JobFolder) -> float:
-    probe = folder.splits / f".clock.{os.urandom(4).hex()}"
-    try:
-        probe.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        return probe.stat().st_mtime
-    except OSError:
-        return time.time()  # A full volume.
-    finally:
-        with contextlib.suppress(OSError):
-            probe.unlink()
-
-
-def _read(path: Path) -> DataManifest | None:
-    """None for a damaged manifest, too."""
-    with contextlib.suppress(ManifestError):
-        return data_manifest.read(path)
-    return None
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder.splits) as probe:
+        return os.fstat(probe.fileno()).st_mtime
+    return time.time()  # A full volume.
 
 
 def _places(folder: JobFolder) -> list[Path]:

@@ -154,6 +154,13 @@ def read(path: Path) -> DataManifest | None:
         raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
 
 
+def whole(path: Path) -> DataManifest | None:
+    """`read`, and None for a damaged one, too, which a split mends."""
+    with contextlib.suppress(ManifestError):
+        return read(path)
+    return None
+
+
 def digest(path: Path) -> str:
     """Identifies the data, whoever split it, when, and into which folder; empty where there is no manifest."""
     durable.look(path.parent)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -224,14 +225,13 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
 
     pieces = registry.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
     size = sum(piece.bytes for piece in pieces)
-    done, said = 0, time.monotonic()
+    said = time.monotonic()
 
-    def advance(count: int) -> None:
-        nonlocal done, said
-        done += count
+    def advance(written: int) -> None:
+        nonlocal said
         if time.monotonic() - said >= 1:
             said = time.monotonic()
-            _say(f"splitting {source.uri}: {done / 1e6:,.0f} MB" + (f" of {size / 1e6:,.0f}" if size else ""))
+            _say(f"splitting {source.uri}: {written / 1e6:,.0f} MB" + (f" of {size / 1e6:,.0f}" if size else ""))
 
     called = f"splits/{own.parent.name}/{own.name}"
     if settings.format == "files":
@@ -246,35 +246,29 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         streams = parts.Streams(own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place)
         # The second lane deals backwards from where the first began.
         deal = Deal(streams, settings.shards, settings.hold_out, settings.own_seed, settings.first - number, 1 - 2 * number)
-        written = 0
         for batch in records.batches(source, shares[number], settings.format, reader):
             if not (deal.taken or settings.index or number) and settings.format == "lines":
                 for doubt in doubts.of_lines(batch, shares[number][0].thing.name):
                     _say(f"warning: {doubt}")
             deal.take(batch)
-            if streams.written > written:
-                advance(streams.written - written)
-                written = streams.written
+            advance(streams.written)
         deal.finish(hold(deal.taken))
         return Dealt(streams.close(), deal.taken, deal.held)
 
-    def share(taken: int) -> int:
-        return max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
+    def both(written: int) -> None:
+        if other.done():
+            other.result()  # Raises what the second lane has failed with.
+        advance(len(shares) * written)
 
-    if len(shares) == 1:
-        return lane(0, advance, share).files
-    with lanes.SecondLane(lambda advance: lane(1, advance, lambda taken: int(taken * settings.hold_out))) as second:
+    def missing(taken: int) -> int:
+        beside = other.result()
+        taken += beside.taken
+        return (max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0) - beside.held
 
-        def both(count: int) -> None:
-            second.check()
-            advance(lanes.LANES * count)
-
-        def missing(taken: int) -> int:
-            other = second.result()
-            return share(taken + other.taken) - other.held
-
-        files = lane(0, both, missing).files
-        return {folder: files[folder] + more for folder, more in second.result().files.items()}
+    beside = partial(lane, 1, lambda written: None, lambda taken: int(taken * settings.hold_out))
+    with lanes.second(beside if len(shares) > 1 else None) as other:
+        dealt = lane(0, both, missing)
+        return {folder: files + other.result().files.get(folder, []) for folder, files in dealt.files.items()}
 
 
 def _say(text: str) -> None:

@@ -110,11 +110,9 @@ class Resumed(io.RawIOBase):
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        filled = 0
-        while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
-            buffer[filled : filled + len(block)] = block
-            filled += len(block)
-        return filled
+        block = self._next(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
 
     def close(self) -> None:
         self._drop()

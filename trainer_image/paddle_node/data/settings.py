@@ -70,7 +70,9 @@ class SplitSettings:
         found = read_settings(cls, read)
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
         folder = JobFolder(contract.path(read.absolute(Variable.OUT_DIR, None), environ))
-        _check_source(found["source"], folder, environ)
+        registry.check(found["source"])
+        if "://" not in found["source"]:
+            refuse_own(folder, [contract.path(found["source"], environ)], found["source"])
         program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")
         if program in _OURS or program.isdigit():
             raise SettingError(
@@ -93,27 +95,16 @@ class SplitSettings:
 
 
 def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
-    """Raises `SettingError` where a path of the source, or a pattern, lies in what the job itself writes."""
+    """Raises `SettingError` where a path of the source, or a pattern, is or holds what the job itself writes."""
     root = str(folder.root)
     real = os.path.realpath(root)
     for path in paths:
         for place, top in ((str(path), root), (os.path.realpath(path), real)):
             first = place.removeprefix(f"{top}/").partition("/")[0] if place.startswith(f"{top}/") else ""
             # A pattern may match a shard's folder.
-            if first.isdigit() or (first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2"))):
+            own = first.isdigit() or (first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2")))
+            if own or Path(top).is_relative_to(place):
                 raise SettingError(
-                    f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself writes: "
-                    "name the source that the shards were split from"
+                    f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself writes, or holds it: "
+                    "name the source that the shards were split from, in a folder beside the job's folder, or in it"
                 )
-
-
-def _check_source(value: str, folder: JobFolder, environ: Mapping[str, str]) -> None:
-    registry.check(value)
-    if "://" not in value:
-        path = contract.path(value, environ)
-        if folder.root.is_relative_to(path):
-            raise SettingError(
-                f"{Variable.DATA_SOURCE} is {value!r}, which holds {Variable.OUT_DIR}: the shards would become part of their own "
-                "source; name a folder beside the job's folder, or in it"
-            )
-        refuse_own(folder, [path], value)

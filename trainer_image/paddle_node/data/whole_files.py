@@ -41,7 +41,7 @@ def write(
     files: dict[str, deque[Future[DataFile]]] = {name: deque() for name in (*map(str, range(shards)), HELD_OUT)}
     order: list[int] = []
     waiting: deque[Future[DataFile]] = deque()
-    taken = held = 0
+    taken = held = written = 0
     # One of each `stride` records is held out, at a random place; of the first stride the second, as there may be no more.
     stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
     wanted = 1
@@ -71,7 +71,8 @@ def write(
                 part = PartFile(path, f"{called}/{short}")
                 while block := content.read(BLOCK):
                     part.write(block, 0)
-                    advance(len(block))
+                    written += len(block)
+                    advance(written)
                 part.write(b"", 1)
                 waiting.append(pool.submit(part.done))
                 files[folder].append(waiting[-1])

@@ -1,10 +1,11 @@
 """The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays, which is measured."""
 
-import contextlib
 import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ALWAYS, AUTO, NEVER = CHOICES = ("always", "auto", "never")
@@ -39,43 +40,24 @@ class LocalDisk:
 
     def saves(self, files: Sequence[Path], size: int) -> tuple[float, str]:
         """Seconds that a copy of `files`, `size` bytes, saves over all passes, and what was measured, in words."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        trial = self.folder / f".trial.{os.getpid()}.tmp"
-        try:
-            tried, reading, writing = _try(files, trial)
-        finally:
-            with contextlib.suppress(OSError):
-                trial.unlink(missing_ok=True)
-        if not tried:
-            return 0.0, "the shard is empty"
-        saved = (self.passes * (reading - writing) - writing) * size / tried
-        rates = f"{_rate(tried, reading)} on the volume, {_rate(tried, writing)} on local disk"
-        return saved, f"{rates}, {self.passes} passes over {size / 1e6:.0f} MB"
-
-
-def _try(files: Sequence[Path], trial: Path) -> tuple[int, float, float]:
-    buffer = memoryview(bytearray(BLOCK))
-    tried, reading, writing = 0, 0.0, 0.0
-    with trial.open("wb", buffering=0) as copy:
-        for file in files:
-            began = time.perf_counter()
-            # Opening counts: it is what reading many small files from a network takes.
-            with file.open("rb", buffering=0) as stream:
-                while tried < SAMPLE and reading < LONGEST and (filled := stream.readinto(buffer)):
-                    now = time.perf_counter()
-                    reading += now - began
-                    copy.write(buffer[:filled])
-                    began = time.perf_counter()
-                    writing += began - now
-                    tried += filled
-            reading += time.perf_counter() - began
-            if tried >= SAMPLE or reading >= LONGEST:
+        began, sample = time.perf_counter(), bytearray()
+        for block in _blocks(files):
+            sample += block
+            if len(sample) >= SAMPLE or time.perf_counter() - began >= LONGEST:
                 break
-        began = time.perf_counter()
-        os.fsync(copy.fileno())
-        writing += time.perf_counter() - began
-    return tried, reading, writing
+        read = time.perf_counter()
+        with tempfile.TemporaryFile(dir=self.folder) as trial:
+            trial.write(sample)
+            trial.flush()
+            os.fsync(trial.fileno())
+        reading, writing, tried = read - began, time.perf_counter() - read, max(len(sample), 1)
+        saved = (self.passes * (reading - writing) - writing) * size / tried
+        rates = [f"{tried / 1e6 / max(seconds, 1e-9):,.0f} MB/s" for seconds in (reading, writing)]
+        return saved, f"{rates[0]} on the volume, {rates[1]} on local disk, {self.passes} passes over {size / 1e6:.0f} MB"
 
 
-def _rate(count: int, seconds: float) -> str:
-    return f"{count / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
+def _blocks(files: Sequence[Path]) -> Iterator[bytes]:
+    for file in files:
+        # Opening counts: it is what reading many small files from a network takes.
+        with file.open("rb", buffering=0) as stream:
+            yield from iter(partial(stream.read, BLOCK), b"")

@@ -14,7 +14,6 @@ from pathlib import Path
 from paddle_node import contract, durable
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
-from paddle_node.data.data_manifest import ManifestError
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.rendezvous import attempts
@@ -94,8 +93,8 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
         time.sleep(POLL)
     if node.data_job and not retry(lambda: _there(node), report):
-        other = retry(lambda: _whose(node), report)
-        there = "no whole one is there" if other is None else f"the one there is of data job {other or 'unknown'}"
+        other = retry(lambda: data_manifest.whole(node.folder.data_manifest), report)
+        there = f"the one there is of data job {other.job or 'unknown'}" if other else "no whole one is there"
         raise Failure(
             ExitCode.BAD_DATA,
             f"{node.folder.data_manifest} of data job {node.data_job} did not come within {node.peer_deadline:.0f} s, {there}: "
@@ -103,19 +102,11 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
         )
 
 
-def _whose(node: NodeEnvironment) -> str | None:
-    """The data job that wrote the manifest; empty: an unknown one; None: there is none, or a damaged one, which a split mends."""
-    try:
-        return getattr(data_manifest.read(node.folder.data_manifest), "job", None)
-    except ManifestError:
-        return None
-
-
 def _there(node: NodeEnvironment) -> bool:
     """The manifest of the data job that is named; where none is, any, or a shard put there by hand."""
     folder = node.folder
     if node.data_job:
-        return _whose(node) == node.data_job
+        return getattr(data_manifest.whole(folder.data_manifest), "job", None) == node.data_job
     if data_manifest.read(folder.data_manifest) is not None:
         return True
     by_hand = folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()

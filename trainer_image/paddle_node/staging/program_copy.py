@@ -1,19 +1,18 @@
 """The training program on its way from the image to the job's folder on the volume.
 
-A copy is a folder of its own below `programs/`, whole by a record that is created once; the program's name in the job's folder is
-a link to it, or a person's own folder, which stays. `__pycache__` and the `..` folders of a mounted ConfigMap are left out.
+A copy is a folder of its own below `programs/`, named by the digest that it has once it is whole; the program's name in the job's
+folder is a link to it, or a person's own folder, which stays. `__pycache__` and a mounted ConfigMap's `..` folders are left out.
 """
 
 import contextlib
-import errno
 import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
 
 from paddle_node import durable
 from paddle_node.contract import JobFolder, Variable
+from paddle_node.data.sources.local_source import below
 from paddle_node.failure import SettingError
 
 
@@ -36,14 +35,11 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
     copy = find(folder, wanted)
     if copy is None:
         copy = folder.programs / f"{wanted[:32]}.{os.urandom(8).hex()}"
-        record, content = folder.programs / f"{wanted[:32]}.json", json.dumps({"folder": copy.name})
         try:
             copy_files(source, copy)
             if digest(copy) != wanted:
                 raise SettingError(f"{source} changed while it was copied: run the data job again")
-            if not durable.create(record, content) and find(folder, wanted) is None:
-                durable.write(record, content)  # What it names is damaged, or gone.
-            copy = find(folder, wanted) or copy
+            durable.sync(folder.programs)
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)
             raise
@@ -56,8 +52,6 @@ def sweep(folder: JobFolder, name: str) -> None:
     current = os.path.realpath(folder.program(name))
     for path in folder.programs.glob("*/"):
         if os.path.realpath(path) != current:
-            with contextlib.suppress(FileNotFoundError):
-                (folder.programs / f"{path.name.partition('.')[0]}.json").unlink()
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -85,27 +79,15 @@ def copy_files(source: Path, target: Path) -> None:
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """The whole copy of that digest, if there is one."""
     durable.look(folder.programs)
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        copy = folder.programs / str(json.loads((folder.programs / f"{wanted[:32]}.json").read_text())["folder"])
-        if copy.parent == folder.programs and digest(copy) == wanted:
-            return copy
+    for copy in sorted(folder.programs.glob(f"{wanted[:32]}.*/")):
+        with contextlib.suppress(OSError):  # One that is being made, or removed.
+            if digest(copy) == wanted:
+                return copy
     return None
 
 
 def _files(folder: Path) -> list[str]:
     """Links to folders are followed."""
     top = folder.resolve()
-    found = []
-    for root, folders, names in os.walk(top, onerror=_raise, followlinks=True):
-        here = Path(root)
-        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith("..")]
-        for path in (here / name for name in folders):
-            if path.is_symlink() and here.resolve().is_relative_to(path.resolve()):
-                raise OSError(errno.ELOOP, "a link to a folder in which it lies", str(path))
-        kept = (name for name in names if not name.startswith("..") and not name.endswith((".pyc", ".tmp")))
-        found += [str((here / name).relative_to(top)) for name in kept if (here / name).is_file()]
-    return sorted(found)
-
-
-def _raise(error: OSError) -> None:
-    raise error
+    found = below(top, lambda name: name == "__pycache__" or name.startswith("..") or name.endswith((".pyc", ".tmp")))
+    return sorted(str(path.relative_to(top)) for path in found if path.is_file())

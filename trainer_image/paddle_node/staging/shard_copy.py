@@ -18,13 +18,14 @@ from paddle_node import full_disk
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData, Failure
 from paddle_node.retry import naming
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.training import passes
 
 BLOCK = 1 << 20
+_MORE, _NEVER = "give the pod more local storage, or ", f"set {Variable.STAGE}={local_disk.NEVER}"
 WORKERS = 4
 """Files at a time: a network volume answers several requests faster than one after the other."""
 
@@ -45,10 +46,9 @@ def stage(
         files = [_File(path / name, name, None) for name in sorted(_names(path))]
     else:
         if len(stated.shards) != trainers:
-            raise Failure(
-                ExitCode.BAD_DATA,
+            raise BadData(
                 f"{folder.data_manifest} lists {len(stated.shards)} shards, but this job has {trainers} trainers: "
-                "split the data again with as many shards as trainers",
+                "split the data again with as many shards as trainers"
             )
         own = stated.shards[trainer_id].files
         files = [_File(folder.root / file.name, data_manifest.below(file.name), file) for file in own]
@@ -69,8 +69,10 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
     place = folder.root.parent / manifest.shared
     for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
         if not path.is_file() or path.stat().st_size != size:
-            again = f"once no job reads {place}, remove it and run the data job again"
-            raise Failure(ExitCode.BAD_DATA, f"{path} is not there with the {size} bytes that the manifest says: {again}")
+            raise BadData(
+                f"{path} is not there with the {size} bytes that the manifest says: once no job reads {place}, remove it and run "
+                "the data job again"
+            )
     return place.joinpath(*manifest.files()[0].name.split("/")[:4])
 
 
@@ -87,13 +89,13 @@ def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
     shown = origin or path
     algorithm = file.checksum.partition(":")[0]
     if algorithm != data_manifest.CHECKSUM:
-        raise Failure(ExitCode.BAD_DATA, f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
+        raise BadData(f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
     with _reading(path):
         size = path.stat().st_size
         if size != file.bytes:
-            raise Failure(ExitCode.BAD_DATA, f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
+            raise BadData(f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
         if passes.checksum(path) != file.checksum:
-            raise Failure(ExitCode.BAD_DATA, f"{shown} is damaged: its checksum is not the manifest's; split the data again")
+            raise BadData(f"{shown} is damaged: its checksum is not the manifest's; split the data again")
 
 
 def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
@@ -104,8 +106,9 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
     if local.when == local_disk.ALWAYS:
         if local.room is None or size <= local.room:
             return True
-        instead = f"give the pod more local storage, or set {Variable.STAGE}={local_disk.NEVER}"
-        raise Failure(ExitCode.VOLUME_FULL, f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: {instead}")
+        raise Failure(
+            ExitCode.VOLUME_FULL, f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: {_MORE}{_NEVER}"
+        )
     if size < local_disk.SAMPLE:
         return False  # The kernel keeps it in memory.
     try:
@@ -141,31 +144,23 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
         if full and local.when == local_disk.AUTO:
             report(f"{path} is read where it lies: the local disk is full")
             return False
-        raise Failure(
-            ExitCode.VOLUME_FULL if full else 1,
-            f"the shard cannot be copied to {local.folder}: {error.strerror}; "
-            f"{'give the pod more local storage, or ' if full else ''}set {Variable.STAGE}={local_disk.NEVER}",
-        ) from None
-    others = ", the others were there" if copied < len(files) else ""
-    report(f"copied {copied} of {len(files)} files of {path} to {copy}{others}")
+        sentence = f"the shard cannot be copied to {local.folder}: {error.strerror}; {_MORE if full else ''}{_NEVER}"
+        raise Failure(ExitCode.VOLUME_FULL if full else 1, sentence) from None
+    report(f"copied {copied} of {len(files)} files of {path} to {copy}")
     return True
 
 
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
     if (link := folder.shard(trainer_id)).is_symlink() and "splits" in link.readlink().parts:
         # A data job's: its manifest is what was there last, and is gone.
-        raise Failure(
-            ExitCode.BAD_DATA,
-            f"{folder.data_manifest} is missing, though a data job has split here: run the data job again",
-        )
+        raise BadData(f"{folder.data_manifest} is missing, though a data job has split here: run the data job again")
     for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
         if path.is_dir() and any(path.iterdir()):
             report(f"warning: {folder.data_manifest} is missing, so {path} is read unchecked")
             return path
-    raise Failure(
-        ExitCode.BAD_DATA,
+    raise BadData(
         f"trainer {trainer_id} has no data: {folder.data_manifest} is missing, and neither {folder.shard(trainer_id)} "
-        f"nor {folder.older_shard(trainer_id)} holds a file; run the data job first",
+        f"nor {folder.older_shard(trainer_id)} holds a file; run the data job first"
     )
 
 
@@ -173,7 +168,7 @@ def _names(path: Path) -> set[str]:
     try:
         return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     except PermissionError as error:
-        raise Failure(ExitCode.BAD_DATA, f"{path} cannot be read: {error.strerror}") from None
+        raise BadData(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _refuse_extra(files: Sequence[_File]) -> None:
@@ -181,9 +176,7 @@ def _refuse_extra(files: Sequence[_File]) -> None:
     for folder in sorted({Path(str(file.path).removesuffix(f"/{file.name}")) for file in files}):
         extra = sorted(name for name in _names(folder) if folder / name not in listed)
         if extra:
-            raise Failure(
-                ExitCode.BAD_DATA, f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or split again"
-            )
+            raise BadData(f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or split again")
 
 
 def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
@@ -221,8 +214,6 @@ def _reading(path: Path) -> Iterator[None]:
         with naming(path):
             yield
     except FileNotFoundError:
-        raise Failure(ExitCode.BAD_DATA, f"{path} is missing, though the manifest lists it: split the data again") from None
+        raise BadData(f"{path} is missing, though the manifest lists it: split the data again") from None
     except PermissionError:
-        raise Failure(
-            ExitCode.BAD_DATA, f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else"
-        ) from None
+        raise BadData(f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else") from None

@@ -35,16 +35,7 @@ class HttpSource(Source):
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._address = uri
-        self._opener = urllib.request.OpenerDirector()
-        for handler in (
-            urllib.request.ProxyHandler(),
-            _Connections(self.uri),
-            _Redirects(),
-            urllib.request.HTTPErrorProcessor(),
-            urllib.request.HTTPDefaultErrorHandler(),
-            urllib.request.UnknownHandler(),
-        ):
-            self._opener.add_handler(handler)
+        self._opener = urllib.request.build_opener(_Connections(self.uri), _Redirects())
 
     def objects(self) -> list[Object]:
         # The first byte, by GET: addresses that are signed for GET refuse HEAD.
@@ -123,11 +114,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows to http and https alone, and never from https to http."""
 
     def redirect_request(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        source, target = public(req.full_url), public(newurl)
-        schemes = ("https",) if source.startswith("https:") else ("https", "http")
-        if target.partition(":")[0] not in schemes:
-            allowed = " or ".join(schemes)
-            raise SettingError(f"{Variable.DATA_SOURCE}: {source} leads to {target}, which is not followed: {allowed} is allowed")
+        if not newurl.startswith("https://" if req.full_url.startswith("https:") else ("https://", "http://")):
+            places = f"{public(req.full_url)} leads to {public(newurl)}"
+            raise SettingError(f"{Variable.DATA_SOURCE}: {places}, which is not followed: https is allowed, and http from http")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

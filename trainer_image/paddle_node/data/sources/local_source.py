@@ -1,8 +1,9 @@
 """Sources in the container's own file tree: a file, a folder with all below it, or a glob pattern."""
 
+import errno
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +28,10 @@ class LocalSource(Source):
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look into {error.filename}"
             ) from None
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise SettingError(f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}") from None
         if not found:
             what = "is an empty folder" if self._path.is_dir() else "is no file, no folder, and no pattern that matches one"
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container")
@@ -45,7 +50,7 @@ class LocalSource(Source):
             self._base = self._path.parent
             return [self._path]
         if self._path.is_dir():
-            return list(_below(self._path))
+            return list(below(self._path, lambda name: name.startswith(".")))
         try:
             paths = [path for path in self._root.glob(self.uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
         except ValueError as error:
@@ -55,6 +60,9 @@ class LocalSource(Source):
         return paths
 
     def _object(self, path: Path) -> Object:
+        if not path.is_file():
+            what = "a link that leads nowhere" if path.is_symlink() else "which is no file (any more)"
+            raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
         if not os.access(path, os.R_OK):
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}")
         name = path.relative_to(self._base).as_posix()
@@ -90,19 +98,15 @@ class _File(io.FileIO):
             changed(self._thing.name)
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """All files, links followed, hidden ones left out. Raises `SettingError` for broken links and loops, PermissionError."""
+def below(folder: Path, left_out: Callable[[str], bool]) -> Iterator[Path]:
+    """What is in a folder, links followed, folders themselves not. Raises OSError, of number ELOOP for a link in a circle."""
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root)
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if not left_out(name)]
         for path in (here / name for name in folders):
             if path.is_symlink() and any(path.samefile(above) for above in (here, *here.parents)):
-                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, a link to a folder in which it lies")
-        for path in (here / name for name in names if not name.startswith(".")):
-            if not path.is_file():
-                what = "a link that leads nowhere" if path.is_symlink() else "which is no file (any more)"
-                raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
-            yield path
+                raise OSError(errno.ELOOP, "a link to a folder in which it lies", str(path))
+        yield from (here / name for name in names if not left_out(name))
 
 
 def _raise(error: OSError) -> None:

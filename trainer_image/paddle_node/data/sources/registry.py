@@ -78,19 +78,14 @@ def check(uri: str) -> None:
     """Raises `SettingError` for an address that cannot be read."""
     shown = f"{Variable.DATA_SOURCE} is {public(uri)!r}"
     scheme, separator, rest = uri.partition("://")
-    authority = rest.partition("/")[0]
-    if not uri:
-        raise SettingError(f"{Variable.DATA_SOURCE} is missing: a path in the container, s3://bucket/key or an https:// address")
     if not separator:
         if not uri.startswith("/"):
             raise SettingError(f"{shown}: an absolute path in the container, s3://bucket/key or an https:// address is needed")
         return
     if scheme not in ("s3", "https", "http"):
         raise SettingError(f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot")
-    if not authority:
-        raise SettingError(f"{shown}: the {'bucket' if scheme == 's3' else 'host'} is missing")
     if scheme == "s3":
-        if "@" in authority:
+        if "@" in rest.partition("/")[0]:
             raise SettingError(f"{shown}, with a user or password: a bucket is read with the pod's own identity")
         return
     if not re.fullmatch("[!-~]+", uri):

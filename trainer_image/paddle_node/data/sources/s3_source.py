@@ -19,6 +19,7 @@ from paddle_node.data.resumed import Answer, Interrupted, Resumed
 from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, hidden
 from paddle_node.failure import Failure, SettingError
 
+ERRORS = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)
 NO_CREDENTIALS = (botocore.exceptions.NoCredentialsError, botocore.exceptions.PartialCredentialsError)
 REFUSALS = ("AccessDenied", "403", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 
@@ -45,7 +46,7 @@ class S3Source(Source):
     def objects(self) -> list[Object]:
         try:
             found = self._single() or self._listed()
-        except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
+        except ERRORS as error:
             self._explain(error)
         if not found:
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri}: the bucket holds no object of that name or below it")
@@ -58,15 +59,12 @@ class S3Source(Source):
             ranged = {"Range": f"bytes={offset}-"} if offset else {}
             try:
                 answer = self._s3.get_object(Bucket=self._bucket, Key=thing.address, IfMatch=thing.mark, **ranged)
-            except botocore.exceptions.ClientError as error:
-                if error.response["ResponseMetadata"].get("HTTPStatusCode", 0) >= 500 or _code(error) == "SlowDown":
-                    raise Interrupted(str(error)) from None
+            except ERRORS as error:
+                answered = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
                 if _code(error) in ("NoSuchKey", "404", "PreconditionFailed", "412"):
                     changed(name)
-                self._explain(error)
-            except NO_CREDENTIALS as error:
-                self._explain(error)
-            except botocore.exceptions.BotoCoreError as error:
+                if isinstance(error, NO_CREDENTIALS) or (_code(error) not in ("", "SlowDown") and answered < 500):
+                    self._explain(error)
                 raise Interrupted(str(error)) from None
             place = re.match(r"bytes (\d+)-", answer.get("ContentRange", ""))
             start = int(place[1]) if place else 0
@@ -108,16 +106,12 @@ class S3Source(Source):
             raise SettingError(f"{setting}: {self._bucket!r} is no bucket's name") from None
         if isinstance(error, botocore.exceptions.NoRegionError):
             raise SettingError("AWS_REGION is missing: boto3 cannot tell where the bucket lies") from None
-        refused = ""
         if code in REFUSALS:
-            refused = (
-                f"answered {code}: the data job's role needs s3:ListBucket and s3:GetObject on bucket {self._bucket}, "
-                "and kms:Decrypt on its key"
-            )
-        elif isinstance(error, NO_CREDENTIALS):
-            refused = "needs AWS credentials and this pod has none: its service account has no pod identity association"
-        if refused:
-            raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {refused}") from None
+            needed = f"s3:ListBucket and s3:GetObject on bucket {self._bucket}, and kms:Decrypt on its key"
+            raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} answered {code}: the data job's role needs {needed}") from None
+        if isinstance(error, NO_CREDENTIALS):
+            needed = "needs AWS credentials and this pod has none: its service account has no pod identity association"
+            raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {needed}") from None
         raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self.uri} cannot be read: {error}") from None
 
 

@@ -153,14 +153,11 @@ def _damage_of(name: str) -> Iterator[None]:
 
 def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
-    with contextlib.nullcontext(raw) if raw.seekable() else tempfile.TemporaryFile() as file:
-        if file is not raw:
-            shutil.copyfileobj(raw, file, BLOCK)
-            file.seek(0)
-        yield from _zip_members(file, name)
-
-
-def _zip_members(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
+    if not raw.seekable():
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(raw, copy, BLOCK)
+            yield from _zip(cast(BinaryIO, copy), name)
+        return
     with zipfile.ZipFile(raw) as archive:
         entries = archive.infolist()
         # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
