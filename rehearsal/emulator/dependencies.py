@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ministack.services import autoscaling, ec2, efs, eks
-from ministack.services.cloudformation import provisioners
+from resource_types import Call, Properties, around
 
-Properties = Mapping[str, Any]
 User = tuple[str, str]
 """A kind of thing and its identifier."""
 
@@ -46,23 +46,14 @@ USERS = {
 def apply() -> None:
     """Ask for users before each delete."""
     for kind, thing in THINGS.items():
-        _refuse_in_use(kind, thing)
+        around(kind, delete=partial(_refuse_in_use, thing))
 
 
-def _refuse_in_use(kind: str, thing: str) -> None:
+def _refuse_in_use(thing: str, delete: Call, physical_id: str, props: Properties) -> None:
     users = {"address": users_of_address, "gateway attachment": users_of_attachment}.get(thing, users_of)
-    handlers = provisioners._RESOURCE_HANDLERS[kind]
-    delete = handlers["delete"]
-
-    def deleted(physical_id: str, props: Properties) -> None:
-        found = [" ".join(user) for user in users(physical_id, props)]
-        if found:
-            raise ValueError(
-                f"DependencyViolation: {thing} {physical_id} has a dependent object: {', '.join(sorted(set(found)))}"
-            )
-        delete(physical_id, props)
-
-    handlers["delete"] = deleted
+    if found := sorted({" ".join(user) for user in users(physical_id, props)}):
+        raise ValueError(f"DependencyViolation: {thing} {physical_id} has a dependent object: {', '.join(found)}")
+    delete(physical_id, props)
 
 
 def users_of(identifier: str, props: Properties) -> Iterator[User]:
@@ -83,7 +74,7 @@ def _template(specification: Mapping[str, Any]) -> dict[str, Any]:
 def users_of_address(public_ip: str, props: Properties) -> Iterator[User]:
     """The NAT gateway or the network interface that has it."""
     for record in ec2._addresses.values():
-        if record["PublicIp"] == public_ip and record.get("NetworkInterfaceId"):
+        if record["PublicIp"] == public_ip and record.get("AssociationId") and "NetworkInterfaceId" in record:
             yield "network interface", record["NetworkInterfaceId"]
     allocations = {key for key, record in ec2._addresses.items() if record["PublicIp"] == public_ip}
     for gateway, record in ec2._nat_gateways.items():

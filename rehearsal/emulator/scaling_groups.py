@@ -15,7 +15,7 @@ from typing import Any
 from calls import client
 from dependencies import _template_data
 from ministack.services import autoscaling, ec2
-from repairs import _handlers, _wrap
+from resource_types import Call, after, around
 
 Record = dict[str, Any]
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
@@ -24,16 +24,8 @@ terminate = ec2._ACTION_MAP["TerminateInstances"]
 
 def apply() -> None:
     """Look after the groups whenever one changes, and whenever a machine ends."""
-    _wrap(GROUP, after=lambda name, old, new: _settle(autoscaling._asgs[name]))
-    delete = _handlers(GROUP)["delete"]
-
-    def deleted(name: str, props: Mapping[str, Any]) -> None:
-        if name in autoscaling._asgs:
-            autoscaling._asgs[name]["DesiredCapacity"] = 0
-            _settle(autoscaling._asgs[name])
-        delete(name, props)
-
-    _handlers(GROUP)["delete"] = deleted
+    after(GROUP, lambda name, old, new: _settle(autoscaling._asgs[name]))
+    around(GROUP, delete=_delete)
     autoscaling._reconcile_instances = _settle
 
     def terminated(parameters: Any) -> Any:
@@ -52,6 +44,13 @@ def apply() -> None:
         return status, headers, body.replace(b"<userData/>", f"<userData><value>{text}</value></userData>".encode())
 
     ec2._ACTION_MAP |= {"TerminateInstances": terminated, "DescribeInstanceAttribute": told}
+
+
+def _delete(delete: Call, name: str, props: Mapping[str, Any]) -> None:
+    if name in autoscaling._asgs:
+        autoscaling._asgs[name]["DesiredCapacity"] = 0
+        _settle(autoscaling._asgs[name])
+    delete(name, props)
 
 
 def _alive(instance: str) -> bool:

@@ -119,7 +119,7 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     more = [importlib.import_module(part.stem) for part in given.part]
-    builtin = (repairs, refusals, resource_types, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
+    builtin = (resource_types, repairs, refusals, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
     for part in (*builtin, *more):
         part.apply()
 
