@@ -91,7 +91,11 @@ def after(kind: str, complete: Callable[[str, Properties, Properties], dict[str,
 
     def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         physical_id, attributes = create(logical_id, props, stack)
-        return physical_id, attributes | (complete(physical_id, {}, props) or {})
+        try:
+            return physical_id, attributes | (complete(physical_id, {}, props) or {})
+        except Exception:
+            provisioners._RESOURCE_HANDLERS[kind]["delete"](physical_id, props)
+            raise
 
     def updated(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
         made, attributes = update(physical_id, old, new, *rest)
