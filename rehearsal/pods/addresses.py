@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Self
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods.manifests import Service
 
 _CLAIM_HOST = 254
@@ -36,7 +36,7 @@ class AddressBlock:
         return f"{self.prefix}.{next(self._hosts)}"
 
     def check(self, ports: Iterable[int]) -> None:
-        """Raises Refused where a program of this machine listens at one of the ports on every address, the block's among them."""
+        """Raises BadInput where a program of this machine listens at one of the ports on every address, so on the block's."""
         for port in ports:
             with socket.socket() as tried:
                 # As the pods' own programs do.
@@ -47,7 +47,7 @@ class AddressBlock:
                 except OSError as error:
                     if error.errno != errno.EADDRINUSE:
                         continue
-                    raise Refused(
+                    raise BadInput(
                         f"port {port} is taken on all addresses of this machine, and the job's pods listen there: "
                         "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
                     ) from None
@@ -79,7 +79,7 @@ def _claim_block() -> tuple[socket.socket, str]:
             claim.close()
             continue
         return claim, prefix
-    raise Refused(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
+    raise BadInput(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
 
 
 class Names:

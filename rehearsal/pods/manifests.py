@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import yaml
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods import fields
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -224,12 +224,12 @@ def load(files: list[Path]) -> list[dict[str, Any]]:
         try:
             documents += [document for document in yaml.safe_load_all(file.read_text()) if document]
         except (OSError, yaml.YAMLError) as error:
-            raise Refused(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error
+            raise BadInput(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error
     return documents
 
 
 def read(documents: list[dict[str, Any]]) -> Manifests:
-    """Typed objects of `documents`; Refused for anything that cannot be rehearsed."""
+    """Typed objects of `documents`; BadInput for anything that cannot be rehearsed."""
     without_effect = fields.check(documents)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in documents:
@@ -262,10 +262,10 @@ def _claim(document: dict[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -
 def _job(document: dict[str, Any]) -> Job:
     spec, name = document["spec"], document["metadata"]["name"]
     if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
-        raise Refused(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
+        raise BadInput(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
     job = _read(Job, document)
     if job.parallelism < job.completions:
-        raise Refused(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
+        raise BadInput(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
     return job
 
 
@@ -276,24 +276,24 @@ def _read(kind: type[T], document: dict[str, Any]) -> T:
         first = error.errors()[0]
         where = f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
         found = "missing" if first["type"] == "missing" else first["input"]
-        raise Refused(f"{where} is {found}: {first['msg']}") from None
+        raise BadInput(f"{where} is {found}: {first['msg']}") from None
 
 
 def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
     """What is well-formed and cannot run here, and what leads nowhere."""
     if template.token:
-        raise Refused(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
+        raise BadInput(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
     for volume in template.volumes.values():
         if volume.config_map is not None and volume.config_map not in manifests.config_maps:
-            raise Refused(f"{where}: volume {volume.name}: there is no ConfigMap {volume.config_map} among the manifests")
+            raise BadInput(f"{where}: volume {volume.name}: there is no ConfigMap {volume.config_map} among the manifests")
     for container in (*template.init_containers, *template.containers):
         for source in container.environment_from:
             if source.config_map is not None and source.config_map not in manifests.config_maps:
-                raise Refused(
+                raise BadInput(
                     f"{where}: container {container.name}: there is no ConfigMap {source.config_map} among the manifests"
                 )
         for mount in container.mounts:
             if mount.volume not in template.volumes:
-                raise Refused(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")
+                raise BadInput(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")
     if template.service_account not in {"default", *manifests.service_accounts}:
-        raise Refused(f"{where}: serviceAccountName is {template.service_account}: no such ServiceAccount among the manifests")
+        raise BadInput(f"{where}: serviceAccountName is {template.service_account}: no such ServiceAccount among the manifests")

@@ -17,7 +17,7 @@ import yaml
 from paddle_node.contract import JobFolder
 
 from operations.commands.evaluate import Evaluation
-from rehearsal.errors import Failed
+from operations.errors import Failed
 from rehearsal.evaluation import evaluate
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
@@ -142,7 +142,7 @@ def test_the_metric_needs_every_part_of_the_pass(undisturbed):
         shutil.move(part, kept)
         with pytest.raises(Failed) as failed:
             measure(undisturbed)
-        assert part.name in failed.value.log and "Traceback" not in failed.value.log
+        assert part.name in str(failed.value) and "Traceback" not in str(failed.value)
         shutil.move(kept, part)
     assert measure(undisturbed).value == undisturbed.evaluation.value
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods import manifests
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
     try:
         read = manifests.read(documents)
         assert read.jobs or read.paddle_jobs
-    except Refused as refused:
+    except BadInput as refused:
         assert any(document["metadata"]["name"] in str(refused) for document in documents)
         assert "does not know" not in str(refused)
 
@@ -60,7 +60,7 @@ REFUSED = yaml.safe_load(Path(__file__).with_name("refused_fields.yaml").read_te
 
 @pytest.mark.parametrize(("path", "value", "sentence"), [tuple(row.values()) for row in REFUSED])
 def test_what_cannot_be_rehearsed_is_refused_by_name(path, value, sentence):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BadInput) as refused:
         manifests.read(changed(path, value))
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
 
@@ -86,7 +86,7 @@ def test_what_a_paddle_job_cannot_have_here_is_refused_by_name(field, value, sen
     spec.update({field: value})
     if value is None:
         del spec[field]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BadInput) as refused:
         manifests.read(documents)
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
 
@@ -96,5 +96,5 @@ def test_the_operators_own_objects_are_played_and_nobody_elses():
     played = next(e.fields for e in manifests.read(documents).without_effect if "plays the PaddleJob operator" in e.reason)
     assert played == ("CustomResourceDefinition", "Deployment")
     next(d for d in documents if d["kind"] == "Deployment")["metadata"]["labels"]["app.kubernetes.io/name"] = "web"
-    with pytest.raises(Refused, match="only Jobs run here"):
+    with pytest.raises(BadInput, match="only Jobs run here"):
         manifests.read(documents)

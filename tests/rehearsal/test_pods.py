@@ -10,7 +10,7 @@ import pytest
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
 from k8s_charts.spec import TrainingJob
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods import job
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
@@ -184,8 +184,10 @@ def test_a_container_that_is_killed_starts_again_in_its_pod_and_one_that_fails_d
 
 def test_what_a_probe_ends_does_not_start_again_in_its_pod(machine):
     """Kubernetes would leave such a pod Running for ever: its sandbox is gone."""
-    probe = {"exec": {"command": ["/bin/sh", "-c", "exit 1"]}, "periodSeconds": 0.05, "failureThreshold": 1}
-    result = machine.run(documents("trap '' TERM; while :; do sleep 0.1; done", container={**IN_PLACE, "livenessProbe": probe}))
+    ready = "$PADDLE_NODE_ROOT/home/jobpath/ready"
+    probe = {"exec": {"command": ["/bin/sh", "-c", f"[ ! -e {ready} ]"]}, "periodSeconds": 0.05, "failureThreshold": 1}
+    script = f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done"
+    result = machine.run(documents(script, container={**IN_PLACE, "livenessProbe": probe}))
     assert result.culprit.codes == {"main": 137} and len(result.ended) == 1
     assert "liveness probe failed 1 times" in machine.log()
 
@@ -270,7 +272,7 @@ def test_a_jobs_pods_see_no_other_jobs_folder(kind, machine):
 def test_a_folder_that_only_the_kubelet_would_make_is_refused(machine):
     docs = written("true", kind="nfs")
     del docs[-1]["spec"]["template"]["spec"]["initContainers"]
-    with pytest.raises(Refused, match="words is not on the volume: the kubelet would make it as root"):
+    with pytest.raises(BadInput, match="words is not on the volume: the kubelet would make it as root"):
         machine.run(docs)
 
 
