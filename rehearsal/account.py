@@ -32,19 +32,13 @@ def upload(cloud: Cloud, source: Path, address: str) -> None:
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
     """Put an image's record into the repository and write `file` as `make push` does; the reference by digest.
 
-    The record's manifest is a real one without layers: the rehearsal's pods run the image's files, not its layers.
+    The record's manifest has no layers: the rehearsal's pods run the image's files.
     """
-    empty = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of {}
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": empty, "size": 2},
-        "layers": [],
-    }
+    kind = "application/vnd.oci.image.manifest.v1+json"
     answer = cloud.client("ecr").put_image(
         repositoryName=repository_uri.split("/", 1)[1],
-        imageManifest=json.dumps(manifest),
-        imageManifestMediaType=manifest["mediaType"],
+        imageManifest=json.dumps({"schemaVersion": 2, "mediaType": kind, "layers": []}),
+        imageManifestMediaType=kind,
         imageTag="rehearsal",
     )
     reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"

@@ -44,14 +44,13 @@ def _client(service: str, account: str, region: str) -> Any:
     return made
 
 
-@functools.lru_cache(maxsize=8)
-def service_model(service: str) -> Any:
+def model(service: str) -> Any:
     """AWS's description of a service's calls and answers."""
-    return _session.get_service_model(service)
+    return client(service).meta.service_model
 
 
 def _input(service: str, operation: str) -> Any:
-    return service_model(service).operation_model(client(service).meta.method_to_api_mapping[operation]).input_shape
+    return model(service).operation_model(client(service).meta.method_to_api_mapping[operation]).input_shape
 
 
 def members(service: str, operation: str) -> set[str]:

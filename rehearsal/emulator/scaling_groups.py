@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calls import client
-from dependencies import _template_data
+from dependencies import _template_data, specification
 from ministack.services import autoscaling, ec2
 from resource_types import Call, after, around
 
@@ -75,15 +75,9 @@ def _let_go() -> None:
             del ec2._iam_instance_profile_associations[key]
 
 
-def _specification(group: Record) -> Mapping[str, Any]:
-    mixed = (group.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
-    found: Mapping[str, Any] = group.get("LaunchTemplate") or mixed.get("LaunchTemplateSpecification") or {}
-    return found
-
-
 def _settle(group: Record) -> None:
     """As many machines as the group wants, of its template's version, and no others."""
-    template, wanted = _specification(group), int(group["DesiredCapacity"])
+    template, wanted = specification(group), int(group["DesiredCapacity"])
     ours = [one["InstanceId"] for one in group["Instances"] if _alive(one["InstanceId"])]
     group["Instances"] = [one for one in group["Instances"] if one["InstanceId"] in ours and one["LaunchTemplate"] == template]
     del group["Instances"][wanted:]

@@ -54,9 +54,8 @@ def environment(
 ) -> dict[str, str]:
     """The variables of `container`; `base` is what the image sets."""
     variables = dict(base)
-    for source in container.environment_from:
-        if source.config_map is not None:
-            variables |= config_maps[source.config_map]
+    for name in container.config_maps:
+        variables |= config_maps[name]
     for entry in container.environment:
         told = facts.value(entry.field_path) if entry.field_path is not None else expand(entry.value or "", variables)
         variables[entry.name] = told

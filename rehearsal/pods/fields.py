@@ -70,15 +70,15 @@ def _matches(path: str, fields: Mapping[str, object]) -> str | None:
     return None
 
 
+_OPERATORS = {("CustomResourceDefinition", "paddlejobs.batch.paddlepaddle.org"), ("Deployment", "paddle-operator")}
+"""Kinds and names, or labels, of the PaddleJob operator's own objects."""
+
+
 def _is_the_operators(document: Mapping[str, Any]) -> bool:
     """Whether the document is the PaddleJob operator's own."""
     metadata = document.get("metadata", {})
     label = metadata.get("labels", {}).get("app.kubernetes.io/name")
-    known = (document.get("kind"), metadata.get("name")), (document.get("kind"), label)
-    return ("CustomResourceDefinition", "paddlejobs.batch.paddlepaddle.org") in known or (
-        "Deployment",
-        "paddle-operator",
-    ) in known
+    return bool(_OPERATORS & {(document.get("kind"), metadata.get("name")), (document.get("kind"), label)})
 
 
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
@@ -87,16 +87,14 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     Raises BadInput with the document, the field and the reason for the first field that cannot be rehearsed.
     """
     without: dict[str, set[str]] = {}
-    for kind, reason in _KINDS_REFUSED.items():
-        for document in documents:
-            if document.get("kind") == kind and not _is_the_operators(document):
-                raise BadInput(f"{kind} {document['metadata']['name']} cannot be rehearsed: {reason}")
     for document in documents:
         kind = str(document.get("kind", ""))
         name = f"{kind} {document.get('metadata', {}).get('name', '')}".strip()
         if _is_the_operators(document):
             without.setdefault("the rehearsal itself plays the PaddleJob operator", set()).add(kind)
             continue
+        if kind in _KINDS_REFUSED:
+            raise BadInput(f"{name} cannot be rehearsed: {_KINDS_REFUSED[kind]}")
         if kind in _KINDS_WITHOUT_EFFECT:
             without.setdefault(_KINDS_WITHOUT_EFFECT[kind], set()).add(kind)
             continue

@@ -16,7 +16,7 @@ from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import PodFacts
 from rehearsal.pods.job import JobResult, Watcher, run_pods
-from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, Job, PaddleJob, PodTemplate
+from rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTemplate
 from rehearsal.pods.pod import Host, Pod
 
 PORT = 36000
@@ -102,7 +102,7 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, told: str, 
     own = {"POD_IP": told, "PADDLE_TRAINER_ID": str(pod.number), "TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role}
     first = first.changed(
         environment=(*first.environment, *(EnvironmentEntry(name=name, value=value) for name, value in own.items())),
-        environment_from=(*first.environment_from, EnvironmentSource(config_map=job.name)),
+        config_maps=(*first.config_maps, job.name),
     )
     facts = PodFacts(pod.name, job.namespace, template.labels, template.annotations, address, template.service_account)
     template = template.changed(containers=(first, *others))
