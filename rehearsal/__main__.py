@@ -11,15 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from operations.errors import Exit, OperationError
-from rehearsal.errors import Failed, Refused
+from operations.errors import BadInput, Exit, Failed, cli_errors
 
 _WIDEST = 100
 """Columns beyond which a line is no easier to read."""
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
-def main() -> int:
+def main() -> None:
     """Parse, check the machine, rehearse, show."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
@@ -27,45 +26,37 @@ def main() -> int:
     parser.add_argument("--no-try", action="store_true", help="do not try the program on a few records before the deploy")
     parser.add_argument("--verbose", action="store_true", help="name what of the manifests is without effect on one machine")
     arguments = parser.parse_args()
-    try:
+    with cli_errors("interrupted: no process is left, and nothing of this run in .rehearsal/"):
         fit = _check_machine(_PROJECT)
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
                 found = "is no file" if setting.exists() else "does not exist"
-                raise Refused(f"{setting} {found}: name an existing file with --config or --job")
-        return _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
-    except OperationError as error:
-        print(error, file=sys.stderr)
-        if log := getattr(error, "log", ""):
-            print(log, file=sys.stderr)
-        return error.code
-    except KeyboardInterrupt:
-        print("interrupted: no process is left, and nothing of this run in .rehearsal/", file=sys.stderr)
-        return Exit.INTERRUPTED
+                raise BadInput(f"{setting} {found}: name an existing file with --config or --job")
+        _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
 
 
 def _check_machine(project: Path) -> str:
-    """A line about the machine. Raises Refused with one sentence where it cannot rehearse."""
+    """A line about the machine. Raises BadInput with one sentence where it cannot rehearse."""
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in ("x86_64", "AMD64"):
-        raise Refused(
+        raise BadInput(
             f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, manifests and deploy work here too"
         )
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():
-            raise Refused(f"{environment} is missing: run `make rehearse`, which makes it")
+            raise BadInput(f"{environment} is missing: run `make rehearse`, which makes it")
     # Here: before `make setup` there is no paddle_node.
     from paddle_node import contract
 
     if contract.NOT_IN_PATHS.intersection(str(project)):
-        raise Refused(
+        raise BadInput(
             f"this clone lies in {project}: parameter servers save through a shell, so a rehearsal needs a path without spaces, "
             "quotes and its other special characters; synth, manifests and deploy work here too"
         )
     return f"Linux x86-64, Python {platform.python_version()}"
 
 
-def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namespace) -> int:
+def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namespace) -> None:
     # After the machine's check: these imports need what `make setup` installs.
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
@@ -74,12 +65,10 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     from operations.jobs import rehearsal_backend
     from operations.screen import colours
     from rehearsal import interruption
-    from rehearsal.cloud import CloudError
     from rehearsal.rehearse import Rehearsal
     from rehearsal.screen import Screen
     from rehearsal.state import State
     from rehearsal.summary import summary
-    from settings.errors import SettingError
 
     console = Console(highlight=False, color_system=colours())
     console.width = min(console.width, _WIDEST)
@@ -100,22 +89,19 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
             # To be copied: no line is broken or marked.
             with rehearsal_backend.load(state.folder).volume() as volume:
                 print(*model_words(volume, results.job.name), sep="\n")
-        return 0
-    except SettingError as error:
-        raise Refused(str(error)) from None
-    except CloudError as error:
-        raise Failed(str(error)) from None
     except (OSError, BotoCoreError, ClientError) as error:
         # A full disk, a file that is not ours, an emulator that somebody killed.
         raise Failed(f"this machine let the rehearsal down: {error}") from None
 
 
 if __name__ == "__main__":
-    code = main()
-    if code == Exit.INTERRUPTED:
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code != Exit.INTERRUPTED:
+            raise
         # Python remembers an interrupt that went through any library's exec(), and at its end kills itself by SIGINT for it,
         # though we caught it: everything is cleaned up here, so it needs no such end.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+        os._exit(Exit.INTERRUPTED)

@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from operations.account.bucket_upload import object_of, put
 from rehearsal.cloud import Cloud
@@ -31,19 +31,13 @@ def upload(cloud: Cloud, source: Path, address: str) -> None:
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
     """Put an image's record into the repository and write `file` as `make push` does; the reference by digest.
 
-    The record's manifest is a real one without layers: the rehearsal's pods run the image's files, not its layers.
+    The record's manifest has no layers: the rehearsal's pods run the image's files.
     """
-    empty = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of {}
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": empty, "size": 2},
-        "layers": [],
-    }
+    kind = "application/vnd.oci.image.manifest.v1+json"
     answer = cloud.client("ecr").put_image(
         repositoryName=repository_uri.split("/", 1)[1],
-        imageManifest=json.dumps(manifest),
-        imageManifestMediaType=manifest["mediaType"],
+        imageManifest=json.dumps({"schemaVersion": 2, "mediaType": kind, "layers": []}),
+        imageManifestMediaType=kind,
         imageTag="rehearsal",
     )
     reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"
@@ -70,17 +64,23 @@ def pod_identity(cloud: Cloud, cluster: str) -> Identity:
 
 def node_role(cloud: Cloud, data_account: str) -> Identity:
     """By the instance metadata of a self-managed cluster's nodes, which the data job's pods alone may reach."""
+    iam, buckets = cloud.client("iam"), cloud.client("s3").list_buckets()["Buckets"]
+    sources = [f"arn:aws:s3:::{bucket['Name']}/sources/data" for bucket in buckets]
+
+    def may_read(role: str, source: str) -> bool:
+        asked = {"PolicySourceArn": role, "ActionNames": ["s3:GetObject"], "ResourceArns": [source]}
+        return bool(iam.simulate_principal_policy(**asked)["EvaluationResults"][0]["EvalDecision"] == "allowed")
 
     @cache
     def variables(namespace: str, account: str) -> Mapping[str, str]:
-        reads = account == data_account and any(_may_read(cloud, role) for role in _roles_within_reach(cloud))
-        return _credentials(cloud) if reads else {}
+        ways = product(_roles_within_reach(cloud), sources) if account == data_account else ()
+        return _credentials(cloud) if any(may_read(*way) for way in ways) else {}
 
     return variables
 
 
 def _roles_within_reach(cloud: Cloud) -> Iterator[str]:
-    """Names of the roles of machines whose metadata pods reach."""
+    """ARNs of the roles of machines whose metadata pods reach."""
     ec2, iam = cloud.client("ec2"), cloud.client("iam")
     for template in ec2.describe_launch_templates()["LaunchTemplates"]:
         versions = ec2.describe_launch_template_versions(LaunchTemplateId=template["LaunchTemplateId"], Versions=["$Latest"])
@@ -88,18 +88,4 @@ def _roles_within_reach(cloud: Cloud) -> Iterator[str]:
         profile = data.get("IamInstanceProfile", {}).get("Arn")
         if profile and data.get("MetadataOptions", {}).get("HttpPutResponseHopLimit", 1) >= 2:
             found = iam.get_instance_profile(InstanceProfileName=profile.rpartition("/")[2])["InstanceProfile"]
-            yield from (role["RoleName"] for role in found["Roles"])
-
-
-def _may_read(cloud: Cloud, role: str) -> bool:
-    iam = cloud.client("iam")
-    for policy in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
-        arn = policy["PolicyArn"]
-        if arn.startswith("arn:aws:iam::aws:"):
-            continue
-        version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
-        document: dict[str, Any] = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
-        for statement in document["Statement"]:
-            if "s3:GetObject" in statement["Action"] and "/sources/*" in str(statement["Resource"]):
-                return True
-    return False
+            yield from (role["Arn"] for role in found["Roles"])

@@ -13,9 +13,11 @@ import sys
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from operations.errors import BadInput, Exit, Failed
 from rehearsal.inventory import Inventory, Resource
 
 ACCOUNT = "000000000000"
@@ -23,7 +25,7 @@ REGION = "us-west-2"
 """The tutorials' region."""
 
 
-class CloudError(Exception):
+class CloudError(Failed):
     """The emulator or a cdk command failed: the message ends with the last lines it wrote."""
 
 
@@ -51,7 +53,7 @@ class Cloud:
         self._options = [*(["--enforce"] if enforce else []), *(f"--part={part}" for part in parts)]
         self._report = report
         self._extra = dict(extra or {})
-        self._emulator: subprocess.Popen[bytes] | None = None
+        self._life = ExitStack()
         self._port = 0
         self._synthesized: tuple[Path, bytes] | None = None
 
@@ -66,26 +68,15 @@ class Cloud:
         scratch = str(self.state / "emulator")
         command = [str(interpreter), str(server), "--region", self.region, "--scratch", scratch, *self._options]
         log = self.state / "emulator.log"
-        with log.open("wb") as sink:
-            # Its own session: a Ctrl-C at the terminal is ours to pass on, after cdk has been stopped.
-            self._emulator = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                cwd=self.state,
-                env=self._environ(),
-                start_new_session=True,
-            )
-        try:
-            assert self._emulator.stdout is not None
-            line = self._emulator.stdout.readline()
+        with ExitStack() as life, log.open("wb") as sink:
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": sink}
+            emulator = life.enter_context(self._start(command, self.state, {}, **pipes))
+            life.callback(end, emulator)
+            line = emulator.stdout.readline()
             if not line:
                 raise CloudError(f"the AWS emulator did not start:\n{_last(log.read_text(errors='replace').splitlines())}")
             self._port = json.loads(line)["port"]
-        except BaseException:
-            self.close()
-            raise
+            self._life = life.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -93,14 +84,7 @@ class Cloud:
 
     def close(self) -> None:
         """End the emulator and everything it started. Safe to call twice."""
-        emulator, self._emulator = self._emulator, None
-        if emulator is None:
-            return
-        for pipe in (emulator.stdin, emulator.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        end(emulator)
+        self._life.close()
 
     # What a client needs.
 
@@ -129,16 +113,15 @@ class Cloud:
         """A boto3 client of this account."""
         import boto3
 
-        return boto3.session.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=self.region).client(
-            service, endpoint_url=self.endpoint
-        )
+        given = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": self.region}
+        return boto3.session.Session(**given).client(service, endpoint_url=self.endpoint)
 
     # What cdk does.
 
     def bootstrap(self, config: Path | None = None) -> None:
         """`paddle-aws bootstrap` with the settings of `config`; default: the project's."""
         settings = str((config or self.project / "cluster.yaml").resolve())
-        self._run("paddle-aws bootstrap", [sys.executable, "-m", "operations.main", "bootstrap", settings])
+        self.paddle_aws("bootstrap", settings)
 
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
@@ -179,10 +162,9 @@ class Cloud:
         virtual = self.project / ".venv"
         if not virtual.exists():
             virtual = Path(sys.prefix)
+        programs = (virtual / "bin", self.project / "node_modules" / ".bin", environ.get("PATH", os.defpath))
         environ |= {
-            "PATH": os.pathsep.join(
-                [str(virtual / "bin"), str(self.project / "node_modules" / ".bin"), environ.get("PATH", os.defpath)]
-            ),
+            "PATH": os.pathsep.join(map(str, programs)),
             "VIRTUAL_ENV": str(virtual),
             "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -190,36 +172,34 @@ class Cloud:
         }
         return environ | self._extra
 
+    def _start(self, command: list[str], folder: Path, more: Mapping[str, str], **options: Any) -> Any:
+        """A child in a session of its own: a Ctrl-C at the terminal is ours to pass on."""
+        return subprocess.Popen(
+            command, cwd=folder, env={**self._environ(), **more}, start_new_session=True, text=True, **options
+        )
+
     def _cdk(self, command: str, *arguments: str) -> list[str]:
         return self._run(f"cdk {command}", ["cdk", command, *arguments, "--no-version-reporting"])
+
+    def paddle_aws(self, command: str, *arguments: str) -> list[str]:
+        """A command of ours with this account; its output's lines. Raises BadInput with its sentence where it ends with 2."""
+        return self._run(f"paddle-aws {command}", [sys.executable, "-m", "operations.main", command, *arguments])
 
     def _run(self, what: str, command: list[str]) -> list[str]:
         own = {"CDK_HOME": str(self.state / "cdk-home"), "CDK_DISABLE_CLI_TELEMETRY": "true", "NO_COLOR": "1"}
         own |= {"CDK_CI": "true", "CDK_NOTICES": "false"}
         lines: deque[str] = deque(maxlen=10_000)
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=self.project,
-            env=self._environ() | self.environment | own,
-            start_new_session=True,
-            text=True,
-            errors="replace",
-        )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
-                self._report(lines[-1])
-            process.wait()
-        except BaseException:
-            end(process)
-            raise
-        finally:
-            if process.stdout is not None:
-                process.stdout.close()
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with self._start(command, self.project, self.environment | own, **pipes, errors="replace") as process:
+            try:
+                for line in process.stdout:
+                    lines.append(line.rstrip("\n"))
+                    self._report(lines[-1])
+            except BaseException:
+                end(process)
+                raise
+        if process.returncode == Exit.BAD_INPUT and what.startswith("paddle-aws"):
+            raise BadInput(lines[-1])
         if process.returncode != 0:
             reasons = [line for line in lines if "_FAILED " in line][:5]
             raise CloudError("\n".join([f"{what} failed with code {process.returncode}:", *reasons, _last(lines)]))

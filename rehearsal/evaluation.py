@@ -10,10 +10,9 @@ from typing import Any
 from k8s_charts.kinds import evaluation
 from k8s_charts.names import COMPONENT
 from operations.commands.evaluate import Evaluation
-from operations.errors import OperationError
+from operations.errors import BadInput, Failed, cli_errors
 from operations.jobs import rehearsal_backend
 from rehearsal import interruption
-from rehearsal.errors import Failed, Refused
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.job import last_lines, run_job
@@ -31,29 +30,25 @@ async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: Addre
     jobs = [document for document in documents if document["kind"] == "Job"]
     training = next((job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None)
     if training is None:
-        raise Refused("the rehearsal was of a PaddleJob: its program measures itself")
+        raise BadInput("the rehearsal was of a PaddleJob: its program measures itself")
     once = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
     job = manifests.read([*documents, once]).jobs[-1]
     result = await run_job(job, host, addresses)
     log = result.ended[-1].logs[job.template.containers[0].name]
     if not result.succeeded:
-        raise Failed("the trained model could not be measured", last_lines(log))
+        raise Failed(f"the trained model could not be measured\n{last_lines(log)}")
     text = log.read_text()
     return Evaluation.parse(text), text
 
 
 def main() -> None:
     """In the clone's folder, whose last rehearsal it is."""
-    try:
-        with interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state, AddressBlock() as addresses:
-            documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
-            record = rehearsal_backend.load(state.folder).record
-            host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
-            sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
-            state.tidy()
-    except OperationError as error:
-        print(error, getattr(error, "log", ""), sep="\n", file=sys.stderr)
-        sys.exit(error.code)
+    with cli_errors(), interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state, AddressBlock() as addresses:
+        documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
+        record = rehearsal_backend.load(state.folder).record
+        host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
+        sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
+        state.tidy()
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ later one is ignored, also afterwards: the process is on its way out, and must l
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -34,39 +33,27 @@ def caught() -> Iterator[None]:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """asyncio.run() that a signal cancels; raises KeyboardInterrupt after the cancelled work has cleaned up."""
-    interrupted = False
-    cancel: Callable[[], object] | None = None
-
-    def once(number: int, frame: FrameType | None) -> None:
-        # Never by raising: asyncio may be making its loop, or closing it.
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            if cancel is not None:
-                cancel()
+    signals: list[int] = []
 
     async def main() -> T:
-        nonlocal cancel
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        assert task is not None
-        cancel = partial(loop.call_soon_threadsafe, task.cancel)
-        if interrupted:
-            cancel()
-        try:
-            return await work
-        finally:
-            cancel = None
+        task = asyncio.ensure_future(work)
+        while not (task.done() or signals):
+            await asyncio.wait([task], timeout=0.1)
+        if signals:
+            task.cancel()
+        return await task
 
     try:
-        _handle(once)
+        # Never by raising: asyncio may be making its loop, or closing it.
+        _handle(lambda number, frame: signals.append(number))
         result = asyncio.run(main())
     except (asyncio.CancelledError, KeyboardInterrupt):
-        interrupted = True
+        signals.append(signal.SIGINT)
     finally:
-        _handle(signal.SIG_IGN if interrupted else _first)
+        _handle(signal.SIG_IGN if signals else _first)
         # Nothing where it ran; else Python would say that nobody awaited it.
         work.close()
-    if interrupted:
+    if signals:
         raise KeyboardInterrupt
     return result
 

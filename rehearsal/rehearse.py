@@ -4,11 +4,8 @@ It either returns after every part went well, or raises; no process outlives it 
 the manifests on disk, never from the job's settings.
 """
 
-import asyncio
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,13 +21,13 @@ from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
 from operations.commands import trial
 from operations.commands.evaluate import Evaluation
+from operations.errors import BadInput, Failed
 from operations.images import interpreter
 from operations.jobs import loss_plot
 from operations.jobs.early_checks import check_data, check_nodes
 from operations.jobs.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
-from rehearsal.cloud import Cloud, CloudError, end
-from rehearsal.errors import Failed, Refused
+from rehearsal.cloud import Cloud, CloudError
 from rehearsal.evaluation import evaluate
 from rehearsal.inventory import Inventory, Resource, Retained
 from rehearsal.pods import manifests
@@ -40,10 +37,10 @@ from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests, PaddleJob
 from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
-from rehearsal.pods.paddle_job import pods, run_paddle_job
+from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.pods.pod import Host
 from rehearsal.record import Recorder
-from rehearsal.screen import Phase, PodScreen, Screen, TrainingScreen
+from rehearsal.screen import PodScreen, Screen, TrainingScreen
 from rehearsal.state import State
 from rehearsal.summary import Results, shown
 from stacks.cluster_spec import ClusterSpec
@@ -56,26 +53,25 @@ class Rehearsal:
         """Reads and checks both settings; `say` gets remarks on them. Raises SettingError and OperationError."""
         self.project, self.config, self.job_file = project, config, job_file
         self.dist = project / "dist"
-        self._phase: Phase | None = None
         self._spec, self.job = ClusterSpec.load(config), TrainingJob.load(job_file, fetch=True)
         check_nodes(self.job, self._spec)
         self._source = self._check(say)
         self._variant, self._interpreter = self.job.image_variant, project / ".venv-image" / "bin"
 
     def _check(self, say: Callable[[str], None]) -> Path | None:
-        """The file to upload; None where the data job reads a place of its own. Raises Refused."""
+        """The file to upload; None where the data job reads a place of its own. Raises BadInput."""
         job = self.job
         count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
         if count > ROOM:
-            raise Refused(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
+            raise BadInput(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")
         if job.operator.elastic is not None:
-            raise Refused(f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, which is not here")
+            raise BadInput(f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, which is not here")
         if job.operator.intranet == "Host":
-            raise Refused("paddlejob.intranet is Host: here each pod has an address of its own, PodIP or Service is allowed")
+            raise BadInput("paddlejob.intranet is Host: here each pod has an address of its own, PodIP or Service is allowed")
         if job.data is None:
             return None
         if not job.splits:
-            raise Refused("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
+            raise BadInput("data is prepared elsewhere: a rehearsal begins with an empty volume, so it needs a data job")
         return check_data(job, self.job_file, say)
 
     def run(self, state: State, screen: Screen, *, trial_first: bool = True, verbose: bool = False) -> Results:
@@ -109,7 +105,7 @@ class Rehearsal:
             self.screen.remark(f"not installed here, this machine's own are used: {', '.join(job.program.packages)}")
         path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
         if job.controller == "job" and job.command and "/" not in job.command[0] and not shutil.which(job.command[0], path=path):
-            raise Refused(f"command begins with {job.command[0]}: there is no such program in {path}")
+            raise BadInput(f"command begins with {job.command[0]}: there is no such program in {path}")
 
     # The work.
 
@@ -117,7 +113,7 @@ class Rehearsal:
         """Controller job: split, train, measure."""
         if len(host.manifests.jobs) != 2:
             jobs = len(host.manifests.jobs)
-            raise Refused(f"the manifests hold {jobs} Jobs: a rehearsal runs a data-split Job and a training Job")
+            raise BadInput(f"the manifests hold {jobs} Jobs: a rehearsal runs a data-split Job and a training Job")
         folder, shards = self._split(host, addresses)
         if self.job.command is not None:
             return self._command(host, addresses, folder)
@@ -133,8 +129,7 @@ class Rehearsal:
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]
         with self.screen.phase("split") as phase:
-            result = self._run(job, run_job(job, host, addresses, PodScreen(phase, self.screen)))
-            _succeeded(result, f"Job {job.name}", "the data could not be split")
+            self._run(job, run_job(job, host, addresses, PodScreen(self.screen)), "the data could not be split")
             folder = _job_folder(job, host)
             data = json.loads(folder.data_manifest.read_text())
             shards = tuple(sum(file["records"] for file in shard["files"]) for shard in data["shards"])
@@ -147,25 +142,14 @@ class Rehearsal:
 
     def _train(self, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
         job = host.manifests.jobs[-1]
-
-        async def train(follower: TrainingScreen) -> JobResult:
-            following = asyncio.create_task(follower.follow())
-            try:
-                return await run_job(job, host, addresses, follower)
-            finally:
-                following.cancel()
-                follower.show()
-
         with self.screen.phase("train") as phase:
-            follower = TrainingScreen(phase, self.screen)
-            result = self._run(job, train(follower))
-            _succeeded(result, f"Job {job.name}", "training failed")
+            follower = TrainingScreen(self.screen)
+            result = self._run(job, run_job(job, host, addresses, follower))
             passes = tuple(follower.table.passes.in_order)
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
-            counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
-            replaced = f", {_count(result.retries, 'pod')} replaced" if result.retries else ""
-            phase.result = f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{replaced}"
+            losses = f"loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}"
+            phase.result = f"{len(passes)} passes by {job.completions} trainers, {losses}{_replaced(result)}"
         return passes
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
@@ -180,10 +164,9 @@ class Rehearsal:
         if job.gpus.count:
             self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
         with self.screen.phase("train") as phase:
-            result = self._run(training, run_job(training, host, addresses, PodScreen(phase, self.screen)))
-            _succeeded(result, f"Job {training.name}", "training failed")
-            replaced = f", {result.retries} replaced" if result.retries else ""
-            phase.result = f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end{replaced}"
+            result = self._run(training, run_job(training, host, addresses, PodScreen(self.screen)))
+            counts = f"{job.trainers} pods with {job.chosen_processes} processes each"
+            phase.result = f"{counts} ran to their end{_replaced(result)}"
         several = folder.node(0) / "rank-0.log"
         found = self._printed(several if several.exists() else folder.train_log(0))
         return Results.of_program(job, found, host.logs)
@@ -198,13 +181,11 @@ class Rehearsal:
         with self.screen.phase("train") as phase:
             for difference in paddle_job.differences(*here, gpus=self.job.gpus.count, names=private_mounts_work()):
                 self.screen.remark(difference)
-            result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(phase, self.screen)))
-            _succeeded(result, f"PaddleJob {written.name}", "training failed")
+            result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(self.screen)))
             counts = " and ".join(f"{replicas.count} {role}" for role, replicas in written.roles.items())
             phase.result = f"{counts} pods ran to their ends"
-        worker = next(pod.name for pod in pods(written) if pod.role == "worker")
         container = written.worker.template.containers[0].name
-        log = next(end for end in result.ended if end.name == worker).logs[container]
+        log = next(end for end in result.ended if end.name == f"{written.name}-worker-0").logs[container]
         return Results.of_program(self.job, self._printed(log), log.parent)
 
     def _printed(self, log: Path) -> paddle_job.Measured | None:
@@ -217,11 +198,18 @@ class Rehearsal:
             )
         return found
 
-    def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult]) -> JobResult:
+    def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult], failed: str = "training failed") -> JobResult:
+        """Runs a Job to its end, and records it. Raises Failed with the last lines of the pod that ended it."""
         began = datetime.now(UTC)
         result = interruption.run(work)
         self._recorder.ended(job, result, began)
-        return result
+        if result.succeeded:
+            return result
+        sentence, pod = f"{failed}: {type(job).__name__} {job.name} {result.reason}", result.culprit
+        if pod is None:
+            raise Failed(sentence)
+        log, code = pod.logs[pod.failed_container], pod.codes[pod.failed_container]
+        raise Failed(f"{sentence}: pod {pod.name} ended with code {code}; the end of {shown(log)}:\n{last_lines(log)}")
 
     # The account.
 
@@ -230,28 +218,28 @@ class Rehearsal:
 
         def line(text: str) -> None:
             log.write(text + "\n")
-            if self._phase:
-                self._phase.now(text)
+            self.screen.now(text)
 
         with self.screen.phase("emulator") as phase:
             cloud = stack.enter_context(Cloud(self.project, state.cloud, line, region=self._spec.region))
             phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
-        with self.screen.phase("bootstrap") as self._phase:
+        with self.screen.phase("bootstrap") as phase:
             cloud.bootstrap(self.config)
-            self._phase.result = "paddle-aws bootstrap"
+            phase.result = "paddle-aws bootstrap"
         before = cloud.inventory()
-        with self.screen.phase("deploy") as self._phase:
+        with self.screen.phase("deploy") as phase:
             cloud.deploy(self.config, state.outputs)
             stacks = json.loads(state.outputs.read_text())
             made = sorted(cloud.inventory() - before)
-            self._phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
-        self._phase = None
+            phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
         return cloud, before
 
     def _host(self, cloud: Cloud, state: State) -> Host:
         with self.screen.phase("manifests") as phase:
             account.record_image(cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant)
-            files = self._synthesize(state)
+            job, outputs, image, out = map(str, (self.job_file, state.outputs, state.image_record, self.dist))
+            cloud.paddle_aws("manifests", job, "--outputs", outputs, "--image-file", image, "--out", out)
+            files = sorted(self.dist.glob("*.k8s.yaml"))
             self._image = pushed(state.image_record)[self._variant]
             self._documents = manifests.load(files)
             found = manifests.read(self._documents)
@@ -267,26 +255,6 @@ class Rehearsal:
             phase.result = f"{len(files)} files in {shown(self.dist)}/ with {' and '.join(work)}"
         self._say_without_effect(found, state.logs / "without-effect.txt")
         return host
-
-    def _synthesize(self, state: State) -> list[Path]:
-        """The manifests as a user gets them, by `paddle-aws manifests`; the files in apply order.
-
-        In a session of its own: the charts run on Node, which a Ctrl-C at the terminal would reach as well.
-        """
-        command = [sys.executable, "-m", "operations.main", "manifests", str(self.job_file), "--outputs", str(state.outputs)]
-        command += ["--image-file", str(state.image_record), "--out", str(self.dist)]
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(command, cwd=self.project, text=True, start_new_session=True, **pipes)
-        try:
-            written, said = process.communicate()
-        except BaseException:
-            end(process)
-            raise
-        if process.returncode == Refused.code:
-            raise Refused(said.strip())
-        if process.returncode != 0:
-            raise Failed(f"the manifests were not written: code {process.returncode}", said)
-        return [Path(line) for line in written.splitlines()]
 
     def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
         """Once: what of the manifests one machine cannot show; each with its reason in a file."""
@@ -310,15 +278,14 @@ class Rehearsal:
             archive.write(place)
 
     def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
-        with self.screen.phase("destroy") as self._phase:
+        with self.screen.phase("destroy") as phase:
             retained = Retained.of(cloud, stacks)
             cloud.destroy(self.config)
             left = sorted(cloud.inventory() - before)
             if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
-                raise Failed(f"cdk destroy left {len(forgotten)} resources behind", "\n".join(forgotten))
+                raise Failed("\n".join([f"cdk destroy left {len(forgotten)} resources behind", *forgotten]))
             but = f" but for {len(left)} that retain keeps" if left else ""
-            self._phase.result = f"cdk destroy --all: the inventory is as before{but}"
-        self._phase = None
+            phase.result = f"cdk destroy --all: the inventory is as before{but}"
         return tuple(left)
 
 
@@ -331,8 +298,8 @@ def _ports(job: TrainingJob) -> list[int]:
     return [job.ports.control, *job.ports.pserver, contract.TRAINER_PORTS_FROM]
 
 
-def _count(number: int, what: str, more: str = "s") -> str:
-    return f"{number} {what}{'' if number == 1 else more}"
+def _replaced(result: JobResult) -> str:
+    return f", {result.retries} pods replaced" if result.retries else ""
 
 
 def _job_folder(job: Job, host: Host) -> JobFolder:
@@ -341,30 +308,15 @@ def _job_folder(job: Job, host: Host) -> JobFolder:
     for mount in job.template.containers[0].mounts:
         if mount.path == mounted_at:
             return JobFolder(host.volume / mount.sub_path)
-    raise Refused(f"Job {job.name} mounts nothing at {mounted_at}, its folder")
+    raise BadInput(f"Job {job.name} mounts nothing at {mounted_at}, its folder")
 
 
 def _variable(job: Job, name: str) -> str:
     """A variable's value as the first container of the Job gets it: `$$` is one `$`."""
     values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
     if name not in values:
-        raise Refused(f"Job {job.name} sets no {name}")
+        raise BadInput(f"Job {job.name} sets no {name}")
     return expand(values[name], {})
-
-
-def _succeeded(result: JobResult, what: str, message: str) -> None:
-    if result.succeeded:
-        return
-    culprit = result.culprit
-    if culprit is None:
-        raise Failed(f"{message}: {what} {result.reason}")
-    container = culprit.failed_container
-    log = culprit.logs[container]
-    code = culprit.codes[container]
-    raise Failed(
-        f"{message}: {what} {result.reason}: pod {culprit.name} ended with code {code}; the end of {shown(log)}:",
-        last_lines(log),
-    )
 
 
 def _output(outputs: Path, key: str) -> str:

@@ -5,8 +5,9 @@ The lines are the same on a terminal and in a pipe, where only the moving bottom
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
@@ -23,18 +24,13 @@ from rehearsal.pods.pod import Pod, PodEnd
 _NAME_WIDTH = 10
 
 
+@dataclass
 class Phase:
-    """A phase that runs: `now` moves at the bottom, `result` is what its finished line says."""
+    """A part of a rehearsal; `result` is what its finished line says."""
 
-    def __init__(self, name: str, move: Callable[[str], None]) -> None:
-        self.name = name
-        self.result = ""
-        self.seconds = 0.0
-        self._move = move
-
-    def now(self, text: str) -> None:
-        """What it is doing, for the moving line."""
-        self._move(" ".join(text.split()))
+    name: str
+    result: str = ""
+    seconds: float = 0.0
 
 
 class Screen:
@@ -63,6 +59,11 @@ class Screen:
     def __exit__(self, *error: object) -> None:
         self._bottom.stop()
 
+    def now(self, text: str) -> None:
+        """What the phase is doing, for the moving line."""
+        for task in self._bottom.task_ids:
+            self._bottom.update(task, now=" ".join(text.split()))
+
     def print(self, what: RenderableType) -> None:
         """Lasting lines above the moving ones."""
         self.console.print(what)
@@ -75,7 +76,7 @@ class Screen:
     def phase(self, name: str) -> Iterator[Phase]:
         """Time a phase and print its line when it ends; the line says so when it fails."""
         task, started = self._bottom.add_task(name, total=None, now=""), time.monotonic()
-        phase = Phase(name, lambda text: self._bottom.update(task, now=text))
+        phase = Phase(name)
         mark = "[red]✗[/]"
         try:
             yield phase
@@ -98,11 +99,11 @@ def _columns(overflow: Literal["fold", "ellipsis"] = "ellipsis") -> tuple[Column
 class PodScreen(Watcher):
     """A watcher that says what happens to a Job's pods: starts on the moving line, failures in lines that stay."""
 
-    def __init__(self, phase: Phase, screen: Screen) -> None:
-        self.phase, self.screen = phase, screen
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
-        self.phase.now(f"{pod.facts.name} starts at {pod.facts.address}")
+        self.screen.now(f"{pod.facts.name} starts at {pod.facts.address}")
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         if not end.succeeded:
@@ -111,11 +112,11 @@ class PodScreen(Watcher):
 
 
 class TrainingScreen(PodScreen):
-    """A watcher of the training Job that shows its passes as well, for as long as `follow()` runs."""
+    """A watcher of the training Job that shows its passes as well."""
 
-    def __init__(self, phase: Phase, screen: Screen) -> None:
-        super().__init__(phase, screen)
-        self.table = TrainingTable(screen.remark, phase.now)
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(screen)
+        self.table = TrainingTable(screen.remark, screen.now)
         self._logs: dict[Path, int] = {}
         """Whose they are, by rank."""
         self._read_to: dict[Path, int] = {}
@@ -125,10 +126,12 @@ class TrainingScreen(PodScreen):
         self._logs[pod.log(pod.template.containers[0].name)] = index or 0
 
     async def follow(self) -> None:
-        """Show what is new, again and again, until cancelled."""
-        while True:
+        try:
+            while True:
+                self.show()
+                await asyncio.sleep(0.2)
+        finally:
             self.show()
-            await asyncio.sleep(0.2)
 
     def show(self) -> None:
         """Show what the pods wrote since the last look."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from operations.errors import BadInput
 from operations.jobs.rehearsal_backend import LAST, RECORD
-from rehearsal.errors import Refused
 from rehearsal.pods import image
 from rehearsal.pods.addresses import Names
 from rehearsal.pods.manifests import Manifests
@@ -37,12 +37,12 @@ class State:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
         except OSError as error:
-            raise Refused(f"{self.folder} is no folder that can be written ({error.strerror}): a rehearsal needs it") from None
+            raise BadInput(f"{self.folder} is no folder that can be written ({error.strerror}): a rehearsal needs it") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise Refused(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
+            raise BadInput(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
         if self._begin:
             self.empty()
             self.volume.mkdir()

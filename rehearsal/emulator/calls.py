@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -43,10 +44,43 @@ def _client(service: str, account: str, region: str) -> Any:
     return made
 
 
-@functools.lru_cache(maxsize=8)
-def service_model(service: str) -> Any:
+def model(service: str) -> Any:
     """AWS's description of a service's calls and answers."""
-    return _session.get_service_model(service)
+    return client(service).meta.service_model
+
+
+def _input(service: str, operation: str) -> Any:
+    return model(service).operation_model(client(service).meta.method_to_api_mapping[operation]).input_shape
+
+
+def members(service: str, operation: str) -> set[str]:
+    """The names of what a call can be given."""
+    return set(_input(service, operation).members)
+
+
+def call(service: str, operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service answers to a template's properties, fitted to the call: names begin as the API's do, numbers and
+    booleans are no text. Raises ValueError by the name of a property that the call does not know.
+    """
+    answer: dict[str, Any] = getattr(client(service), operation)(**_fitted(_input(service, operation), given))
+    return answer
+
+
+def _fitted(shape: Any, value: Any) -> Any:
+    kind = shape.type_name
+    if kind == "structure" and isinstance(value, Mapping):
+        names = {name.lower(): name for name in shape.members}
+        if unknown := sorted(name for name in value if name.lower() not in names):
+            raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
+        known = {names[name.lower()]: one for name, one in value.items()}
+        return {name: _fitted(shape.members[name], one) for name, one in known.items()}
+    if kind == "list":
+        return [_fitted(shape.member, one) for one in (value if isinstance(value, list) else [value])]
+    if kind == "map" and isinstance(value, Mapping):
+        return {key: _fitted(shape.value, one) for key, one in value.items()}
+    if kind == "boolean":
+        return str(value).lower() == "true"
+    return {"integer": int, "long": int, "float": float, "double": float, "string": str}.get(kind, lambda same: same)(value)
 
 
 def _answer(module_name: str, request: Any, **_: Any) -> Any:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ministack.services import autoscaling, ec2, efs, eks
-from ministack.services.cloudformation import provisioners
+from resource_types import Call, Properties, around
 
-Properties = Mapping[str, Any]
 User = tuple[str, str]
 """A kind of thing and its identifier."""
 
@@ -46,30 +46,21 @@ USERS = {
 def apply() -> None:
     """Ask for users before each delete."""
     for kind, thing in THINGS.items():
-        _refuse_in_use(kind, thing)
+        around(kind, delete=partial(_refuse_in_use, thing))
 
 
-def _refuse_in_use(kind: str, thing: str) -> None:
+def _refuse_in_use(thing: str, delete: Call, physical_id: str, props: Properties) -> None:
     users = {"address": users_of_address, "gateway attachment": users_of_attachment}.get(thing, users_of)
-    handlers = provisioners._RESOURCE_HANDLERS[kind]
-    delete = handlers["delete"]
-
-    def deleted(physical_id: str, props: Properties) -> None:
-        found = [" ".join(user) for user in users(physical_id, props)]
-        if found:
-            raise ValueError(
-                f"DependencyViolation: {thing} {physical_id} has a dependent object: {', '.join(sorted(set(found)))}"
-            )
-        delete(physical_id, props)
-
-    handlers["delete"] = deleted
+    if found := sorted({" ".join(user) for user in users(physical_id, props)}):
+        raise ValueError(f"DependencyViolation: {thing} {physical_id} has a dependent object: {', '.join(found)}")
+    delete(physical_id, props)
 
 
 def users_of(identifier: str, props: Properties) -> Iterator[User]:
     """Whoever names it. Identifiers are long and made up: no other text holds one."""
     for thing, store in USERS.items():
         for key, record in store.items():
-            told = [record, *(_template(specification) for user, specification in _machines() if user == (thing, key))]
+            told = [record, _template(specification(record))]
             if key != identifier and record.get("State") != "deleted" and identifier in json.dumps(told, default=str):
                 yield thing, key
 
@@ -82,13 +73,11 @@ def _template(specification: Mapping[str, Any]) -> dict[str, Any]:
 
 def users_of_address(public_ip: str, props: Properties) -> Iterator[User]:
     """The NAT gateway or the network interface that has it."""
-    for record in ec2._addresses.values():
-        if record["PublicIp"] == public_ip and record.get("NetworkInterfaceId"):
-            yield "network interface", record["NetworkInterfaceId"]
-    allocations = {key for key, record in ec2._addresses.items() if record["PublicIp"] == public_ip}
-    for gateway, record in ec2._nat_gateways.items():
-        if record["AllocationId"] in allocations and record["State"] != "deleted":
-            yield "NAT gateway", gateway
+    for allocation, record in ec2._addresses.items():
+        if record["PublicIp"] == public_ip:
+            yield from users_of(allocation, props)
+            if record.get("AssociationId") and "NetworkInterfaceId" in record:
+                yield "network interface", record["NetworkInterfaceId"]
 
 
 def users_of_attachment(physical_id: str, props: Properties) -> Iterator[User]:
@@ -99,13 +88,10 @@ def users_of_attachment(physical_id: str, props: Properties) -> Iterator[User]:
                 yield "NAT gateway", gateway
 
 
-def _machines() -> Iterator[tuple[User, Mapping[str, Any]]]:
-    """Each group of machines with its launch template's specification."""
-    for key, record in eks._nodegroups.items():
-        yield ("node group", key), record.get("launchTemplate") or {}
-    for name, record in autoscaling._asgs.items():
-        mixed = ((record.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}).get("LaunchTemplateSpecification")
-        yield ("Auto Scaling group", name), record.get("LaunchTemplate") or mixed or {}
+def specification(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The launch template of a node group or an Auto Scaling group."""
+    mixed = (group.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
+    return group.get("launchTemplate") or group.get("LaunchTemplate") or mixed.get("LaunchTemplateSpecification") or {}
 
 
 def _template_data(specification: Mapping[str, Any]) -> Mapping[str, Any]:

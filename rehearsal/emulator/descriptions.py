@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
-from calls import service_model
+from calls import model
 from ministack.services import autoscaling, ec2
 from ministack.services.cloudformation import provisioners
 
@@ -31,13 +31,12 @@ def apply() -> None:
 
 def launch_template_data(data: Mapping[str, Any]) -> str:
     """The inner XML of `launchTemplateData`."""
-    return _xml(service_model("ec2").shape_for("ResponseLaunchTemplateData"), data, item="item")
+    return _xml(model("ec2").shape_for("ResponseLaunchTemplateData"), data, item="item")
 
 
 def _mixed_instances(group: Mapping[str, Any]) -> str:
-    model = service_model("autoscaling")
     told = {name: group[name] for name in ("MixedInstancesPolicy", "CapacityRebalance") if group.get(name)}
-    return _xml(model.shape_for("AutoScalingGroup"), told, item="member")
+    return _xml(model("autoscaling").shape_for("AutoScalingGroup"), told, item="member")
 
 
 def _xml(shape: Any, value: Any, *, item: str) -> str:

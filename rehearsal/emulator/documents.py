@@ -10,7 +10,7 @@ from typing import Any
 
 from ministack.core.responses import AccountRegionScopedDict, error_response_json, json_response
 from ministack.services import ssm
-from resource_types import Made, Properties, ResourceType, _pick
+from resource_types import Made, Properties, ResourceType, add, only
 
 _documents = ssm._documents = AccountRegionScopedDict()
 others = ssm.handle_request
@@ -24,10 +24,10 @@ async def _answer(method: str, path: str, headers: Any, body: Any, query: Any) -
 
 
 def _create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "Name", "Content", "DocumentType", "UpdateMethod")
-    if given["Name"] in _documents:
-        raise ValueError(f"Document with name {given['Name']} already exists")
-    return _update(given["Name"], {}, given)
+    only(props, "Name", "Content", "DocumentType", "UpdateMethod")
+    if props["Name"] in _documents:
+        raise ValueError(f"Document with name {props['Name']} already exists")
+    return _update(props["Name"], {}, props)
 
 
 def _update(physical_id: str, old: Properties, new: Properties) -> Made:
@@ -40,9 +40,7 @@ def _delete(physical_id: str, props: Properties) -> None:
     _documents.pop(physical_id, None)
 
 
-TYPES = {"AWS::SSM::Document": ResourceType(_create, _delete, _update, replacing=("Name", "DocumentType"))}
-
-
 def apply() -> None:
     """Let Systems Manager answer for documents."""
     ssm.handle_request = _answer
+    add({"AWS::SSM::Document": ResourceType(_create, _delete, _update, replacing=("Name", "DocumentType"))})

@@ -15,7 +15,7 @@ from typing import Any
 from ministack.core.responses import get_account_id
 from ministack.services import cloudformation, iam
 from ministack.services.cloudformation import handlers, stacks
-from repairs import _wrap
+from resource_types import before
 
 Call = Callable[..., Any]
 IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
@@ -28,7 +28,7 @@ def apply() -> None:
     actions["CreateChangeSet"] = partial(_create_change_set, actions["CreateChangeSet"])
     handlers._check_capabilities = partial(_check, handlers._check_capabilities)
     stacks._resolve_stack_outputs = partial(_resolve_outputs, stacks._resolve_stack_outputs)
-    _wrap("AWS::KMS::Key", before=_principals_exist)
+    before("AWS::KMS::Key", _principals_exist)
 
 
 def _use(action: str, export: str) -> str:

@@ -7,94 +7,62 @@ has what is still missing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from calls import client
+from calls import call, client
 from ministack.core.responses import get_account_id, get_region, new_uuid
 from ministack.services import ec2, ecr, eks, iam, kms, route53, s3, secretsmanager
 from ministack.services.cloudformation import provisioners
-
-Properties = Mapping[str, Any]
-Made = tuple[str, dict[str, Any]]
+from resource_types import Call, Made, Properties, after, around, before
 
 
 def apply() -> None:
     """Put every repair in place."""
-    _wrap("AWS::S3::Bucket", after=_bucket_configured)
-    _handlers("AWS::S3::Bucket")["delete"] = _bucket_delete
+    after("AWS::S3::Bucket", _bucket_configured)
+    around("AWS::S3::Bucket", delete=_bucket_delete)
     provisioners._STACK_TAG_PROPERTY["AWS::S3::Bucket"] = ("Tags", "list")
     s3._resolve_sse_write_headers = _with_default_key(s3._resolve_sse_write_headers)
-    _wrap("AWS::EC2::VPC", after=_vpc_attributes)
-    _wrap("AWS::EKS::Cluster", before=_cluster_checked, after=_cluster_completed)
-    _handlers("AWS::EKS::Cluster")["delete"] = _cluster_delete
-    _wrap("AWS::EKS::Nodegroup", before=_nodegroup_checked, after=_nodegroup_completed)
+    # Fn::GetAtt CidrBlock: MiniStack has the VPC's defaults only.
+    after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
+    before("AWS::EKS::Cluster", _cluster_checked)
+    after("AWS::EKS::Cluster", _cluster_completed)
+    around("AWS::EKS::Cluster", delete=_cluster_delete)
+    before("AWS::EKS::Nodegroup", _nodegroup_checked)
+    after("AWS::EKS::Nodegroup", _nodegroup_completed)
     _called("AWS::EKS::Nodegroup", lambda name, props: f"{props['ClusterName']}/{name}", lambda ref: ref.rpartition("/")[2])
     _called("AWS::IAM::InstanceProfile", lambda arn, props: arn.rpartition("/")[2], _profile_arn)
-    _made_up_name("AWS::Logs::LogGroup", "LogGroupName", "{}")
-    _made_up_name("AWS::SSM::Parameter", "Name", "CFN-{}")
+    for kind, named, form in (("AWS::Logs::LogGroup", "LogGroupName", "{}"), ("AWS::SSM::Parameter", "Name", "CFN-{}")):
+        around(kind, create=partial(_named_on_creation, named, form), update=partial(_named_on_update, named))
     _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
     _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
-    _secret_given_its_value()
+    around("AWS::SecretsManager::Secret", create=_secret_create)
     _called("AWS::SecretsManager::Secret", lambda name, props: str(secretsmanager._secrets[name]["ARN"]), _secret_name)
-    zone = _handlers("AWS::Route53::HostedZone")
-    zone["create"], zone["delete"] = _zone_create, _zone_delete
-
-
-def _handlers(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = provisioners._RESOURCE_HANDLERS[kind]
-    return found
-
-
-def _wrap(
-    kind: str,
-    before: Callable[[Properties], None] = lambda props: None,
-    after: Callable[[str, Properties, Properties], dict[str, Any] | None] = lambda physical_id, old, new: None,
-) -> None:
-    """`before` checks what AWS would refuse; `after` (physical id, old, new) adds what MiniStack dropped, attributes included."""
-    handlers = _handlers(kind)
-    create, update = handlers["create"], handlers["update"]
-
-    def created(logical_id: str, props: Properties, stack: str) -> Made:
-        before(props)
-        physical_id, attributes = create(logical_id, props, stack)
-        return physical_id, attributes | (after(physical_id, {}, props) or {})
-
-    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
-        before(new)
-        made, attributes = update(physical_id, old, new, *rest)
-        return made, attributes | (after(made, old if made == physical_id else {}, new) or {})
-
-    handlers["create"], handlers["update"] = created, updated
+    around("AWS::Route53::HostedZone", create=_zone_create, delete=_zone_delete)
 
 
 # S3: MiniStack keeps versioning, CORS, the public access block, notifications and websites only.
 
 
 def _bucket_configured(name: str, old: Properties, new: Properties) -> None:
-    api = client("s3")
+    def put(what: str, **given: Any) -> None:
+        call("s3", f"put_bucket_{what}", {"Bucket": name, **given})
+
     if rules := (new.get("BucketEncryption") or {}).get("ServerSideEncryptionConfiguration"):
-        told = [
-            {
-                "ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"],
-                "BucketKeyEnabled": provisioners._cfn_bool(rule.get("BucketKeyEnabled", False)),
-            }
-            for rule in rules
-        ]
-        api.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration={"Rules": told})
+        told = [{f"Apply{key}" if key.startswith("Server") else key: value for key, value in rule.items()} for rule in rules]
+        put("encryption", ServerSideEncryptionConfiguration={"Rules": told})
     if rules := (new.get("LifecycleConfiguration") or {}).get("Rules"):
-        api.put_bucket_lifecycle_configuration(
-            Bucket=name, LifecycleConfiguration={"Rules": [_lifecycle(rule) for rule in rules]}
-        )
+        put("lifecycle_configuration", LifecycleConfiguration={"Rules": [_lifecycle(rule) for rule in rules]})
     elif old.get("LifecycleConfiguration"):
-        api.delete_bucket_lifecycle(Bucket=name)
+        client("s3").delete_bucket_lifecycle(Bucket=name)
     if logging := new.get("LoggingConfiguration"):
         target = {"TargetBucket": logging.get("DestinationBucketName", name), "TargetPrefix": logging.get("LogFilePrefix", "")}
-        api.put_bucket_logging(Bucket=name, BucketLoggingStatus={"LoggingEnabled": target})
-    if rules := (new.get("OwnershipControls") or {}).get("Rules"):
-        api.put_bucket_ownership_controls(Bucket=name, OwnershipControls={"Rules": rules})
+        put("logging", BucketLoggingStatus={"LoggingEnabled": target})
+    if controls := new.get("OwnershipControls"):
+        put("ownership_controls", OwnershipControls=controls)
     if tags := new.get("Tags"):
-        s3._bucket_tags[name] = {tag["Key"]: tag["Value"] for tag in tags}
+        put("tagging", Tagging={"TagSet": tags})
 
 
 KEY_HEADER = "x-amz-server-side-encryption-aws-kms-key-id"
@@ -114,36 +82,17 @@ def _with_default_key(resolve: Callable[[dict[str, str], str], Any]) -> Callable
 
 def _lifecycle(rule: Properties) -> dict[str, Any]:
     """A template's rule in the API's members."""
-    told: dict[str, Any] = {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
-    if "ExpirationInDays" in rule:
-        told["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
-    elif provisioners._cfn_bool(rule.get("ExpiredObjectDeleteMarker", False)):
-        told["Expiration"] = {"ExpiredObjectDeleteMarker": True}
-    if "NoncurrentVersionExpiration" in rule:
-        told["NoncurrentVersionExpiration"] = {key: int(value) for key, value in rule["NoncurrentVersionExpiration"].items()}
-    if "AbortIncompleteMultipartUpload" in rule:
-        days = int(rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"])
-        told["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": days}
-    return told
+    names = {"ExpirationInDays": "Days", "ExpiredObjectDeleteMarker": "ExpiredObjectDeleteMarker"}
+    expiration = {names[key]: value for key, value in rule.items() if key in names}
+    same = ("Status", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload")
+    told = {"Filter": {"Prefix": rule.get("Prefix", "")}, **{key: rule[key] for key in same if key in rule}}
+    return told | ({"Expiration": expiration} if expiration else {})
 
 
-def _bucket_delete(physical_id: str, props: Properties) -> None:
+def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
     """MiniStack's stack delete throws a full bucket away; AWS refuses one with objects or old versions."""
-    if physical_id in s3._buckets:
-        status, _, body = s3._delete_bucket(physical_id)
-        if status >= 400:
-            code = body.decode().partition("<Code>")[2].partition("</Code>")[0]
-            raise ValueError(
-                f"The bucket {physical_id} you tried to delete is not empty. (Service: S3, Status Code: {status}, {code})"
-            )
-
-
-# EC2.
-
-
-def _vpc_attributes(physical_id: str, old: Properties, new: Properties) -> dict[str, Any]:
-    """Fn::GetAtt CidrBlock: MiniStack has the VPC's defaults only."""
-    return {"CidrBlock": ec2._vpcs[physical_id]["CidrBlock"]}
+    if bucket in s3._buckets:
+        client("s3").delete_bucket(Bucket=bucket)
 
 
 # EKS.
@@ -182,7 +131,7 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
     return dict(provisioners._eks_cluster_attrs(cluster))
 
 
-def _cluster_delete(physical_id: str, props: Properties) -> None:
+def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
     """AWS refuses a cluster that still has node groups; its security group and add-ons go with it."""
     cluster = eks._clusters.get(physical_id)
     if cluster is None:
@@ -221,18 +170,19 @@ def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[st
 
 def _called(kind: str, ref: Callable[[str, Properties], str], back: Callable[[str], str]) -> None:
     """On AWS this type's Ref is another than MiniStack's: `ref` (MiniStack's, properties) gives it, `back` leads back."""
-    handlers = _handlers(kind)
-    create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
 
-    def created(logical_id: str, props: Properties, stack: str) -> Made:
+    def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         made, attributes = create(logical_id, props, stack)
         return ref(made, props), attributes
 
-    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+    def updated(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
         made, attributes = update(back(physical_id), old, new, *rest)
         return ref(made, new), attributes
 
-    handlers |= {"create": created, "update": updated, "delete": lambda physical_id, props: delete(back(physical_id), props)}
+    def deleted(delete: Call, physical_id: str, props: Properties) -> None:
+        delete(back(physical_id), props)
+
+    around(kind, create=created, update=updated, delete=deleted)
 
 
 def _profile_arn(name: str) -> str:
@@ -243,70 +193,49 @@ def _secret_name(arn: str) -> str:
     return next((name for name, secret in secretsmanager._secrets.items() if secret["ARN"] == arn), arn)
 
 
-def _secret_given_its_value() -> None:
+def _secret_create(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
     """A secret without a value has none, MiniStack's an empty one; and MiniStack leaves out how a value is to be generated."""
-    handlers = _handlers("AWS::SecretsManager::Secret")
-    create = handlers["create"]
-
-    def created(logical_id: str, props: Properties, stack: str) -> Made:
-        if props.get("Name") in secretsmanager._secrets:
-            raise ValueError(f"The operation failed because the secret {props['Name']} already exists. (ResourceExistsException)")
-        generated = props.get("GenerateSecretString")
-        value = client("secretsmanager").get_random_password(**_generation(generated))["RandomPassword"] if generated else ""
-        made: Made = create(logical_id, {**props, "SecretString": value} if generated else props, stack)
-        if not (generated or "SecretString" in props):
-            secretsmanager._secrets[made[0]]["Versions"].clear()
-        return made
-
-    handlers["create"] = created
+    if props.get("Name") in secretsmanager._secrets:
+        raise ValueError(f"The operation failed because the secret {props['Name']} already exists. (ResourceExistsException)")
+    if generated := props.get("GenerateSecretString"):
+        told = {key: value for key, value in generated.items() if key not in ("SecretStringTemplate", "GenerateStringKey")}
+        props = {**props, "SecretString": call("secretsmanager", "get_random_password", told)["RandomPassword"]}
+    made: Made = create(logical_id, props, stack)
+    if "SecretString" not in props:
+        secretsmanager._secrets[made[0]]["Versions"].clear()
+    return made
 
 
-def _generation(given: Properties) -> dict[str, Any]:
-    """GenerateSecretString as GetRandomPassword takes it."""
-    told = {key: value for key, value in given.items() if key not in ("SecretStringTemplate", "GenerateStringKey")}
-    return {
-        key: int(value) if key == "PasswordLength" else value if key == "ExcludeCharacters" else provisioners._cfn_bool(value)
-        for key, value in told.items()
-    }
-
-
-def _made_up_name(kind: str, named: str, form: str) -> None:
+def _named_on_creation(named: str, form: str, create: Call, logical_id: str, props: Properties, stack: str) -> Made:
     """The name that AWS makes up, which policies by name rely on: MiniStack puts the stack's name elsewhere."""
-    handlers = _handlers(kind)
-    create, update = handlers["create"], handlers["update"]
+    name = props.get(named) or form.format(provisioners._physical_name(stack, logical_id, max_len=255))
+    made: Made = create(logical_id, {**props, named: name}, stack)
+    return made
 
-    def created(logical_id: str, props: Properties, stack: str) -> Made:
-        name = props.get(named) or form.format(provisioners._physical_name(stack, logical_id, max_len=255))
-        made: Made = create(logical_id, {**props, named: name}, stack)
-        return made
 
-    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
-        before = old.get(named) or physical_id
-        after = new.get(named) or (before if named in old else physical_id)
-        made: Made = update(physical_id, {**old, named: before}, {**new, named: after}, *rest)
-        return made
-
-    handlers |= {"create": created, "update": updated}
+def _named_on_update(named: str, update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+    before = old.get(named) or physical_id
+    name = new.get(named) or (before if named in old else physical_id)
+    made: Made = update(physical_id, {**old, named: before}, {**new, named: name}, *rest)
+    return made
 
 
 def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:
     """MiniStack's create takes over what somebody else has under that name."""
-    handlers = _handlers(kind)
-    create = handlers["create"]
 
-    def created(logical_id: str, props: Properties, stack: str) -> Made:
+    def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         if taken(props.get(named, "")):
             raise ValueError(f"Resource of type '{kind}' with identifier '{props[named]}' already exists. (AlreadyExists)")
         made: Made = create(logical_id, props, stack)
         return made
 
-    handlers["create"] = created
+    around(kind, create=created)
 
 
 # Route 53: MiniStack makes every zone of a stack a public one.
 
 
-def _zone_create(logical_id: str, props: Properties, stack: str) -> Made:
+def _zone_create(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
     vpcs = [{"VPCRegion": vpc.get("VPCRegion", get_region()), "VPCId": vpc["VPCId"]} for vpc in props.get("VPCs") or []]
     api = client("route53")
     made = api.create_hosted_zone(
@@ -323,7 +252,7 @@ def _zone_create(logical_id: str, props: Properties, stack: str) -> Made:
     return zone, {"Id": zone, "NameServers": made.get("DelegationSet", {}).get("NameServers", [])}
 
 
-def _zone_delete(physical_id: str, props: Properties) -> None:
+def _zone_delete(delete: Call, physical_id: str, props: Properties) -> None:
     """AWS refuses a zone that still has records of its own."""
     if physical_id in route53._zones:
         client("route53").delete_hosted_zone(Id=physical_id)

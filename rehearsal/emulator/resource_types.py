@@ -1,9 +1,9 @@
 """The CloudFormation types that the app needs and MiniStack lacks.
 
-Promises: each type below is made, changed and deleted through its service's own API (`calls.client`), so that
-boto3 sees what was deployed; a property that the API does not know fails the stack by name; a type that is
-neither here nor in MiniStack fails the stack by name, because MiniStack's table is only added to. What
-is not checked is in docs/emulator.md.
+Promises: each type of resource_types.yaml, and each below, is made, changed and deleted through its service's own API
+(`calls.call`), so that boto3 sees what was deployed; a property that the API does not know fails the stack by name; a type that
+is neither here nor in MiniStack fails the stack by name, because MiniStack's table is only added to. What is not checked
+is in docs/emulator.md.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jmespath
-from botocore import xform_name
+import yaml
 from botocore.exceptions import ClientError
-from calls import client, service_model
-from ministack.core.responses import get_account_id
+from calls import call, client, members
+from ministack.core.responses import AccountRegionScopedDict, get_account_id
 from ministack.services import eks
 from ministack.services.cloudformation import provisioners
 
@@ -25,7 +26,9 @@ Properties = Mapping[str, Any]
 Made = tuple[str, dict[str, Any]]
 """A resource's physical id and its attributes for Fn::GetAtt."""
 
-TYPES: dict[str, ResourceType] = {}
+
+Call = Callable[..., Any]
+"""A handler that another one goes around."""
 
 
 class AllBut(tuple[str, ...]):
@@ -45,31 +48,67 @@ class ResourceType:
     """In place: (physical id, old, new). Properties in `replacing` never come here."""
     replacing: Container[str] = AllBut(("Tags",))
     """Properties whose change makes a new resource, by the resource reference."""
-    tags: tuple[str, str] | None = ("Tags", "list")
-    """The tag property and its shape."""
+    tags: bool = True
     snapshot: Callable[[str, Properties], object] | None = None
     """What `DeletionPolicy: Snapshot` takes before the delete."""
 
 
-def apply() -> None:
-    """Add every type to MiniStack's tables; one that MiniStack knows by now must leave this module."""
-    import documents
-    import machine_types
-
-    TYPES.update(machine_types.TYPES | documents.TYPES)
-    for name, kind in TYPES.items():
+def add(types: Mapping[str, ResourceType]) -> None:
+    """Add types to MiniStack's tables; one that MiniStack knows by now must leave this folder."""
+    for name, kind in types.items():
         if name in provisioners._RESOURCE_HANDLERS:
-            raise RuntimeError(f"MiniStack knows {name} itself: take it out of resource_types.py")
+            raise RuntimeError(f"MiniStack knows {name} itself: take it out")
         handler: dict[str, Any] = {"create": kind.create, "delete": _gone_is_deleted(kind.delete)}
         if kind.update is not None:
-            update = kind.update
-            handler["update"] = lambda physical_id, old, new, stack, update=update: update(physical_id, old, new)
+            handler["update"] = lambda physical_id, old, new, stack, update=kind.update: update(physical_id, old, new)
         if kind.snapshot is not None:
             handler["snapshot"] = kind.snapshot
         provisioners._RESOURCE_HANDLERS[name] = handler
         provisioners._REPLACING_PROPERTIES[name] = kind.replacing
         if kind.tags:
-            provisioners._STACK_TAG_PROPERTY[name] = kind.tags
+            provisioners._STACK_TAG_PROPERTY[name] = ("Tags", "list")
+
+
+def around(kind: str, **wrappers: Call) -> None:
+    """Put a function around a type's `create`, `update` or `delete`: it gets the handler, and what the handler would get."""
+    handlers = provisioners._RESOURCE_HANDLERS[kind]
+    handlers |= {name: functools.partial(wrapper, handlers[name]) for name, wrapper in wrappers.items()}
+
+
+def before(kind: str, check: Callable[[Properties], None]) -> None:
+    """Let a function refuse what a type is to be made with, or changed to."""
+
+    def checked(make: Call, *given: Any) -> Made:
+        check(given[1] if len(given) == 3 else given[2])
+        made: Made = make(*given)
+        return made
+
+    around(kind, create=checked, update=checked)
+
+
+def after(kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]) -> None:
+    """Let a function of (physical id, old, new properties) add what is dropped as a type is made or changed; attributes too."""
+
+    def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
+        physical_id, attributes = create(logical_id, props, stack)
+        try:
+            return physical_id, attributes | (complete(physical_id, {}, props) or {})
+        except Exception:
+            provisioners._RESOURCE_HANDLERS[kind]["delete"](physical_id, props)
+            raise
+
+    def updated(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+        made, attributes = update(physical_id, old, new, *rest)
+        return made, attributes | (complete(made, old if made == physical_id else {}, new) or {})
+
+    around(kind, create=created, update=updated)
+
+
+def apply() -> None:
+    """Add every type of this folder but those of documents.py."""
+    rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    add({name: _by_calls(row) for name, row in rows.items()} | TYPES)
+    after("AWS::EKS::AccessEntry", _entry_policies)
 
 
 def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[str, Properties], None]:
@@ -91,96 +130,65 @@ def _name(stack: str, logical_id: str, longest: int) -> str:
     return str(provisioners._physical_name(stack, logical_id, max_len=longest))
 
 
-def _pick(props: Properties, *names: str) -> dict[str, Any]:
-    """The named properties that are set; any other property but the tags is refused."""
-    unknown = sorted(set(props) - set(names) - {"Tags"})
-    if unknown:
+def only(props: Properties, *names: str) -> None:
+    """Refuses any property but these and the tags."""
+    if unknown := sorted(props.keys() - {*names, "Tags"}):
         raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
-    return {name: props[name] for name in names if name in props}
 
 
-def _specified(kind: str, props: Properties) -> dict[str, Any]:
-    """EC2's way to tag what it creates."""
-    tags = props.get("Tags")
-    return {"TagSpecifications": [{"ResourceType": kind, "Tags": tags}]} if tags else {}
+def _found(paths: Mapping[str, str] | None, known: Properties) -> dict[str, Any]:
+    """What is found at each path."""
+    told = {name: jmespath.search(path, known) for name, path in (paths or {}).items()}
+    return {name: value for name, value in told.items() if value is not None}
 
 
-def _retag(physical_id: str, old: Properties, new: Properties) -> None:
-    """EC2: tags change in place."""
-    provisioners._ec2_apply_tags(physical_id, dict(new), dict(old))
+def _by_calls(row: Mapping[str, Any]) -> ResourceType:
+    """A type as its row of resource_types.yaml says."""
+    service, create, apart = row["service"], row["create"], {*row.get("apart", ()), "Tags"}
+    kept = AccountRegionScopedDict()
+    """Attributes, and what the tags hang on, by physical id."""
 
+    def known(physical_id: str, props: Properties) -> dict[str, Any]:
+        return {**props, **kept.get(physical_id, [{}])[0], "id": physical_id}
 
-# EC2.
-
-
-def _told(props: Properties) -> dict[str, Any]:
-    """Everything but the tags: botocore refuses what the API does not know."""
-    return {name: value for name, value in props.items() if name != "Tags"}
-
-
-def _ec2(
-    create: str, kind: str, identifier: str, attribute: str, delete: Callable[[str], object], told: Callable[..., Any] = _told
-) -> ResourceType:
-    """A type whose tags alone can change, made by the call `create`, in whose answer `identifier` is a path."""
+    def given(props: Properties, paths: Mapping[str, str] | None, seen: Properties) -> dict[str, Any]:
+        return {**{name: value for name, value in props.items() if name not in apart}, **_found(paths, seen)}
 
     def made(logical_id: str, props: Properties, stack: str) -> Made:
-        answer = getattr(client("ec2"), create)(**told(props), **_specified(kind, props))
-        found: str = jmespath.search(identifier, answer)
-        return found, {attribute: found}
+        seen = {**props, "made_up": _name(stack, logical_id, 255)}
+        tags = {"Tags": props.get("Tags") or [], "tags": provisioners._tag_map(props.get("Tags"))}
+        own = {name: value for name, value in tags.items() if name in members(service, create)}
+        seen |= call(service, create, {**given(props, row.get("with"), seen), **own})
+        physical_id: str = jmespath.search(row["id"], seen)
+        attributes = _found(row.get("attributes"), seen)
+        kept[physical_id] = attributes, jmespath.search(row.get("tags", "id"), {**seen, "id": physical_id})
+        if not own:
+            retagged(physical_id, {}, props)
+        return physical_id, attributes
 
-    def retagged(physical_id: str, old: Properties, new: Properties) -> Made:
-        _retag(physical_id, old, new)
-        return physical_id, {attribute: physical_id}
+    def retagged(physical_id: str, old: Properties, new: Properties) -> None:
+        on = kept[physical_id][1]
+        if service == "ec2" and "tags" in row:
+            provisioners._ec2_apply_tags(on, dict(new), dict(old))
+        elif service == "eks":
+            before, after = (provisioners._tag_map(props.get("Tags")) for props in (old, new))
+            eks._tags[on] = {key: value for key, value in eks._tags.get(on, {}).items() if key not in before} | after
 
-    return ResourceType(made, lambda physical_id, props: delete(physical_id), retagged)
+    def updated(physical_id: str, old: Properties, new: Properties) -> Made:
+        for operation, paths in row.get("update", {}).items():
+            possible = {name.lower() for name in members(service, operation)}
+            told = given(new, paths, known(physical_id, new))
+            call(service, operation, {name: value for name, value in told.items() if name.lower() in possible})
+        retagged(physical_id, old, new)
+        return physical_id, kept[physical_id][0]
 
+    def each(calls: Mapping[str, Any], physical_id: str, props: Properties) -> None:
+        for operation, paths in calls.items():
+            call(service, operation, _found(paths, known(physical_id, props)))
 
-def _address_of(public_ip: str) -> dict[str, Any]:
-    found = client("ec2").describe_addresses()["Addresses"]
-    return next((dict(address) for address in found if address["PublicIp"] == public_ip), {})
-
-
-def _eip_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("ec2").allocate_address(**_told(props), **_specified("elastic-ip", props))
-    return made["PublicIp"], {"AllocationId": made["AllocationId"], "PublicIp": made["PublicIp"]}
-
-
-def _eip_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    allocation = _address_of(physical_id)["AllocationId"]
-    _retag(allocation, old, new)
-    return physical_id, {"AllocationId": allocation, "PublicIp": physical_id}
-
-
-def _eip_delete(physical_id: str, props: Properties) -> None:
-    if address := _address_of(physical_id):
-        client("ec2").release_address(AllocationId=address["AllocationId"])
-
-
-TYPES["AWS::EC2::EIP"] = ResourceType(_eip_create, _eip_delete, _eip_update)
-
-
-TYPES["AWS::EC2::NatGateway"] = _ec2(
-    "create_nat_gateway",
-    "natgateway",
-    "NatGateway.NatGatewayId",
-    "NatGatewayId",
-    lambda gateway: client("ec2").delete_nat_gateway(NatGatewayId=gateway),
-)
-
-
-def _flow_log(props: Properties) -> dict[str, Any]:
-    given = _told(props)
-    return {"ResourceIds": [given.pop("ResourceId")], **given}
-
-
-TYPES["AWS::EC2::FlowLog"] = _ec2(
-    "create_flow_logs",
-    "flow-log",  # So MiniStack calls what AWS calls vpc-flow-log.
-    "FlowLogIds[0]",
-    "Id",
-    lambda log: client("ec2").delete_flow_logs(FlowLogIds=[log]),
-    _flow_log,
-)
+    snapshot = functools.partial(each, row["snapshot"]) if "snapshot" in row else None
+    replacing = row.get("replacing", AllBut(("Tags",)))
+    return ResourceType(made, functools.partial(each, row["delete"]), updated, replacing, "tags" in row, snapshot)
 
 
 def _rule(direction: str) -> ResourceType:
@@ -189,14 +197,15 @@ def _rule(direction: str) -> ResourceType:
     names = ("GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description", f"{peer}SecurityGroupId")
 
     def create(logical_id: str, props: Properties, stack: str) -> Made:
-        given = _pick(props, *names)
-        group = given["GroupId"]
-        permission = provisioners._ec2_sg_permissions([given])[0]
+        only(props, *names)
+        group = props["GroupId"]
+        permission = provisioners._ec2_sg_permissions([props])[0]
         permission = {key: value for key, value in permission.items() if value not in ([], None)}
-        before = rules(group)
+        filters = [{"Name": "group-id", "Values": [group]}]
+        before = client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"]
         call = getattr(client("ec2"), f"authorize_security_group_{direction}")
         made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0]["SecurityGroupRuleId"]
-        if made in before:
+        if made in [rule["SecurityGroupRuleId"] for rule in before]:
             # MiniStack takes a rule twice in silence, AWS does not.
             raise ValueError(f"InvalidPermission.Duplicate: the specified rule already exists in {group}")
         return made, {"Id": made}
@@ -205,29 +214,7 @@ def _rule(direction: str) -> ResourceType:
         call = getattr(client("ec2"), f"revoke_security_group_{direction}")
         call(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
 
-    return ResourceType(create, delete, tags=None)
-
-
-def rules(group: str) -> set[str]:
-    """The identifiers of a security group's rules."""
-    filters = [{"Name": "group-id", "Values": [group]}]
-    found = client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"]
-    return {rule["SecurityGroupRuleId"] for rule in found}
-
-
-TYPES["AWS::EC2::SecurityGroupIngress"] = _rule("ingress")
-TYPES["AWS::EC2::SecurityGroupEgress"] = _rule("egress")
-
-
-def _placement_create(logical_id: str, props: Properties, stack: str) -> Made:
-    name = _name(stack, logical_id, 255)
-    client("ec2").create_placement_group(GroupName=name, **_told(props), **_specified("placement-group", props))
-    return name, {"GroupName": name}
-
-
-TYPES["AWS::EC2::PlacementGroup"] = ResourceType(
-    _placement_create, lambda physical_id, props: client("ec2").delete_placement_group(GroupName=physical_id)
-)
+    return ResourceType(create, delete, tags=False)
 
 
 def _private_key(key_pair_id: str) -> str:
@@ -236,7 +223,9 @@ def _private_key(key_pair_id: str) -> str:
 
 
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = client("ec2").create_key_pair(**_told(props), **_specified("key-pair", props))
+    tags = [{"ResourceType": "key-pair", "Tags": props["Tags"]}] if props.get("Tags") else []
+    given = {name: value for name, value in props.items() if name != "Tags"}
+    made = call("ec2", "create_key_pair", {**given, "TagSpecifications": tags})
     client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
     return props["KeyName"], {"KeyPairId": made["KeyPairId"], "KeyFingerprint": made["KeyFingerprint"]}
 
@@ -247,153 +236,20 @@ def _key_pair_delete(physical_id: str, props: Properties) -> None:
     client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
 
 
-TYPES["AWS::EC2::KeyPair"] = ResourceType(_key_pair_create, _key_pair_delete, replacing=AllBut())
-
-
-def _dhcp_options(props: Properties) -> dict[str, Any]:
-    names = {"DomainName": "domain-name", "DomainNameServers": "domain-name-servers", "NtpServers": "ntp-servers"}
-    lists = {name: value if isinstance(value, list) else [value] for name, value in _pick(props, *names).items()}
-    return {"DhcpConfigurations": [{"Key": names[name], "Values": [*map(str, value)]} for name, value in lists.items()]}
-
-
-TYPES["AWS::EC2::DHCPOptions"] = _ec2(
-    "create_dhcp_options",
-    "dhcp-options",
-    "DhcpOptions.DhcpOptionsId",
-    "DhcpOptionsId",
-    lambda options: client("ec2").delete_dhcp_options(DhcpOptionsId=options),
-    _dhcp_options,
-)
-
-
-def _dhcp_associate(logical_id: str, props: Properties, stack: str) -> Made:
-    client("ec2").associate_dhcp_options(**props)
-    return f"{props['DhcpOptionsId']}|{props['VpcId']}", {}
-
-
-TYPES["AWS::EC2::VPCDHCPOptionsAssociation"] = ResourceType(
-    _dhcp_associate,
-    lambda physical_id, props: client("ec2").associate_dhcp_options(DhcpOptionsId="default", VpcId=props["VpcId"]),
-    tags=None,
-)
-
-# EKS: its API writes the same members with a small first letter.
-
-
-def _eks_call(operation: str, props: Properties, without: Container[str], **more: Any) -> dict[str, Any]:
-    """What a call answers that is given everything but the tags; what the call does not know is refused."""
-    known = [name[0].upper() + name[1:] for name in service_model("eks").operation_model(operation).input_shape.members]
-    given = _pick({name: value for name, value in _told(props).items() if name not in without}, *known)
-    answer = getattr(client("eks"), xform_name(operation))(**{**more, **provisioners._pascal_to_camel(given)})
-    return next(value for name, value in answer.items() if name != "ResponseMetadata")
-
-
-def _tag_map(props: Properties) -> dict[str, str]:
-    return dict(provisioners._tag_map(props.get("Tags")))
-
-
-def _eks_retag(arn: str, old: Properties, new: Properties) -> None:
-    before, after = _tag_map(old), _tag_map(new)
-    if gone := sorted(before.keys() - after.keys()):
-        client("eks").untag_resource(resourceArn=arn, tagKeys=gone)
-    if after != before:
-        client("eks").tag_resource(resourceArn=arn, tags=after)
-
-
-def _addon_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = _eks_call("CreateAddon", props, (), tags=_tag_map(props))
-    return f"{props['ClusterName']}|{props['AddonName']}", {"Arn": made["addonArn"]}
-
-
-def _addon_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    _eks_call("UpdateAddon", new, (), podIdentityAssociations=[])
-    arn = client("eks").describe_addon(clusterName=new["ClusterName"], addonName=new["AddonName"])["addon"]["addonArn"]
-    _eks_retag(arn, old, new)
-    return physical_id, {"Arn": arn}
-
-
-TYPES["AWS::EKS::Addon"] = ResourceType(
-    _addon_create,
-    lambda physical_id, props: client("eks").delete_addon(clusterName=props["ClusterName"], addonName=props["AddonName"]),
-    _addon_update,
-    replacing=("AddonName", "ClusterName"),
-)
-
-
-def _policies(props: Properties) -> dict[str, Any]:
-    return {
-        policy["PolicyArn"]: provisioners._pascal_to_camel(policy["AccessScope"]) for policy in props.get("AccessPolicies") or []
-    }
-
-
-def _entry(props: Properties) -> dict[str, str]:
-    return {"clusterName": props["ClusterName"], "principalArn": props["PrincipalArn"]}
-
-
-def _entry_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = _eks_call("CreateAccessEntry", props, ("AccessPolicies",), tags=_tag_map(props))
-    _entry_policies({}, _policies(props), props)
-    return f"{props['PrincipalArn']}|{props['ClusterName']}", {"AccessEntryArn": made["accessEntryArn"]}
-
-
-def _entry_policies(old: dict[str, Any], new: dict[str, Any], props: Properties) -> None:
-    who = _entry(props)
-    for arn in old.keys() - new.keys():
+def _entry_policies(physical_id: str, old: Properties, new: Properties) -> None:
+    """What an access entry's holder may do, which EKS keeps beside the entry."""
+    who = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
+    before, after = ({one["PolicyArn"]: one for one in props.get("AccessPolicies") or []} for props in (old, new))
+    for arn in before.keys() - after.keys():
         client("eks").disassociate_access_policy(**who, policyArn=arn)
-    for arn, scope in new.items():
-        if old.get(arn) != scope:
-            client("eks").associate_access_policy(**who, policyArn=arn, accessScope=scope)
-
-
-def _entry_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    who = _entry(new)
-    client("eks").update_access_entry(**who, kubernetesGroups=new.get("KubernetesGroups", []))
-    _entry_policies(_policies(old), _policies(new), new)
-    arn = client("eks").describe_access_entry(**who)["accessEntry"]["accessEntryArn"]
-    _eks_retag(arn, old, new)
-    return physical_id, {"AccessEntryArn": arn}
-
-
-TYPES["AWS::EKS::AccessEntry"] = ResourceType(
-    _entry_create,
-    lambda physical_id, props: client("eks").delete_access_entry(**_entry(props)),
-    _entry_update,
-    replacing=AllBut(("AccessPolicies", "KubernetesGroups", "Tags")),
-)
-
-
-def _association_create(logical_id: str, props: Properties, stack: str) -> Made:
-    made = _eks_call("CreatePodIdentityAssociation", props, (), tags=_tag_map(props))
-    return made["associationArn"], {"AssociationArn": made["associationArn"], "AssociationId": made["associationId"]}
-
-
-def _association_id(physical_id: str) -> str:
-    return physical_id.rpartition("/")[2]
-
-
-def _association_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    identifier = {"associationId": _association_id(physical_id)}
-    made = _eks_call("UpdatePodIdentityAssociation", new, ("Namespace", "ServiceAccount"), **identifier)
-    # MiniStack's TagResource does not know associations.
-    eks._tags[physical_id] = made["tags"] = _tag_map(new)
-    return physical_id, {"AssociationArn": physical_id, "AssociationId": made["associationId"]}
-
-
-TYPES["AWS::EKS::PodIdentityAssociation"] = ResourceType(
-    _association_create,
-    lambda physical_id, props: client("eks").delete_pod_identity_association(
-        clusterName=props["ClusterName"], associationId=_association_id(physical_id)
-    ),
-    _association_update,
-    replacing=("ClusterName", "Namespace", "ServiceAccount"),
-)
-
-# IAM.
+    for arn, policy in after.items():
+        if before.get(arn) != policy:
+            call("eks", "associate_access_policy", {**who, **policy})
 
 
 def _group_create(logical_id: str, props: Properties, stack: str) -> Made:
     name = _name(stack, logical_id, 128)
-    _pick(props, "ManagedPolicyArns")
+    only(props, "ManagedPolicyArns")
     client("iam").create_group(GroupName=name)
     return _group_update(name, {}, props)
 
@@ -412,66 +268,37 @@ def _group_delete(name: str, props: Properties) -> None:
     client("iam").delete_group(GroupName=name)
 
 
-TYPES["AWS::IAM::Group"] = ResourceType(
-    _group_create, _group_delete, _group_update, replacing=AllBut(("ManagedPolicyArns",)), tags=None
-)
-
-
-def _provider_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "Url", "ClientIdList")
-    made = client("iam").create_open_id_connect_provider(
-        Url=given["Url"], ClientIDList=given.get("ClientIdList", []), Tags=props.get("Tags") or []
-    )
-    return made["OpenIDConnectProviderArn"], {"Arn": made["OpenIDConnectProviderArn"]}
-
-
-TYPES["AWS::IAM::OIDCProvider"] = ResourceType(
-    _provider_create,
-    lambda physical_id, props: client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=physical_id),
-)
-
-# Budgets.
-
-
-def _budget(props: Properties, name: str) -> dict[str, Any]:
-    budget = {key: value for key, value in props["Budget"].items() if key != "BudgetName"}
-    if limit := budget.get("BudgetLimit"):
-        budget["BudgetLimit"] = limit | {"Amount": str(limit["Amount"])}
-    return {"BudgetName": name, **budget}
-
-
-def _notifications(props: Properties) -> list[dict[str, Any]]:
-    found = []
-    for item in props.get("NotificationsWithSubscribers") or []:
-        notification = item["Notification"] | {"Threshold": float(item["Notification"]["Threshold"])}
-        found.append({"Notification": notification, "Subscribers": item["Subscribers"]})
-    return found
-
-
 def _budget_create(logical_id: str, props: Properties, stack: str) -> Made:
-    given = _pick(props, "Budget", "NotificationsWithSubscribers", "ResourceTags")
-    name = given["Budget"].get("BudgetName") or _name(stack, logical_id, 100)
-    client("budgets").create_budget(
-        AccountId=get_account_id(), Budget=_budget(props, name), NotificationsWithSubscribers=_notifications(props)
-    )
+    name = props["Budget"].get("BudgetName") or _name(stack, logical_id, 100)
+    given = {**props, "Budget": {**props["Budget"], "BudgetName": name}}
+    call("budgets", "create_budget", {"AccountId": get_account_id(), **given})
     return name, {}
 
 
-def _budget_update(physical_id: str, old: Properties, new: Properties) -> Made:
-    budgets, account = client("budgets"), get_account_id()
-    budgets.update_budget(AccountId=account, NewBudget=_budget(new, physical_id))
-    if _notifications(old) != _notifications(new):
-        for item in _notifications(old):
-            budgets.delete_notification(AccountId=account, BudgetName=physical_id, Notification=item["Notification"])
-        for item in _notifications(new):
-            budgets.create_notification(AccountId=account, BudgetName=physical_id, **item)
-    return physical_id, {}
+def _budget_update(name: str, old: Properties, new: Properties) -> Made:
+    of = {"AccountId": get_account_id(), "BudgetName": name}
+    call("budgets", "update_budget", {"AccountId": of["AccountId"], "NewBudget": {**new["Budget"], "BudgetName": name}})
+    before, after = (props.get("NotificationsWithSubscribers") or [] for props in (old, new))
+    if before != after:
+        for item in before:
+            call("budgets", "delete_notification", {**of, "Notification": item["Notification"]})
+        for item in after:
+            call("budgets", "create_notification", {**of, **item})
+    return name, {}
 
 
-TYPES["AWS::Budgets::Budget"] = ResourceType(
-    _budget_create,
-    lambda physical_id, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=physical_id),
-    _budget_update,
-    replacing=(),
-    tags=None,
-)
+TYPES = {
+    "AWS::EC2::SecurityGroupIngress": _rule("ingress"),
+    "AWS::EC2::SecurityGroupEgress": _rule("egress"),
+    "AWS::EC2::KeyPair": ResourceType(_key_pair_create, _key_pair_delete, replacing=AllBut()),
+    "AWS::IAM::Group": ResourceType(
+        _group_create, _group_delete, _group_update, replacing=AllBut(("ManagedPolicyArns",)), tags=False
+    ),
+    "AWS::Budgets::Budget": ResourceType(
+        _budget_create,
+        lambda name, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=name),
+        _budget_update,
+        replacing=(),
+        tags=False,
+    ),
+}

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from calls import client
-from dependencies import _template_data
+from dependencies import _template_data, specification
 from ministack.services import autoscaling, ec2
-from repairs import _handlers, _wrap
+from resource_types import Call, after, around
 
 Record = dict[str, Any]
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
@@ -24,16 +24,8 @@ terminate = ec2._ACTION_MAP["TerminateInstances"]
 
 def apply() -> None:
     """Look after the groups whenever one changes, and whenever a machine ends."""
-    _wrap(GROUP, after=lambda name, old, new: _settle(autoscaling._asgs[name]))
-    delete = _handlers(GROUP)["delete"]
-
-    def deleted(name: str, props: Mapping[str, Any]) -> None:
-        if name in autoscaling._asgs:
-            autoscaling._asgs[name]["DesiredCapacity"] = 0
-            _settle(autoscaling._asgs[name])
-        delete(name, props)
-
-    _handlers(GROUP)["delete"] = deleted
+    after(GROUP, lambda name, old, new: _settle(autoscaling._asgs[name]))
+    around(GROUP, delete=_delete)
     autoscaling._reconcile_instances = _settle
 
     def terminated(parameters: Any) -> Any:
@@ -52,6 +44,13 @@ def apply() -> None:
         return status, headers, body.replace(b"<userData/>", f"<userData><value>{text}</value></userData>".encode())
 
     ec2._ACTION_MAP |= {"TerminateInstances": terminated, "DescribeInstanceAttribute": told}
+
+
+def _delete(delete: Call, name: str, props: Mapping[str, Any]) -> None:
+    if name in autoscaling._asgs:
+        autoscaling._asgs[name]["DesiredCapacity"] = 0
+        _settle(autoscaling._asgs[name])
+    delete(name, props)
 
 
 def _alive(instance: str) -> bool:
@@ -76,15 +75,9 @@ def _let_go() -> None:
             del ec2._iam_instance_profile_associations[key]
 
 
-def _specification(group: Record) -> Mapping[str, Any]:
-    mixed = (group.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
-    found: Mapping[str, Any] = group.get("LaunchTemplate") or mixed.get("LaunchTemplateSpecification") or {}
-    return found
-
-
 def _settle(group: Record) -> None:
     """As many machines as the group wants, of its template's version, and no others."""
-    template, wanted = _specification(group), int(group["DesiredCapacity"])
+    template, wanted = specification(group), int(group["DesiredCapacity"])
     ours = [one["InstanceId"] for one in group["Instances"] if _alive(one["InstanceId"])]
     group["Instances"] = [one for one in group["Instances"] if one["InstanceId"] in ours and one["LaunchTemplate"] == template]
     del group["Instances"][wanted:]

@@ -40,15 +40,6 @@ def environment(port: int, region: str, scratch: Path, enforce: bool) -> dict[st
     }
 
 
-def free_port() -> socket.socket:
-    """A bound, listening socket: requests that come early wait in its queue instead of being refused."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(128)
-    return listening
-
-
 async def ended() -> None:
     """Hypercorn's shutdown trigger: whichever sign of the end comes first."""
     loop, parent, end = asyncio.get_running_loop(), os.getppid(), asyncio.Event()
@@ -99,7 +90,8 @@ def main() -> int:
     arguments.add_argument("--part", action="append", default=[], type=Path, help="one more module to apply")
     given = arguments.parse_args()
 
-    listening = free_port()
+    # Listening from now on: requests that come early wait in its queue instead of being refused.
+    listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listening.getsockname()[1]
     os.environ.update(environment(port, given.region, given.scratch, given.enforce))
     sys.path[:0] = [str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))]
@@ -119,7 +111,7 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     more = [importlib.import_module(part.stem) for part in given.part]
-    builtin = (repairs, refusals, resource_types, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
+    builtin = (resource_types, repairs, refusals, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
     for part in (*builtin, *more):
         part.apply()
 

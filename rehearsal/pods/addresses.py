@@ -9,11 +9,11 @@ import json
 import random
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Self
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods.manifests import Service
 
 _CLAIM_HOST = 254
@@ -24,7 +24,7 @@ ROOM = len(_HOSTS)
 """Pods that can run at once, each with an address of its own."""
 
 
-class AddressBlock:
+class AddressBlock(AbstractContextManager["AddressBlock"]):
     """A claimed 127.x.y.0/24. `next()` never repeats within it until all others were given out."""
 
     def __init__(self) -> None:
@@ -36,30 +36,20 @@ class AddressBlock:
         return f"{self.prefix}.{next(self._hosts)}"
 
     def check(self, ports: Iterable[int]) -> None:
-        """Raises Refused where a program of this machine listens at one of the ports on every address, the block's among them."""
+        """Raises BadInput where a program of this machine listens at one of the ports on every address, so on the block's."""
         for port in ports:
-            with socket.socket() as tried:
+            try:
                 # As the pods' own programs do.
-                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    tried.bind((f"{self.prefix}.{_CLAIM_HOST}", port))
-                    tried.listen(1)
-                except OSError as error:
-                    if error.errno != errno.EADDRINUSE:
-                        continue
-                    raise Refused(
-                        f"port {port} is taken on all addresses of this machine, and the job's pods listen there: "
-                        "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
-                    ) from None
-
-    def __enter__(self) -> Self:
-        return self
+                socket.create_server((f"{self.prefix}.{_CLAIM_HOST}", port), backlog=1).close()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    continue
+                raise BadInput(
+                    f"port {port} is taken on all addresses of this machine, and the job's pods listen there: "
+                    "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
+                ) from None
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Gives the block back."""
         self._claim.close()
 
 
@@ -71,15 +61,9 @@ def _claim_block() -> tuple[socket.socket, str]:
     blocks = [f"127.{second}.{third}" for second in range(0, 3) for third in range(2, 255)]
     random.shuffle(blocks)
     for prefix in blocks:
-        claim = socket.socket()
-        try:
-            claim.bind((f"{prefix}.{_CLAIM_HOST}", _CLAIM_PORT))
-            claim.listen(1)
-        except OSError:
-            claim.close()
-            continue
-        return claim, prefix
-    raise Refused(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
+        with suppress(OSError):
+            return socket.create_server((f"{prefix}.{_CLAIM_HOST}", _CLAIM_PORT), backlog=1), prefix
+    raise BadInput(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
 
 
 class Names:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods.manifests import Container
 
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -28,7 +28,7 @@ class PodFacts:
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def value(self, path: str) -> str:
-        """The value of one `fieldRef.fieldPath`. Raises Refused for a path that does not exist."""
+        """The value of one `fieldRef.fieldPath`. Raises BadInput for a path that does not exist."""
         if keyed := _KEYED.fullmatch(path):
             values = self.labels if keyed[1] == "labels" else self.annotations
             return values.get(keyed[2], "")
@@ -40,7 +40,7 @@ class PodFacts:
             "status.podIP": self.address,
         }
         if path not in fields:
-            raise Refused(f"fieldRef {path}: the downward API has {', '.join(fields)}, metadata.labels['x'] and annotations")
+            raise BadInput(f"fieldRef {path}: the downward API has {', '.join(fields)}, metadata.labels['x'] and annotations")
         return fields[path]
 
 
@@ -54,9 +54,8 @@ def environment(
 ) -> dict[str, str]:
     """The variables of `container`; `base` is what the image sets."""
     variables = dict(base)
-    for source in container.environment_from:
-        if source.config_map is not None:
-            variables |= config_maps[source.config_map]
+    for name in container.config_maps:
+        variables |= config_maps[name]
     for entry in container.environment:
         told = facts.value(entry.field_path) if entry.field_path is not None else expand(entry.value or "", variables)
         variables[entry.name] = told

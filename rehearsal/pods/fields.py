@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 
 
 class WithoutEffect(NamedTuple):
@@ -70,47 +70,45 @@ def _matches(path: str, fields: Mapping[str, object]) -> str | None:
     return None
 
 
+_OPERATORS = {("CustomResourceDefinition", "paddlejobs.batch.paddlepaddle.org"), ("Deployment", "paddle-operator")}
+"""Kinds and names, or labels, of the PaddleJob operator's own objects."""
+
+
 def _is_the_operators(document: Mapping[str, Any]) -> bool:
     """Whether the document is the PaddleJob operator's own."""
     metadata = document.get("metadata", {})
     label = metadata.get("labels", {}).get("app.kubernetes.io/name")
-    known = (document.get("kind"), metadata.get("name")), (document.get("kind"), label)
-    return ("CustomResourceDefinition", "paddlejobs.batch.paddlepaddle.org") in known or (
-        "Deployment",
-        "paddle-operator",
-    ) in known
+    return bool(_OPERATORS & {(document.get("kind"), metadata.get("name")), (document.get("kind"), label)})
 
 
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     """What of `documents` will have no effect here, grouped by reason.
 
-    Raises Refused with the document, the field and the reason for the first field that cannot be rehearsed.
+    Raises BadInput with the document, the field and the reason for the first field that cannot be rehearsed.
     """
     without: dict[str, set[str]] = {}
-    for kind, reason in _KINDS_REFUSED.items():
-        for document in documents:
-            if document.get("kind") == kind and not _is_the_operators(document):
-                raise Refused(f"{kind} {document['metadata']['name']} cannot be rehearsed: {reason}")
     for document in documents:
         kind = str(document.get("kind", ""))
         name = f"{kind} {document.get('metadata', {}).get('name', '')}".strip()
         if _is_the_operators(document):
             without.setdefault("the rehearsal itself plays the PaddleJob operator", set()).add(kind)
             continue
+        if kind in _KINDS_REFUSED:
+            raise BadInput(f"{name} cannot be rehearsed: {_KINDS_REFUSED[kind]}")
         if kind in _KINDS_WITHOUT_EFFECT:
             without.setdefault(_KINDS_WITHOUT_EFFECT[kind], set()).add(kind)
             continue
         if kind not in _KINDS:
             known = ", ".join(sorted({*_KINDS, *_KINDS_WITHOUT_EFFECT}))
-            raise Refused(f"{name or 'a document without a kind'}: the rehearsal knows no such kind; it runs {known}")
+            raise BadInput(f"{name or 'a document without a kind'}: the rehearsal knows no such kind; it runs {known}")
         fields = _fields("any_kind") | _fields(kind)
         for path in paths(document):
             field = _matches(path, fields)
             if field is None:
-                raise Refused(f"{name}: {path} is a field the rehearsal does not know; it can neither honour nor ignore it")
+                raise BadInput(f"{name}: {path} is a field the rehearsal does not know; it can neither honour nor ignore it")
             listing, reason = fields[field]
             if listing == "refused":
-                raise Refused(f"{name}: {path} cannot be rehearsed: {reason}")
+                raise BadInput(f"{name}: {path} cannot be rehearsed: {reason}")
             if listing == "without_effect":
                 shown = field.removesuffix(".*").removesuffix("[]").rsplit(".", 1)[-1].removesuffix("[]")
                 without.setdefault(reason, set()).add(shown)

@@ -4,14 +4,13 @@ A file that no COPY line of the last stage names, or that `Dockerfile.dockerigno
 it would be in a container. Python and its packages come from `.venv-image`, which is locked by the same file as the image's.
 """
 
-import fnmatch
 import re
 import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -40,19 +39,19 @@ class Image:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(source, file)
                 else:
-                    raise Refused(f"trainer_image/Dockerfile: COPY {source.relative_to(context)}: no such file or folder")
+                    raise BadInput(f"trainer_image/Dockerfile: COPY {source.relative_to(context)}: no such file or folder")
 
     def _left_out(self, context: Path, folder: str, names: list[str]) -> list[str]:
         here = Path(folder).relative_to(context)
-        return [name for name in names if any(_ignores(pattern, here / name) for pattern in self.ignored)]
+        return [name for name in names if any((here / name).match(pattern) for pattern in self.ignored)]
 
 
 def read(dockerfile: Path) -> Image:
-    """The last stage of `dockerfile`. Raises Refused where a line cannot be understood."""
+    """The last stage of `dockerfile`. Raises BadInput where a line cannot be understood."""
     try:
         text = dockerfile.read_text()
     except OSError as error:
-        raise Refused(f"{dockerfile}: the trainer image's Dockerfile is not readable: {error.strerror}") from error
+        raise BadInput(f"{dockerfile}: the trainer image's Dockerfile is not readable: {error.strerror}") from error
     copies: list[tuple[str, ...]] = []
     environment: dict[str, str] = {}
     working_dir = "/"
@@ -63,16 +62,16 @@ def read(dockerfile: Path) -> Image:
             if not any(word.startswith("--from=") for word in words):
                 copies.append(tuple(word for word in words if not word.startswith("--")))
             if len(words) < 2 or re.search(r"[$*\[]", rest):
-                raise Refused(f"{dockerfile}: COPY {rest}: the rehearsal reads plain source and destination paths only")
+                raise BadInput(f"{dockerfile}: COPY {rest}: the rehearsal reads plain source and destination paths only")
         elif instruction == "ENV":
             pairs = [word.partition("=") for word in shlex.split(rest)]
             if not all(equals for _, equals, _ in pairs):
-                raise Refused(f"{dockerfile}: ENV {rest}: write NAME=value")
+                raise BadInput(f"{dockerfile}: ENV {rest}: write NAME=value")
             environment |= {name: value for name, _, value in pairs}
         elif instruction == "WORKDIR":
             working_dir = rest
         elif instruction == "ADD":
-            raise Refused(f"{dockerfile}: ADD {rest}: the rehearsal reads COPY")
+            raise BadInput(f"{dockerfile}: ADD {rest}: the rehearsal reads COPY")
     return Image(tuple(copies), environment, working_dir, _ignored(dockerfile))
 
 
@@ -88,14 +87,7 @@ def _ignored(dockerfile: Path) -> tuple[str, ...]:
     """Lines of the Dockerfile's own ignore file that name something; `**` and `!` say what else a builder is sent."""
     file = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
     lines = [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
-    return tuple(line for line in lines if line and line != "**" and not line.startswith(("#", "!")))
-
-
-def _ignores(pattern: str, path: Path) -> bool:
-    """`**/name` is a name at any depth; any other pattern is a path from the context's root."""
-    if pattern.startswith("**/"):
-        return fnmatch.fnmatch(path.name, pattern.removeprefix("**/"))
-    return fnmatch.fnmatch(str(path), pattern)
+    return tuple(line.removeprefix("**/") for line in lines if line and line != "**" and not line.startswith(("#", "!")))
 
 
 def _below(root: Path, container_path: str) -> Path:

@@ -8,8 +8,9 @@ import asyncio
 import secrets
 import string
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from paddle_node.contract import Variable
@@ -30,6 +31,9 @@ class Watcher:
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None: ...
 
+    async def follow(self) -> None:
+        """Runs beside the pods, until it is cancelled at their end."""
+
 
 @dataclass(frozen=True)
 class JobResult:
@@ -46,10 +50,21 @@ class JobResult:
 
 async def run_job(job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Runs `job` on this machine. Cancelling it kills every pod before it returns."""
-    return await _Run(job, host, addresses, watcher or Watcher()).run()
+    uid = str(uuid.uuid4())
+    return await run_pods(job, [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)], watcher)
 
 
-async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
+async def run_pods(job: Job, pods: Sequence[Callable[[], Pod]], watcher: Watcher | None = None) -> JobResult:
+    """Runs pods to their end by the job's rules for failures: each function gives an index's next pod."""
+    watcher = watcher or Watcher()
+    following = asyncio.create_task(watcher.follow())
+    try:
+        return await _Run(job, pods, watcher).run()
+    finally:
+        await _ended([following])
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
     """Cancels the tasks, and returns when they have ended."""
     for task in tasks:
         task.cancel()
@@ -59,9 +74,8 @@ async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
 class _Run:
     """One run of a Job."""
 
-    def __init__(self, job: Job, host: Host, addresses: AddressBlock, watcher: Watcher) -> None:
-        self.job, self.host, self.addresses, self.watcher = job, host, addresses, watcher
-        self._uid = str(uuid.uuid4())
+    def __init__(self, job: Job, made: Sequence[Callable[[], Pod]], watcher: Watcher) -> None:
+        self.job, self.made, self.watcher = job, made, watcher
         self._pods: set[Pod] = set()
         self._failures = 0
         self._ends: list[PodEnd] = []
@@ -69,14 +83,14 @@ class _Run:
         self._reason = ""
 
     async def run(self) -> JobResult:
-        tasks = [asyncio.create_task(self._index(index)) for index in range(self.job.completions)]
+        tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.made))]
         try:
             done, late = await asyncio.wait(tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION)
             if late and not any(task.exception() for task in done):
                 await self._fail("DeadlineExceeded")
             await asyncio.gather(*tasks)
         finally:
-            await ended(tasks)
+            await _ended(tasks)
         culprit = self._culprit if self._reason else None
         return JobResult(not self._reason, self._reason or "CompletionsReached", tuple(self._ends), culprit, self._failures)
 
@@ -84,7 +98,7 @@ class _Run:
         """Pods of one index, one after the other, until one succeeds or no further try is allowed."""
         failures = 0
         while not self._reason:
-            pod = self._pod(index)
+            pod = self.made[index]()
             self._pods.add(pod)
             shown = index if self.job.indexed else None
             self.watcher.pod_started(pod, shown)
@@ -128,18 +142,18 @@ class _Run:
             self._reason = reason
             await asyncio.gather(*(pod.terminate() for pod in self._pods))
 
-    def _pod(self, index: int) -> Pod:
-        job, template = self.job, self.job.template
-        base = f"{job.name}-{index}" if job.indexed else job.name
-        name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
-        own = {"job-name": job.name, "controller-uid": self._uid}
-        labels = {**template.labels, **own, **{f"batch.kubernetes.io/{key}": value for key, value in own.items()}}
-        annotations = dict(template.annotations)
-        if job.indexed:
-            labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
-            template = _with_index(template)
-        facts = PodFacts(name, job.namespace, labels, annotations, self.addresses.next(), template.service_account)
-        return Pod(self.host, template, facts, hostname=base if job.indexed else name)
+
+def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) -> Pod:
+    base, template = f"{job.name}-{index}" if job.indexed else job.name, job.template
+    name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
+    own = {"job-name": job.name, "controller-uid": uid}
+    labels = {**template.labels, **own, **{f"batch.kubernetes.io/{key}": value for key, value in own.items()}}
+    annotations = dict(template.annotations)
+    if job.indexed:
+        labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
+        template = _with_index(template)
+    facts = PodFacts(name, job.namespace, labels, annotations, addresses.next(), template.service_account)
+    return Pod(host, template, facts, hostname=base if job.indexed else name)
 
 
 def _with_index(template: PodTemplate) -> PodTemplate:

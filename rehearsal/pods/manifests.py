@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import yaml
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods import fields
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -44,10 +44,9 @@ class EnvironmentEntry(_Part):
     field_path: str | None = _at("valueFrom", "fieldRef", "fieldPath", default=None)
 
 
-class EnvironmentSource(_Part):
-    """One `envFrom` item; a Secret has no effect here."""
-
-    config_map: str | None = _at("configMapRef", "name", default=None)
+def _config_maps(items: Any) -> Any:
+    """Names of the ConfigMaps of `envFrom`; a Secret has no effect here."""
+    return [item["configMapRef"]["name"] for item in items if "configMapRef" in item]
 
 
 class Mount(_Part):
@@ -68,11 +67,11 @@ class Probe(_Part):
     failures: int = _at("failureThreshold", default=3)
 
 
-class RestartRule(_Part):
-    """One rule of a container about being started again."""
-
-    operator: Literal["In"] = _at("exitCodes", "operator")
-    codes: frozenset[int] = _at("exitCodes", "values")
+def _restart_codes(rules: Any) -> Any:
+    """The exit codes of `restartPolicyRules`."""
+    if other := [rule["exitCodes"]["operator"] for rule in rules if rule["exitCodes"]["operator"] != "In"]:
+        raise ValueError(f"the operator {other[0]} is not read here, In is")
+    return [code for rule in rules for code in rule["exitCodes"]["values"]]
 
 
 class Container(_Part):
@@ -84,17 +83,13 @@ class Container(_Part):
     args: tuple[str, ...] = ()
     working_dir: str = _at("workingDir", default="")
     environment: tuple[EnvironmentEntry, ...] = _at("env", default=())
-    environment_from: tuple[EnvironmentSource, ...] = _at("envFrom", default=())
+    config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _at("envFrom", default=())
     mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
     startup: Probe | None = _at("startupProbe", default=None)
     liveness: Probe | None = _at("livenessProbe", default=None)
     restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
-    restart_rules: tuple[RestartRule, ...] = _at("restartPolicyRules", default=())
-
-    @property
-    def restart_codes(self) -> frozenset[int]:
-        """Exit codes after which it is started again in its pod."""
-        return frozenset(code for rule in self.restart_rules for code in rule.codes)
+    restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at("restartPolicyRules", default=frozenset())
+    """Exit codes after which it is started again in its pod."""
 
 
 class Volume(_Part):
@@ -224,12 +219,12 @@ def load(files: list[Path]) -> list[dict[str, Any]]:
         try:
             documents += [document for document in yaml.safe_load_all(file.read_text()) if document]
         except (OSError, yaml.YAMLError) as error:
-            raise Refused(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error
+            raise BadInput(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error
     return documents
 
 
 def read(documents: list[dict[str, Any]]) -> Manifests:
-    """Typed objects of `documents`; Refused for anything that cannot be rehearsed."""
+    """Typed objects of `documents`; BadInput for anything that cannot be rehearsed."""
     without_effect = fields.check(documents)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in documents:
@@ -262,10 +257,10 @@ def _claim(document: dict[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -
 def _job(document: dict[str, Any]) -> Job:
     spec, name = document["spec"], document["metadata"]["name"]
     if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
-        raise Refused(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
+        raise BadInput(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
     job = _read(Job, document)
     if job.parallelism < job.completions:
-        raise Refused(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
+        raise BadInput(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
     return job
 
 
@@ -276,24 +271,22 @@ def _read(kind: type[T], document: dict[str, Any]) -> T:
         first = error.errors()[0]
         where = f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
         found = "missing" if first["type"] == "missing" else first["input"]
-        raise Refused(f"{where} is {found}: {first['msg']}") from None
+        raise BadInput(f"{where} is {found}: {first['msg']}") from None
 
 
 def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
     """What is well-formed and cannot run here, and what leads nowhere."""
     if template.token:
-        raise Refused(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
+        raise BadInput(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
     for volume in template.volumes.values():
         if volume.config_map is not None and volume.config_map not in manifests.config_maps:
-            raise Refused(f"{where}: volume {volume.name}: there is no ConfigMap {volume.config_map} among the manifests")
+            raise BadInput(f"{where}: volume {volume.name}: there is no ConfigMap {volume.config_map} among the manifests")
     for container in (*template.init_containers, *template.containers):
-        for source in container.environment_from:
-            if source.config_map is not None and source.config_map not in manifests.config_maps:
-                raise Refused(
-                    f"{where}: container {container.name}: there is no ConfigMap {source.config_map} among the manifests"
-                )
+        for name in container.config_maps:
+            if name not in manifests.config_maps:
+                raise BadInput(f"{where}: container {container.name}: there is no ConfigMap {name} among the manifests")
         for mount in container.mounts:
             if mount.volume not in template.volumes:
-                raise Refused(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")
+                raise BadInput(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")
     if template.service_account not in {"default", *manifests.service_accounts}:
-        raise Refused(f"{where}: serviceAccountName is {template.service_account}: no such ServiceAccount among the manifests")
+        raise BadInput(f"{where}: serviceAccountName is {template.service_account}: no such ServiceAccount among the manifests")

@@ -5,19 +5,19 @@ ConfigMap of the job's name. One pod that fails fails the job. What the operator
 scaling, a lost pod made again) is not played.
 """
 
-import asyncio
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import PodFacts
-from rehearsal.pods.job import JobResult, Watcher, ended
-from rehearsal.pods.manifests import EnvironmentEntry, EnvironmentSource, PaddleJob, PodTemplate
-from rehearsal.pods.pod import Host, Pod, PodEnd
+from rehearsal.pods.job import JobResult, Watcher, run_pods
+from rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTemplate
+from rehearsal.pods.pod import Host, Pod
 
 PORT = 36000
 """The first of each pod's ports: where Service names lead, and the first of those that the operator draws one of for a job."""
@@ -77,7 +77,6 @@ def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
 
 async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
-    watcher = watcher or Watcher()
     given = {pod.name: addresses.next() for pod in pods(job)}
     by_name = job.by_service and private_mounts_work()
     # How pods are told to reach each other: by their Services' names, which are theirs, or by address.
@@ -89,27 +88,11 @@ async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, wa
         name: _hosts_file(host.pods / f"{name}.hosts", {**given, socket.gethostname(): address}) if by_name else None
         for name, address in given.items()
     }
-    made = [_pod(job, pod, host, given[pod.name], told[pod.name], files[pod.name]) for pod in pods(job)]
-    ends: list[PodEnd] = []
-    culprit: PodEnd | None = None
-
-    async def one(pod: Pod) -> None:
-        nonlocal culprit
-        watcher.pod_started(pod, None)
-        end = await pod.run()
-        ends.append(end)
-        first = not end.succeeded and culprit is None
-        watcher.pod_ended(pod, None, end, "done" if end.succeeded else "the job fails" if first else "ended with the job")
-        if first:
-            culprit = end
-            await asyncio.gather(*(other.terminate() for other in made if other is not pod))
-
-    tasks = [asyncio.create_task(one(pod)) for pod in made]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        await ended(tasks)
-    return JobResult(culprit is None, "Completed" if culprit is None else "Failed", tuple(ends), culprit)
+    made = [partial(_pod, job, pod, host, given[pod.name], told[pod.name], files[pod.name]) for pod in pods(job)]
+    # One pod that fails fails the job: the operator tries none again.
+    rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
+    result = await run_pods(rules, made, watcher)
+    return replace(result, reason="Completed" if result.succeeded else "Failed")
 
 
 def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, told: str, etc_hosts: Path | None) -> Pod:
@@ -119,7 +102,7 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, told: str, 
     own = {"POD_IP": told, "PADDLE_TRAINER_ID": str(pod.number), "TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role}
     first = first.changed(
         environment=(*first.environment, *(EnvironmentEntry(name=name, value=value) for name, value in own.items())),
-        environment_from=(*first.environment_from, EnvironmentSource(config_map=job.name)),
+        config_maps=(*first.config_maps, job.name),
     )
     facts = PodFacts(pod.name, job.namespace, template.labels, template.annotations, address, template.service_account)
     template = template.changed(containers=(first, *others))

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from paddle_node import contract
 
-from rehearsal.errors import Refused
+from operations.errors import BadInput
 from rehearsal.pods.addresses import Names
 from rehearsal.pods.container import Bind, RunningContainer, private_mounts_work
 from rehearsal.pods.environment import PodFacts, environment, expand
@@ -146,7 +146,7 @@ class Pod:
 
     def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
         if not container.command:
-            raise Refused(f"container {container.name} has no command: nothing here knows what its image would run")
+            raise BadInput(f"container {container.name} has no command: nothing here knows what its image would run")
         words = [_mapped(expand(word, variables), root) for word in container.command]
         return [*words, *(expand(word, variables) for word in container.args)]
 
@@ -217,7 +217,7 @@ class Pod:
             folder = _inside(folder, mount.sub_path)
             if not folder.exists():
                 if volume.claim is not None and not self.host.manifests.claims.get(volume.claim):
-                    raise Refused(
+                    raise BadInput(
                         f"pod {self.facts.name}: {mount.sub_path} is not on the volume: the kubelet would make it as root, and "
                         "user 1000 could not write there; an init container has to make it before"
                     )
@@ -252,7 +252,7 @@ def _inside(root: Path, container_path: str) -> Path:
     """A container's path below `root`; `..` cannot lead out of it."""
     parts = PurePosixPath("/", container_path).parts[1:]
     if ".." in parts:
-        raise Refused(f"{container_path}: a path with .. is refused")
+        raise BadInput(f"{container_path}: a path with .. is refused")
     return root.joinpath(*parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,3 +51,12 @@ def stack(cloud: Cloud) -> Iterator[Callable[..., dict[str, Any]]]:
             cloudformation.describe_stacks(StackName=name)
         except cloudformation.exceptions.ClientError:
             continue
+
+
+def settled(api: Any, name: str) -> dict[str, Any]:
+    """A stack as it is when its operation has ended; {} when it is gone. A Lambda function's part goes on behind a call."""
+    while True:
+        found: dict[str, Any] = {stack["StackName"]: stack for stack in api.describe_stacks()["Stacks"]}.get(name, {})
+        if not found.get("StackStatus", "").endswith("_IN_PROGRESS"):
+            return found
+        time.sleep(0.1)

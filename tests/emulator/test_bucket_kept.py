@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,8 @@ from aws_cdk import aws_ssm as ssm
 
 from constructs_lib.storage.bucket import DataBucket
 from rehearsal.cloud import Cloud
+
+from .conftest import settled
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count()
@@ -33,17 +34,6 @@ def template(name: str, policy: RemovalPolicy, fails: bool) -> str:
             if each is not refused:
                 refused.node.add_dependency(each)
     return json.dumps(app.synth().get_stack_by_name(name).template)
-
-
-def settled(api: Any, name: str) -> dict[str, Any]:
-    """The stack as it is when its operation has ended; {} when it is gone."""
-    for _ in range(1200):
-        stacks = {stack["StackName"]: stack for stack in api.describe_stacks()["Stacks"]}
-        found: dict[str, Any] = stacks.get(name, {})
-        if not found.get("StackStatus", "").endswith("_IN_PROGRESS"):
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{name} is still {found['StackStatus']}")
 
 
 @pytest.fixture

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,81 +12,6 @@ from rehearsal.cloud import Cloud, CloudError
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = PROJECT / "cluster.yaml"
-
-
-def processes_of(state: Path) -> list[str]:
-    """Command lines of the running processes that were started for this state folder."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if (
-                folder.name.isdigit()
-                and str(state).encode() in (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
-            ):
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
-
-
-def soon(true: Callable[[], bool], seconds: float = 90) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return true()
-
-
-PROGRAM = """
-import sys, time
-from pathlib import Path
-from rehearsal.cloud import Cloud
-project, state, config = map(Path, sys.argv[1:4])
-with Cloud(project=project, state=state) as cloud:
-    print("started", flush=True)
-    if sys.argv[4] == "deploy":
-        cloud.bootstrap()
-        print("deploying", flush=True)
-        cloud.deploy(config, state / "outputs.json")
-    time.sleep(600)
-"""
-
-
-def started(state: Path, what: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, PROJECT, state, CONFIG, what],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=PROJECT,
-    )
-
-
-@pytest.mark.slow
-def test_the_emulator_is_gone_when_its_parent_was_killed(tmp_path: Path) -> None:
-    parent = started(tmp_path, "wait")
-    assert parent.stdout is not None and parent.stdout.readline() == "started\n"
-    assert any("server.py" in command for command in processes_of(tmp_path))
-    parent.kill()
-    parent.wait()
-    assert soon(lambda: not processes_of(tmp_path)), processes_of(tmp_path)
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_a_deploy_ends_everything_it_started(tmp_path: Path) -> None:
-    parent = started(tmp_path, "deploy")
-    assert parent.stdout is not None
-    assert [parent.stdout.readline() for _ in range(2)] == ["started\n", "deploying\n"]
-    assert soon(lambda: any("app.py" in command for command in processes_of(tmp_path)))
-    parent.send_signal(signal.SIGINT)
-    assert parent.wait(90) != 0
-    assert processes_of(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_an_exception_in_the_block_ends_the_emulator(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), Cloud(project=PROJECT, state=tmp_path):
-        _ = 1 / 0
-    assert processes_of(tmp_path) == []
 
 
 @pytest.mark.slow

@@ -146,12 +146,3 @@ def test_a_keys_policy_names_only_who_exists(cloud: Cloud, deploy: Deploy) -> No
         refused = deploy(f"new-{who[-6:]}", key(account, {"AWS": [who]}))
         assert refused["StackStatus"] == "ROLLBACK_COMPLETE"
     cloud.client("iam").delete_role(RoleName="reader")
-
-
-def test_a_machine_that_its_template_cannot_make_fails_the_stack(stack: Deploy) -> None:
-    data = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large", "Monitorings": {}}
-    version = {"LaunchTemplateId": {"Ref": "Template"}, "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}}
-    group = {"MinSize": "1", "MaxSize": "1", "AvailabilityZones": ["us-west-2a"], "LaunchTemplate": version}
-    template = {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}}
-    with pytest.raises(AssertionError, match="Monitorings"):
-        stack({"Template": template, "Group": {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": group}})

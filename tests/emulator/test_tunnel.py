@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import Any
 
 import pytest
 from aws_cdk import App, DefaultStackSynthesizer, Stack
@@ -13,6 +11,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs_lib.network.endpoint_tunnel import EndpointTunnel
 from operations.account.tunnel import machines
 from rehearsal.cloud import Cloud
+
+from .conftest import settled
 
 pytestmark = pytest.mark.slow
 
@@ -25,20 +25,13 @@ def template(host: str) -> str:
     return json.dumps(app.synth().get_stack_by_name("Theirs").template)
 
 
-def settled(api: Any) -> dict[str, Any]:
-    """The stack as it is when its operation has ended; {} when it is gone."""
-    while True:
-        stacks = [stack for stack in api.describe_stacks()["Stacks"] if stack["StackName"] == "Theirs"]
-        if not stacks or not stacks[0]["StackStatus"].endswith("_IN_PROGRESS"):
-            return stacks[0] if stacks else {}
-        time.sleep(0.1)
-
-
 def test_it_comes_back_follows_its_endpoint_and_goes(cloud: Cloud) -> None:
     before, api = cloud.inventory(), cloud.client("cloudformation")
     given = {"StackName": "Theirs", "Capabilities": ["CAPABILITY_NAMED_IAM"]}
     api.create_stack(TemplateBody=template("one.example"), **given)
-    assert settled(api)["StackStatus"] == "CREATE_COMPLETE", api.describe_stack_events(StackName="Theirs")["StackEvents"]
+    assert settled(api, "Theirs")["StackStatus"] == "CREATE_COMPLETE", api.describe_stack_events(StackName="Theirs")[
+        "StackEvents"
+    ]
     [first] = machines(cloud.client("ec2"), "theirs")
     cloud.client("ec2").terminate_instances(InstanceIds=[first])
     [second] = machines(cloud.client("ec2"), "theirs")
@@ -49,7 +42,7 @@ def test_it_comes_back_follows_its_endpoint_and_goes(cloud: Cloud) -> None:
     assert group["IpPermissions"] == []
 
     api.update_stack(TemplateBody=template("two.example"), **given)
-    assert settled(api)["StackStatus"] == "UPDATE_COMPLETE"
+    assert settled(api, "Theirs")["StackStatus"] == "UPDATE_COMPLETE"
     document = cloud.client("ssm").get_document(Name="theirs")
     content = json.loads(document["Content"])
     assert (document["DocumentType"], content["properties"]["host"]) == ("Session", "two.example")
@@ -57,5 +50,5 @@ def test_it_comes_back_follows_its_endpoint_and_goes(cloud: Cloud) -> None:
     assert machines(cloud.client("ec2"), "theirs") == [second], "a session that is open goes on"
 
     api.delete_stack(StackName="Theirs")
-    assert settled(api) == {}
+    assert settled(api, "Theirs") == {}
     assert cloud.inventory() - before == set()

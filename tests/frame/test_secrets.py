@@ -12,7 +12,6 @@ from k8s_charts.spec import TrainingJob
 from operations.account.bucket_upload import object_of
 from operations.account.download import content
 from operations.errors import BadInput
-from rehearsal.errors import Refused
 from rehearsal.rehearse import Rehearsal
 from settings.addresses import without_secrets
 from settings.errors import SettingError
@@ -62,7 +61,7 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
         (folder / name).write_text(yaml.safe_dump(settings))
     try:
         Rehearsal(folder, folder / "cluster.yaml", folder / "job.yaml")
-    except (SettingError, Refused) as error:
+    except (SettingError, BadInput) as error:
         return str(error)
     return ""
 

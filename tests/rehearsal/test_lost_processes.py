@@ -9,34 +9,26 @@ import signal
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace as Trained
 
 import pytest
 import yaml
 from paddle_node.contract import JobFolder
 
 from operations.commands.evaluate import Evaluation
-from rehearsal.errors import Failed
+from operations.errors import Failed
 from rehearsal.evaluation import evaluate
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
-from rehearsal.pods.job import JobResult, run_job
-from rehearsal.pods.pod import Host
+from rehearsal.pods.job import run_job
 from rehearsal.state import State
+
+from .conftest import processes
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-
-
-@dataclass
-class Trained:
-    host: Host
-    job: manifests.Job
-    result: JobResult
-    folder: JobFolder
-    evaluation: Evaluation | None
 
 
 def shipped(passes: int) -> list[dict]:
@@ -77,7 +69,7 @@ def train(folder: Path, passes: int = 4, kill: str | None = None) -> Trained:
             result = await asyncio.wait_for(run_job(training, host, addresses), 400)
             assert killer is None or killer.done()
             measured = (await evaluate(documents, host, addresses))[0] if result.succeeded else None
-            return Trained(host, training, result, job_folder, measured)
+            return Trained(host=host, result=result, folder=job_folder, evaluation=measured)
 
     return asyncio.run(go())
 
@@ -89,17 +81,11 @@ def process_of(folder: Path, role: str) -> int | None:
         "pserver": b"paddle_node.fleet\0paddle_node.training.backends.parameter_servers",
         "agent": b"start_paddle.py",
     }[role]
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            variables = (process / "environ").read_bytes().split(b"\0")
-            command = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        ours = any(item.startswith(b"PADDLE_NODE_ROOT=" + str(folder).encode()) for item in variables)
-        if ours and b"JOB_COMPLETION_INDEX=1" in variables and wanted in command and b"container_init" not in command:
-            return int(process.name)
+    own = f"PADDLE_NODE_ROOT={folder}".encode()
+    for number, variables, command in processes():
+        ours = own in variables and b"JOB_COMPLETION_INDEX=1" in variables.split(b"\0")
+        if ours and wanted in command and b"container_init" not in command:
+            return number
     return None
 
 
@@ -142,7 +128,7 @@ def test_the_metric_needs_every_part_of_the_pass(undisturbed):
         shutil.move(part, kept)
         with pytest.raises(Failed) as failed:
             measure(undisturbed)
-        assert part.name in failed.value.log and "Traceback" not in failed.value.log
+        assert part.name in str(failed.value) and "Traceback" not in str(failed.value)
         shutil.move(kept, part)
     assert measure(undisturbed).value == undisturbed.evaluation.value
 

@@ -10,9 +10,9 @@ import textwrap
 
 import pytest
 
+from operations.errors import BadInput
 from rehearsal import interruption
 from rehearsal.__main__ import main
-from rehearsal.errors import Refused
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.state import State
 
@@ -22,7 +22,8 @@ def test_a_machine_that_cannot_rehearse(monkeypatch, capsys, system, processor):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
     monkeypatch.setattr("sys.argv", ["rehearsal"])
-    assert main() == 2
+    with pytest.raises(SystemExit, match="2"):
+        main()
     said = capsys.readouterr().err
     assert said.startswith(f"this machine is {system} {processor}: a rehearsal needs Linux on x86-64") and said.count("\n") == 1
 
@@ -34,14 +35,15 @@ def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path, monkeypatch, capsy
         (clone / environment / "bin/python").touch()
     monkeypatch.setattr("rehearsal.__main__._PROJECT", clone)
     monkeypatch.setattr("sys.argv", ["rehearsal"])
-    assert main() == 2
+    with pytest.raises(SystemExit, match="2"):
+        main()
     assert f"this clone lies in {clone}: parameter servers save through a shell" in capsys.readouterr().err
 
 
 def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
     with State(tmp_path / ".rehearsal") as state:
         (state.volume / "old").touch()
-        with pytest.raises(Refused, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
+        with pytest.raises(BadInput, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
             pass
         assert (state.volume / "old").exists()
     with State(tmp_path / ".rehearsal") as state:
@@ -50,14 +52,14 @@ def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Refused, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):
+    with pytest.raises(BadInput, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):
         pass
 
 
 def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_anything_begins():
     with AddressBlock() as addresses, socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Refused, match=f"port {port} is taken on all addresses of this machine") as unfit:
+        with pytest.raises(BadInput, match=f"port {port} is taken on all addresses of this machine") as unfit:
             addresses.check([port])
         assert unfit.value.code == 2 and "\n" not in str(unfit.value)
         taken.close()

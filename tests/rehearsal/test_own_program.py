@@ -42,27 +42,17 @@ def test_a_program_from_a_folder_trains_with_its_requirement(clone, wheel: Path,
     settings["program"] = {"from": "folder", "path": str(mine), "requirements": "requirements.txt", "packages": ["libgl1"]}
     job = clone.folder / "mine.yaml"
     job.write_text(yaml.safe_dump(settings))
-    rehearsal = clone.start("--job", str(job))
-    said, _ = rehearsal.communicate(timeout=900)
-    assert rehearsal.returncode == 0, said
+    code, said = clone.run("--job", str(job))
+    assert code == 0, said
     assert "Paddle 2.6 with 2 requirements of the program" in said and "libgl1" in said
     folder = clone.state / "volume" / settings["name"]
     (archive,) = (folder / "programs").iterdir()
     assert archive.suffix == ".tar" and not (folder / "quick_start").exists()
     assert not (mine / "mark").exists()
 
-    # A fault of the program is said before anything is deployed, too.
-    faultless = train.read_text()
-    train.write_text(faultless.replace("[words.get(word, 0) for word in text] or [0]", "len(text)"))
-    rehearsal = clone.start("--job", str(job))
-    said, _ = rehearsal.communicate(timeout=900)
-    assert rehearsal.returncode == 2 and "bootstrap" not in said and "`text` got int" in said
-    train.write_text(faultless)
-
     # The environment is there; what does not fit it is said before anything is deployed.
     settings["program"]["requirements"] = ["numpy<1.20"]
     job.write_text(yaml.safe_dump(settings))
-    rehearsal = clone.start("--job", str(job))
-    said, _ = rehearsal.communicate(timeout=900)
-    assert rehearsal.returncode == 2 and "bootstrap" not in said
+    code, said = clone.run("--job", str(job))
+    assert code == 2 and "bootstrap" not in said
     assert "program.requirements has numpy<1.20, which does not fit the image's own packages" in " ".join(said.split())

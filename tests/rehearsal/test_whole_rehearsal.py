@@ -6,16 +6,17 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytestmark = pytest.mark.slow
 
 VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
 MAKE = ("make", "rehearse")
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused_jobs.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
         time.sleep(0.1)
         if rehearsal.poll() is None:
             os.killpg(rehearsal.pid, signal.SIGINT)
-        said, _ = rehearsal.communicate(timeout=180)
+        said, _ = rehearsal.communicate()
         if rehearsal.returncode:
             break  # With 0 it had ended before the signal came: a destroy takes a second.
     assert rehearsal.returncode == 130, said
@@ -67,7 +68,7 @@ def test_a_killed_rehearsal_leaves_no_process(clone):
     read_until(rehearsal, "✓ split")
     clone.wait_until_running(7)
     os.kill(rehearsal.pid, signal.SIGKILL)
-    rehearsal.communicate(timeout=180)
+    rehearsal.communicate()
     clone.wait_until_none_runs()
 
 
@@ -77,9 +78,9 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     two = second_clone.start()
     begun = read_until(one, "rehearsal of job.yaml")
     third = clone.start()
-    refused, _ = third.communicate(timeout=180)
+    refused, _ = third.communicate()
     assert third.returncode == 2 and "another rehearsal runs in this clone" in refused and len(refused.splitlines()) <= 2
-    said, also_said = begun + one.communicate(timeout=600)[0], two.communicate(timeout=600)[0]
+    said, also_said = begun + one.communicate()[0], two.communicate()[0]
     assert (one.returncode, two.returncode) == (0, 0), said + also_said
 
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
@@ -99,19 +100,7 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     assert (clone.folder / "dist" / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(entry.name for entry in clone.state.iterdir()) == ["job.json", "last", "lock", "logs", "manifests", "volume"]
 
-    # The day after: no cluster, and none is asked for.
-    def paddle_aws(*arguments: str) -> str:
-        command = [clone.folder / ".venv/bin/paddle-aws", *arguments]
-        return subprocess.run(command, cwd=clone.folder, check=True, capture_output=True, text=True).stdout
-
-    assert "quick-start is done" in paddle_aws("status") and "trainer 2 | " in paddle_aws("logs", "--tail", "1")
-    assert f"accuracy {accuracy} of pass 4" in paddle_aws("evaluate", "--rehearsal")
-    lines = paddle_aws("results", "--model", "--to", "home")
-    assert len(lines.splitlines()) == 5 and said.split("predict with it:\n\n")[1] == lines
-    python = clone.folder / ".venv-image/bin/python"
-    predicted = subprocess.run([python, "-c", lines], cwd=clone.folder / "home/model", env={}, capture_output=True, text=True)
-    assert predicted.stdout.startswith("[["), predicted.stderr
-    assert clone.left_running == second_clone.left_running == []
+    assert "predict with it:" in said and clone.left_running == second_clone.left_running == []
 
 
 def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
@@ -124,9 +113,8 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
     settings = (VARIANTS / "self-managed-cluster.yaml").read_text().replace("tests/aws/variants", str(VARIANTS))
     settings = settings.replace("retain: false", "retain: true").replace("us-west-2", "eu-central-1")
     (tmp_path / "cluster.yaml").write_text(f"region: eu-central-1\n{settings}")
-    rehearsal = second_clone.start("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
-    said, _ = rehearsal.communicate(timeout=600)
-    assert rehearsal.returncode == 0, said
+    code, said = second_clone.run("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
+    assert code == 0, said
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said).groups()
     assert float(accuracy) > 0.8 > 0.5 > float(baseline)
     assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
@@ -136,21 +124,18 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
 
 def test_a_program_that_knows_nothing_of_us_by_its_own_line(second_clone):
     """`make rehearse JOB=examples/launch/job.yaml`."""
-    rehearsal = second_clone.start("--job", "examples/launch/job.yaml")
-    said, _ = rehearsal.communicate(timeout=600)
-    assert rehearsal.returncode == 0, said
+    code, said = second_clone.run("--job", "examples/launch/job.yaml")
+    assert code == 0, said
     assert "one copy that all pods read" in said and "2 pods with 2 processes each ran to their end" in said
     assert float(re.search(r"accuracy ([\d.]+) \(baseline: 0.500\)", said)[1]) > 0.9
     epochs = second_clone.folder / ".rehearsal/volume/launch/output/epochs.jsonl"
     counted = [json.loads(line) for line in epochs.read_text().splitlines()]
     assert [(one["records"], one["least"], one["most"], one["ranks"]) for one in counted] == [(1600, 1, 1, 4)] * 40
-    assert second_clone.left_running == []
 
 
 def test_a_paddle_job_of_the_operators_guide(second_clone):
-    rehearsal = second_clone.start("--job", "examples/paddlejob/gpu-node-selection.yaml")
-    said, _ = rehearsal.communicate(timeout=600)
-    assert rehearsal.returncode == 0, said
+    code, said = second_clone.run("--job", "examples/paddlejob/gpu-node-selection.yaml")
+    assert code == 0, said
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
     assert phases == ["emulator", "bootstrap", "deploy", "manifests", "train", "measure", "destroy"]
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(baseline: ([\d.]+)\)", said).groups()
@@ -158,7 +143,6 @@ def test_a_paddle_job_of_the_operators_guide(second_clone):
     sentences = " ".join(said.split())
     assert "no GPU here: pods that would get 1 each compute on the CPU" in sentences
     assert "examples/paddlejob/programs/wide_and_deep.py stand for it" in sentences
-    assert second_clone.left_running == []
 
 
 def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, tmp_path):
@@ -166,47 +150,22 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
     (tmp_path / "job.yaml").write_text(
         "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: bad.tsv, hold_out: 0.1}\n"
     )
-    rehearsal = second_clone.start("--no-try", "--job", str(tmp_path / "job.yaml"))
-    said, _ = rehearsal.communicate(timeout=600)
-    assert rehearsal.returncode == 1, said
+    code, said = second_clone.run("--no-try", "--job", str(tmp_path / "job.yaml"))
+    assert code == 1, said
     assert "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
-    assert second_clone.left_running == []
 
 
-@pytest.mark.parametrize(
-    ("job", "sentence"),
-    [
-        ("name: x\ntrainers: 0\ndata: {source: s3://a/b}\n", "trainers must be at least 1 (found 0)"),
-        ("name: x\ntrainers: 1\ninvented: 1\ndata: {source: s3://a/b}\n", "invented"),
-        (
-            "name: x\ntrainers: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: nowhere.tsv}\n",
-            "data.source is nowhere.tsv: there is no file",
-        ),
-        (
-            "name: x\ntrainers: 245\ndata: {source: s3://a/b}\n",
-            "trainers is 245: here at most 244 pods have an address each, and this job has 245",
-        ),
-        (
-            "name: x\nengine: paddlejob\nmode: collective\ntrainers: 2\nimage: i\nvolume: {kind: none}\n"
-            "paddlejob: {elastic: 1, etcd_server: 'etcd:2379'}\n",
-            "paddlejob.elastic is 1: elastic workers meet in an etcd, which is not here",
-        ),
-    ],
-)
-def test_bad_input_is_one_sentence(clone, tmp_path, job, sentence):
-    (tmp_path / "job.yaml").write_text(job)
-    rehearsal = clone.start("--job", str(tmp_path / "job.yaml"))
-    said, _ = rehearsal.communicate(timeout=180)
-    assert rehearsal.returncode == 2 and sentence in said
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["refused"])
+def test_bad_input_is_one_sentence(clone, tmp_path, row):
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump({"name": "x", **row["job"]}))
+    code, said = clone.run("--job", str(tmp_path / "job.yaml"))
+    assert code == 2 and row["refused"] in said
     assert len(said.strip().splitlines()) == 2 and said.startswith("rehearsal of job.yaml")
 
 
 def test_a_settings_file_that_is_not_there(clone):
-    said = subprocess.run(
-        [clone.folder / ".venv/bin/python", "-m", "rehearsal", "--config", "nowhere.yaml"],
-        cwd=clone.folder, capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
-    assert said.returncode == 2 and said.stderr.startswith("nowhere.yaml does not exist") and len(said.stderr.splitlines()) == 1
+    code, said = clone.run("--config", "nowhere.yaml")
+    assert code == 2 and said.startswith("nowhere.yaml does not exist") and len(said.splitlines()) == 1
 
 
 def corpus(file, lines: int) -> None:

@@ -3,37 +3,27 @@ group's version changes alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from ministack.services import eks
-from ministack.services.cloudformation import provisioners
+from resource_types import Call, Properties, around
 
-Properties = Mapping[str, Any]
 ALONE = {"Version", "ReleaseVersion"}
 
 
 def apply() -> None:
-    for kind, check in (("AWS::EKS::Cluster", _cluster), ("AWS::EKS::Nodegroup", _group)):
-        handlers = provisioners._RESOURCE_HANDLERS[kind]
-        handlers["update"] = _checked(check, handlers["update"])
+    around("AWS::EKS::Cluster", update=_cluster)
+    around("AWS::EKS::Nodegroup", update=_group)
 
 
-def _checked(check: Callable[[Properties, Properties], None], update: Callable[..., Any]) -> Callable[..., Any]:
-    def updated(physical_id: str, old: Properties, new: Properties, *rest: Any) -> Any:
-        check(old, new)
-        return update(physical_id, old, new, *rest)
-
-    return updated
-
-
-def _cluster(old: Properties, new: Properties) -> None:
+def _cluster(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Any:
     has, wanted = str(eks._clusters[new["Name"]]["version"]), str(new["Version"])
     if int(wanted.split(".")[1]) - int(has.split(".")[1]) not in (0, 1):
         raise ValueError(f"Unsupported Kubernetes minor version update from {has} to {wanted} (Service: Eks, Status Code: 400)")
+    return update(physical_id, old, new, *rest)
 
 
-def _group(old: Properties, new: Properties) -> None:
+def _group(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Any:
     changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
     if changed & ALONE and changed - ALONE:
         raise ValueError("Version and ReleaseVersion updates cannot be combined with other updates (Status Code: 400)")
@@ -42,3 +32,4 @@ def _group(old: Properties, new: Properties) -> None:
         raise ValueError(
             f"Requested Nodegroup version {new['Version']} is not the cluster's {has} (Service: Eks, Status Code: 400)"
         )
+    return update(physical_id, old, new, *rest)
