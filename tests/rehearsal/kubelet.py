@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from job_controller import JobController, Script
-from kubernetes_api import KubernetesApi
 
 from rehearsal.account import Identity
 from rehearsal.pods import manifests
@@ -22,15 +21,16 @@ OF_THE_API = {"uid", "creationTimestamp", "resourceVersion"}
 
 
 class Kubelet(JobController):
-    """Set `api.created` to it."""
+    """A cluster that runs its Jobs below `state`, with the image and the programs of `project`."""
 
-    def __init__(self, api: KubernetesApi, project: Path, state: State, identity: Identity) -> None:
-        super().__init__(api, volume=state.volume)
+    def __init__(self, project: Path, state: State, identity: Identity) -> None:
+        super().__init__()
+        self.volume = state.volume
         self._project, self._state, self._identity = project, state, identity
 
-    def __call__(self, document: Object) -> None:
+    def control(self, document: Object) -> None:
         if document["kind"] != "Job":
-            return super().__call__(document)
+            return super().control(document)
         try:
             self._run_job(document)
         except Exception as error:
@@ -38,20 +38,21 @@ class Kubelet(JobController):
             raise
 
     def _run_job(self, document: Object) -> None:
-        pods = [self.pod(document, index) for index in range(document["spec"]["completions"])]
-        for pod in pods:
+        names = []
+        for index in range(document["spec"]["completions"]):
+            pod = self.pod(document, index)
             self.run(pod, Script(lines=()))
-        read = manifests.read([as_written(one) for one in list(self.api.objects.values()) if one["kind"] not in ("Pod", "Event")])
+            names.append(pod["metadata"]["name"])
+        read = manifests.read([as_written(one) for one in list(self.objects.values()) if one["kind"] not in ("Pod", "Event")])
         host = self._state.host(self._project, read, self._project / ".venv-image" / "bin", self._identity)
         job = next(job for job in read.jobs if job.name == document["metadata"]["name"])
         with AddressBlock() as addresses:
             result = asyncio.run(run_job(job, host, addresses))
-        names = [pod["metadata"]["name"] for pod in pods]
         for end in result.ended:
             of = next((name for name in names if name.rpartition("-")[0] == end.name.rpartition("-")[0]), names[0])
             for log in end.logs.values():
                 for line in log.read_text().splitlines():
-                    self.api.say(of, line)
+                    self.say(of, line)
         culprit = result.culprit
         self.finish(document, culprit.codes[culprit.failed_container] or 1 if culprit else 0)
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ import pytest
 sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / room) for room in ("operations", "image"))]
 
 from kubelet import Kubelet
-from kubernetes_api import KubernetesApi
-from price_files import PriceFiles, machine
 from test_build_and_push import ENGINE
+from test_cost import MACHINES, SERVICES, PriceFiles
 from test_lock_distribution import Publisher
 
 from rehearsal import account
@@ -98,32 +97,24 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
     engine.parent.mkdir()
     engine.write_text(ENGINE.format(python=sys.executable))
     engine.chmod(0o755)
+
+    def identity(namespace: str, service_account: str) -> Mapping[str, str]:
+        outputs = json.loads((clone / "outputs.json").read_text())
+        (cluster,) = (stack["ClusterName"] for stack in outputs.values() if "ClusterName" in stack)
+        return account.pod_identity(cloud, cluster)(namespace, service_account)
+
     with (
         Cloud(clone, tmp_path / "cloud") as cloud,
         State(tmp_path / "state") as state,
-        KubernetesApi() as api,
+        Kubelet(clone, state, identity) as cluster,
         PriceFiles() as prices,
         Publisher() as k3s,
     ):
-        prices.rows["AmazonEC2"] = [machine("m5.large", "0.25"), machine("t4g.nano", "0.01")]
-        api.put("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
-
-        def identity(namespace: str, service_account: str):
-            outputs = json.loads((clone / "outputs.json").read_text())
-            (cluster,) = (stack["ClusterName"] for stack in outputs.values() if "ClusterName" in stack)
-            return account.pod_identity(cloud, cluster)(namespace, service_account)
-
-        api.created = kubelet = Kubelet(api, clone, state, identity)
-        stand_ins = {
-            "KUBERNETES": api.url,
-            "PRICES": prices.url,
-            "K3S": k3s.url,
-            "ALIVE": "docker",
-            "CALLS": str(tmp_path / "calls"),
-        }
-        path = f"{engine.parent}{os.pathsep}{os.environ['PATH']}"
-        yield Shell(clone, tmp_path / "home", **cloud.environment, **stand_ins, PATH=path)
-        kubelet.close()
+        for service in SERVICES:
+            prices.offer(service, *(MACHINES if service == "AmazonEC2" else ()))
+        stand_ins = {"KUBERNETES": cluster.url, "PRICES": prices.url, "K3S": k3s.url}
+        docker = {"ALIVE": "docker", "CALLS": str(tmp_path / "calls"), "PATH": f"{engine.parent}{os.pathsep}{os.environ['PATH']}"}
+        yield Shell(clone, tmp_path / "home", **cloud.environment, **stand_ins, **docker)
 
 
 def test_those_for_aws(on_aws: Shell) -> None:
