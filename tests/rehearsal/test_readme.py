@@ -88,7 +88,12 @@ def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
     (shell.folder / "job.yaml").write_text(blocks("Your own program", "yaml")[0])
     own, launch = (shell.run(block) for block in blocks("Your own program", "sh"))
     assert "mine is done" in own and (shell.folder / "models" / "model").is_dir()
-    assert "2 pods with 2 processes each ran to their end" in launch
+    assert "one copy that all pods read" in launch and "2 pods with 2 processes each ran to their end" in launch
+    found = re.search(r"accuracy ([\d.]+) \(baseline: 0.500\)", launch)
+    assert found and float(found[1]) > 0.9
+    epochs = map(json.loads, (shell.folder / ".rehearsal/volume/launch/output/epochs.jsonl").read_text().splitlines())
+    counted = [(one["records"], one["least"], one["most"], one["ranks"]) for one in epochs]
+    assert counted == [(1600, 1, 1, 4)] * 40, "each of four processes trained each record once an epoch"
 
 
 @pytest.fixture

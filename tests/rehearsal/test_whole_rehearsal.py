@@ -122,17 +122,6 @@ def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
     assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
 
 
-def test_a_program_that_knows_nothing_of_us_by_its_own_line(second_clone):
-    """`make rehearse JOB=examples/launch/job.yaml`."""
-    code, said = second_clone.run("--job", "examples/launch/job.yaml")
-    assert code == 0, said
-    assert "one copy that all pods read" in said and "2 pods with 2 processes each ran to their end" in said
-    assert float(re.search(r"accuracy ([\d.]+) \(baseline: 0.500\)", said)[1]) > 0.9
-    epochs = second_clone.folder / ".rehearsal/volume/launch/output/epochs.jsonl"
-    counted = [json.loads(line) for line in epochs.read_text().splitlines()]
-    assert [(one["records"], one["least"], one["most"], one["ranks"]) for one in counted] == [(1600, 1, 1, 4)] * 40
-
-
 def test_a_paddle_job_of_the_operators_guide(second_clone):
     code, said = second_clone.run("--job", "examples/paddlejob/gpu-node-selection.yaml")
     assert code == 0, said
