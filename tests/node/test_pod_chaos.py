@@ -10,10 +10,12 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
+IMAGE_PYTHON = str(Path(__file__).parents[2] / ".venv-image/bin/python")
 FAULTS = ["trainer", "server", "pod", "pod", "terminate", "freeze", "agents"]
 
 
@@ -21,8 +23,10 @@ FAULTS = ["trainer", "server", "pod", "pod", "terminate", "freeze", "agents"]
 @pytest.mark.parametrize("discovery", ["index", "pod-list"])
 def test_many_faults(job, api, seed, discovery):
     draw, over = random.Random(seed), threading.Event()
-    stand_in, server = {"passes": 8, "steps": 6, "save_seconds": 0.1}, api if discovery == "pod-list" else None
-    pods = job(api=server, stand_in=stand_in, ATTEMPTS="100", PEER_DEADLINE="60", GRACE="2")
+    pods = job(stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1}, ATTEMPTS="100", PEER_DEADLINE="60", GRACE="2")
+    if discovery == "pod-list":
+        pods.api = api
+        pods.interpreter = IMAGE_PYTHON  # Its urllib3 has a version of its own.
 
     def control() -> None:
         while not over.is_set():
