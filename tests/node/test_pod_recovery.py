@@ -2,14 +2,12 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from node_pods import runs
 
 pytestmark = pytest.mark.slow
 
-IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
 HELD = {"passes": 3, "steps": 10, "holds": [1, 1, 4]}
 """Each trainer waits in the middle of the second pass."""
 
@@ -115,15 +113,6 @@ def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
     pods.start(index)
     pods.end_undisturbed()
     assert "[trainer 2] pass 2" in pods.log(index)
-
-
-def test_pod_list_after_a_lost_process_keeps_its_ids(job, api):
-    # With the image's own Python, whose urllib3 has a version of its own.
-    pods = job(stand_in=HELD, api=api, interpreter=str(IMAGE_PYTHON))
-    pods.start_and_hold()
-    os.kill(pods.child(1, "server"), signal.SIGKILL)
-    pods.end_undisturbed()
-    assert "[trainer 0] pass 2" in pods.log(0)
 
 
 def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, api):

