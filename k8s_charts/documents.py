@@ -1,6 +1,6 @@
 """From a job to its Kubernetes documents, in the order in which they are applied.
 
-The same job, outputs and image give the same bytes, whether read here, written here or by `cdk8s synth`.
+The same job, outputs and image give the same bytes, whether read here or written here, also for `cdk8s synth`.
 """
 
 from itertools import pairwise
@@ -26,17 +26,15 @@ def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> N
         setting = "paddlejob.intranet is Host" if job.controller == "paddlejob" else "ports.host_ports is given"
         instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
         raise SettingError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")
-    steps: list[Chart] = []
-    steps.append(NamespaceChart(app, job))
+    steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:
         steps.append(OperatorChart(app, job))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     data = DataChart(app, job, outputs, image) if job.splits else None
-    if data is not None:
-        steps.append(data)
+    steps += [data] if data else []
     training = PaddleJobChart if job.controller == "paddlejob" else TrainingChart
-    steps.append(training(app, job, outputs, image, data_job=data.identity if data is not None else None))
+    steps.append(training(app, job, outputs, image, data_job=data.identity if data else None))
     for before, after in pairwise(steps):
         after.add_dependency(before)
 
