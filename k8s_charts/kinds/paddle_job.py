@@ -36,8 +36,7 @@ class OperatorChart(Chart):
             groups = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"]}
             role["rules"].append({**groups, "verbs": ["get", "list", "watch", "create", "delete"]})
             deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--scheduling=volcano")
-        for document in (definition, space, account, role, binding, policy, deployment):
-            yaml_documents.add(self, document)
+        yaml_documents.add(self, definition, space, account, role, binding, policy, deployment)
 
 
 def _environment(job: TrainingJob) -> dict[Any, object]:

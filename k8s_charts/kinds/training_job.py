@@ -104,8 +104,8 @@ class TrainingChart(Chart):
             yaml_documents.add(self, service)
         else:
             account = f"{job.name}-pod-list"
-            for document in yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
-                yaml_documents.add(self, document)
+            rights = yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name)
+            yaml_documents.add(self, *rights)
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
         # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
         # None at all would hold every drain up until the job ends.

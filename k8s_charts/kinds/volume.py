@@ -43,5 +43,4 @@ class VolumeChart(Chart):
             size=job.volume.size,
         )
         volume["spec"] = dict(sorted({**volume["spec"], **_source(job.volume, outputs)}.items()))
-        yaml_documents.add(self, volume)
-        yaml_documents.add(self, claim)
+        yaml_documents.add(self, volume, claim)
