@@ -40,6 +40,7 @@ DATA_ENDING = "-data"
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes of which, without a command, the program's train.py is run."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
+_OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -227,12 +228,6 @@ class TrainingJob(Settings):
             yield "command is empty: leave it out, or name the program to run"
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
-        # Whoever names an image knows what it holds.
-        if self.program.origin == "image" and self.image is None and self.program.folder not in contract.IMAGE_PROGRAMS:
-            yield (
-                f"program.folder is {self.program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
-                f"write ./{self.program.folder} for a folder beside this file"
-            )
         yield from self._environment_faults()
         yield from self._node_faults()
 
@@ -274,7 +269,7 @@ class TrainingJob(Settings):
         if self.resume and len(found) != 1:
             yield f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed"
         for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
-            if path is not None and not _below_output(path):
+            if path is not None and not _OUTPUT.fullmatch(path):
                 yield f"{setting} is {path}: a path below output/ is allowed, without .."
 
     def _environment_faults(self) -> Iterator[str]:
@@ -308,8 +303,3 @@ class TrainingJob(Settings):
             if needed > given:
                 limit = getattr(ceiling, setting)
                 yield f"namespace_limits.{setting} is {limit}: the job would never start, its {pods} training pods need more"
-
-
-def _below_output(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return len(parts) > 1 and parts[0] in ("output", "{output}") and ".." not in parts

@@ -211,8 +211,6 @@ EVALUATION = ("python3", "/opt/paddle/evaluate_pass.py")
 """Measures the newest complete pass, with a trainer's variables."""
 PROGRAMS = "/opt/paddle/programs"
 """Where the image keeps its training programs."""
-IMAGE_PROGRAMS = ("quick_start", "recommendation")
-"""Which ones trainer_image/Dockerfile copies there."""
 UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"
