@@ -49,15 +49,15 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
         Variable.PASSES: job.passes,
         Variable.SEED: job.seed,
     }
-    more = {
+    return {
+        **(ours if job.data is not None else {}),
         # A foreign image knows no user 1000, whose home would be /, which is read-only.
         "HOME": contract.HOME if job.image is not None else None,
         # The endpoints that the operator tells have this port, and its PADDLE_PORT is another: Paddle's servers refuse to start.
         "PADDLE_PORT": SERVICE_PORT if job.operator.intranet == "Service" else None,
         "PADDLE_ELASTIC_SERVER": job.operator.etcd_server,
+        **{name: literal(value) for name, value in job.environment.items()},
     }
-    users = {name: literal(value) for name, value in job.environment.items()}
-    return {**(ours if job.data is not None else {}), **more, **users}
 
 
 class PaddleJobChart(Chart):
