@@ -260,6 +260,8 @@ addresses, also of a machine on which other jobs are rehearsed."""
 
 DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means complete (ours)."""
+RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+"""What DATA_FORMAT may be."""
 SPLIT_MANIFEST = "manifest.json"
 """The same in the split's own folder, created exclusively and never replaced (ours)."""
 
