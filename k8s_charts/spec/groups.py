@@ -102,7 +102,7 @@ class Program(Settings):
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-        found = self.model_copy(update={"requirements": requirements(self.requirements, read and read.root)})
+        found = self.model_copy(update={"requirements": requirements(self.requirements, read.root if read else None)})
         found._read = read
         return found
 
