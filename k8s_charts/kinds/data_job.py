@@ -48,7 +48,7 @@ def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity
         **({} if data.shared else pod.told(data)),
         Variable.PROGRAM_FROM: _program(job),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
-        **(pod.archive(job) if ":" in data.format else {}),
+        Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive and ":" in data.format else None,
         Variable.DATA_JOB: identity or None,
         "AWS_REGION": region or None,
     }
@@ -64,7 +64,7 @@ class DataChart(Chart):
         super().__init__(scope, f"{job.name}{DATA_ENDING}")
         if job.data is None:
             raise ValueError("a job without data has no data job")
-        data, program = job.data, pod.inline_program(self, job, "data")
+        data, program = job.data, pod.config_map(self, job, "data", "program", job.program.files)
         network.data(self, job, outputs)
 
         def document(identity: str) -> pod.Object:

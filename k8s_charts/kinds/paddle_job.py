@@ -68,7 +68,7 @@ class PaddleJobChart(Chart):
     ) -> None:
         super().__init__(scope, f"{job.name}-training")
         # With a data job the program comes to the volume; without one it is mounted in the pods themselves.
-        program = None if job.splits else pod.inline_program(self, job, "worker")
+        program = None if job.splits else pod.config_map(self, job, "worker", "program", job.program.files)
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
         members = servers + job.trainers

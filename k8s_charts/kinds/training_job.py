@@ -72,7 +72,7 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
         **pod.identity(job),
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
-        **pod.archive(job),
+        Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive else None,
         Variable.NIC: literal(job.network_device),
         **pod.told(job.ports),
         Variable.TRAINERS: job.trainers,
