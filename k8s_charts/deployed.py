@@ -71,7 +71,7 @@ class ClusterOutputs(model.Settings):
                 "access_point": volume.access_point_id or self.access_point_id,
             }
         if volume.kind == "nfs":
-            return {"server": volume.server or self.file_system_dns_name, "path": volume.path or "/"}
+            return {"path": volume.path or "/", "server": volume.server or self.file_system_dns_name}
         return {"path": str(volume.path)} if volume.kind == "host-path" else {}
 
     @classmethod

@@ -1,9 +1,8 @@
 """From a job to its Kubernetes documents, in the order in which they are applied.
 
-The same job, outputs and image give the same bytes, whether read here, written here or by `cdk8s synth`.
+The same job, outputs and image give the same bytes, whether read here or written here, also for `cdk8s synth`.
 """
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +19,34 @@ from k8s_charts.spec import TrainingJob
 from settings.errors import SettingError
 
 
-def charts(app: App, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
-    """Adds the job's charts to an app: one for each step that is applied on its own, each after the one before it."""
+def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]:
+    """The job's charts: one for each step that is applied on its own, in this order."""
     if job.takes_the_node and outputs.host_ports == "closed":
         setting = "paddlejob.intranet is Host" if job.controller == "paddlejob" else "ports.host_ports is given"
         instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
         raise SettingError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")
-    steps: list[Chart] = []
-    steps.append(NamespaceChart(app, job))
+    app = App()
+    steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:
         steps.append(OperatorChart(app, job))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     data = DataChart(app, job, outputs, image) if job.splits else None
-    if data is not None:
-        steps.append(data)
+    steps += [data] if data else []
     training = PaddleJobChart if job.controller == "paddlejob" else TrainingChart
-    steps.append(training(app, job, outputs, image, data_job=data.identity if data is not None else None))
-    for before, after in pairwise(steps):
-        after.add_dependency(before)
+    steps.append(training(app, job, outputs, image, data_job=data.identity if data else None))
+    return steps
 
 
 def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dict[str, Any]]:
     """Every document of the job, in apply order."""
-    app = App()
-    charts(app, job, outputs, image)
-    return [document for chart in app.charts for document in chart.to_json()]
+    return [document for chart in charts(job, outputs, image) for document in chart.to_json()]
 
 
 def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, str]:
     """One YAML file a step, by its name; the names count in apply order."""
-    app = App()
-    charts(app, job, outputs, image)
-    return {
-        f"{number:04d}-{chart.node.id}.k8s.yaml": yaml_documents.dump(chart.to_json()) for number, chart in enumerate(app.charts)
-    }
+    steps = enumerate(charts(job, outputs, image))
+    return {f"{number:04d}-{chart.node.id}.k8s.yaml": yaml_documents.dump(chart.to_json()) for number, chart in steps}
 
 
 def written(folder: Path) -> dict[str, str]:

@@ -37,18 +37,18 @@ def plain(document: Any) -> Any:
     return document
 
 
-def add(scope: Construct, document: Mapping[str, Any]) -> None:
-    """Adds a whole document as it is written; its kind and its place are the construct's id."""
-    content = dict(document)
-    made = ApiObject(
-        scope,
-        f"{content['kind']}-{len(scope.node.children)}",
-        api_version=content.pop("apiVersion"),
-        kind=content.pop("kind"),
-        metadata=ApiObjectMetadata(**content.pop("metadata")),
-    )
-    for field, value in content.items():
-        made.add_json_patch(JsonPatch.add(f"/{field}", value))
+def add(scope: Construct, *documents: Mapping[str, Any]) -> None:
+    """Adds whole documents as they are written; the kind of each and its place are the construct's id."""
+    for content in map(dict, documents):
+        made = ApiObject(
+            scope,
+            f"{content['kind']}-{len(scope.node.children)}",
+            api_version=content.pop("apiVersion"),
+            kind=content.pop("kind"),
+            metadata=ApiObjectMetadata(**content.pop("metadata")),
+        )
+        for field, value in content.items():
+            made.add_json_patch(JsonPatch.add(f"/{field}", value))
 
 
 class _Dumper(yaml.SafeDumper):

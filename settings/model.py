@@ -179,7 +179,7 @@ def _rules_of(fault: ErrorDetails) -> Sequence[Fault]:
 
 def _location(fault: ErrorDetails) -> Location:
     """Without pydantic's own words: that it is a key, and which kind of a union's."""
-    return tuple(part for part in fault["loc"] if not str(part).startswith(("[key]", "function-", "tuple[")))
+    return tuple(part for part in fault["loc"] if part != "bool" and not str(part).startswith(("[key]", "function-", "tuple[")))
 
 
 def _name(location: Location) -> str:

@@ -48,7 +48,7 @@ def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity
         **({} if data.shared else pod.told(data)),
         Variable.PROGRAM_FROM: _program(job),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
-        **(pod.archive(job) if ":" in data.format else {}),
+        Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive and ":" in data.format else None,
         Variable.DATA_JOB: identity or None,
         "AWS_REGION": region or None,
     }
@@ -64,30 +64,22 @@ class DataChart(Chart):
         super().__init__(scope, f"{job.name}{DATA_ENDING}")
         if job.data is None:
             raise ValueError("a job without data has no data job")
-        self._job, self._data, self._outputs, self._image = job, job.data, outputs, image
-        self._program = pod.inline_program(self, job, "data")
+        data, program = job.data, pod.config_map(self, job, "data", "program", job.program.files)
         network.data(self, job, outputs)
-        self.identity = names.fingerprint(self._document(""))
+
+        def document(identity: str) -> pod.Object:
+            container = {
+                "name": "data",
+                "command": [contract.DATA_ENTRY_POINT],
+                "env": pod.environment(_environment(job, data, outputs, identity)),
+                "workingDir": contract.HOME,
+            }
+            spec = {"serviceAccountName": names.DATA_ACCOUNT}
+            template = pod.template(job, "data", outputs=outputs, image=image, container=container, spec=spec, program=program)
+            # One pod counts its failures; where one of several indexes is lost, so is the split.
+            return pod.job_document(job, template, data.splitters, indexed=data.splitters > 1)
+
+        self.identity = names.fingerprint(document(""))
         name = f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{self.identity}"
         metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, "data")}
-        yaml_documents.add(self, {**self._document(self.identity), "metadata": metadata})
-
-    def _document(self, identity: str) -> pod.Object:
-        job = self._job
-        container = {
-            "name": "data",
-            "command": [contract.DATA_ENTRY_POINT],
-            "env": pod.environment(_environment(job, self._data, self._outputs, identity)),
-            "workingDir": contract.HOME,
-        }
-        template = pod.template(
-            job,
-            "data",
-            image=self._image,
-            outputs=self._outputs,
-            container=container,
-            spec={"serviceAccountName": names.DATA_ACCOUNT},
-            program=self._program,
-        )
-        # One pod counts its failures; where one of several indexes is lost, so is the split.
-        return pod.job_document(job, template, self._data.splitters, indexed=self._data.splitters > 1)
+        yaml_documents.add(self, {**document(self.identity), "metadata": metadata})

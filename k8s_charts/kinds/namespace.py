@@ -28,5 +28,4 @@ class NamespaceChart(Chart):
         if job.namespace_limits is not None:
             limits = job.namespace_limits.model_dump()
             documents += yaml_documents.template("namespace_limits.yaml", namespace=job.namespace, **limits)
-        for document in documents:
-            yaml_documents.add(self, document)
+        yaml_documents.add(self, *documents)

@@ -36,8 +36,7 @@ class OperatorChart(Chart):
             groups = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"]}
             role["rules"].append({**groups, "verbs": ["get", "list", "watch", "create", "delete"]})
             deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--scheduling=volcano")
-        for document in (definition, space, account, role, binding, policy, deployment):
-            yaml_documents.add(self, document)
+        yaml_documents.add(self, definition, space, account, role, binding, policy, deployment)
 
 
 def _environment(job: TrainingJob) -> dict[Any, object]:
@@ -50,16 +49,15 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
         Variable.PASSES: job.passes,
         Variable.SEED: job.seed,
     }
-    more = {
+    return {
+        **(ours if job.data is not None else {}),
         # A foreign image knows no user 1000, whose home would be /, which is read-only.
         "HOME": contract.HOME if job.image is not None else None,
         # The endpoints that the operator tells have this port, and its PADDLE_PORT is another: Paddle's servers refuse to start.
         "PADDLE_PORT": SERVICE_PORT if job.operator.intranet == "Service" else None,
         "PADDLE_ELASTIC_SERVER": job.operator.etcd_server,
+        **{name: literal(value) for name, value in job.environment.items()},
     }
-    users = {name: literal(value) for name, value in job.environment.items()}
-    more = {name: value for name, value in more.items() if name not in users}
-    return {**(ours if job.data is not None else {}), **more, **users}
 
 
 class PaddleJobChart(Chart):
@@ -69,9 +67,8 @@ class PaddleJobChart(Chart):
         self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
     ) -> None:
         super().__init__(scope, f"{job.name}-training")
-        self._job, self._outputs, self._image, self._data_job = job, outputs, image, data_job
         # With a data job the program comes to the volume; without one it is mounted in the pods themselves.
-        self._program = None if job.splits else pod.inline_program(self, job, "worker")
+        program = None if job.splits else pod.config_map(self, job, "worker", "program", job.program.files)
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
         members = servers + job.trainers
@@ -92,46 +89,37 @@ class PaddleJobChart(Chart):
         scheduling.pod_group(self, job, members=members, with_gpus=with_gpus)
         metadata = {"name": job.name, "namespace": job.namespace, "labels": labels}
         kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": metadata}
-        yaml_documents.add(self, {**kind, "spec": self._spec(servers)})
 
-    def _spec(self, servers: int) -> pod.Object:
-        settings = self._job.operator
-        spec: pod.Object = {"cleanPodPolicy": settings.clean_pod_policy, "intranet": settings.intranet}
-        if settings.with_gloo is not None:
-            spec["withGloo"] = settings.with_gloo
-        if settings.elastic is not None:
-            spec["elastic"] = settings.elastic
-        if servers:
-            spec["ps"] = {"replicas": servers, "template": self._template("ps")}
-        spec["worker"] = {"replicas": self._job.trainers, "template": self._template("worker")}
-        return spec
-
-    def _template(self, role: names.Role) -> pod.Object:
-        job = self._job
-        container = {
-            "name": "paddle",
-            "command": [literal(word) for word in job.command or ()],
-            "args": [literal(argument) for argument in job.arguments],
-            "env": pod.environment(_environment(job)),
-            "envFrom": pod.environment_from(job),
-            # A foreign image starts where its own WORKDIR says.
-            "workingDir": contract.HOME if job.image is None else None,
-        }
-        spec = {
-            "serviceAccountName": names.TRAINER_ACCOUNT,
-            # A PaddleJob has no time limit of its own.
-            "activeDeadlineSeconds": int(job.limits.hours * 3600),
-            # Only the workers name Volcano: the operator takes the job's scheduler from them.
-            "schedulerName": "volcano" if job.gang.kind == "volcano" and role == "worker" else None,
-        }
-        return pod.template(
-            job,
-            role,
-            image=self._image,
-            outputs=self._outputs,
-            container=container,
-            spec=spec,
-            program=self._program,
+        def template(role: names.Role) -> pod.Object:
+            container = {
+                "name": "paddle",
+                "command": [literal(word) for word in job.command or ()],
+                "args": [literal(argument) for argument in job.arguments],
+                "env": pod.environment(_environment(job)),
+                "envFrom": pod.environment_from(job),
+                # A foreign image starts where its own WORKDIR says.
+                "workingDir": contract.HOME if job.image is None else None,
+            }
+            spec = {
+                "serviceAccountName": names.TRAINER_ACCOUNT,
+                # A PaddleJob has no time limit of its own.
+                "activeDeadlineSeconds": int(job.limits.hours * 3600),
+                # Only the workers name Volcano: the operator takes the job's scheduler from them.
+                "schedulerName": "volcano" if job.gang.kind == "volcano" and role == "worker" else None,
+            }
             # For people: the programs in the pods know nothing of a data job.
-            annotations={"paddle-aws/data-job": self._data_job} if self._data_job else None,
-        )
+            note = {"paddle-aws/data-job": data_job} if data_job else None
+            return pod.template(
+                job, role, outputs=outputs, image=image, container=container, spec=spec, program=program, annotations=note
+            )
+
+        settings = job.operator
+        spec = {
+            "cleanPodPolicy": settings.clean_pod_policy,
+            "intranet": settings.intranet,
+            "withGloo": settings.with_gloo,
+            "elastic": settings.elastic,
+            "ps": {"replicas": servers, "template": template("ps")} if servers else None,
+            "worker": {"replicas": job.trainers, "template": template("worker")},
+        }
+        yaml_documents.add(self, {**kind, "spec": {field: value for field, value in spec.items() if value is not None}})

@@ -72,7 +72,7 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
         **pod.identity(job),
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
-        **pod.archive(job),
+        Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive else None,
         Variable.NIC: literal(job.network_device),
         **pod.told(job.ports),
         Variable.TRAINERS: job.trainers,
@@ -104,26 +104,14 @@ class TrainingChart(Chart):
             yaml_documents.add(self, service)
         else:
             account = f"{job.name}-pod-list"
-            for document in yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name):
-                yaml_documents.add(self, document)
+            rights = yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name)
+            yaml_documents.add(self, *rights)
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
         # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
         # None at all would hold every drain up until the job ends.
         pod.disruption_budget(self, job, job.trainers - 1, {"matchLabels": dict(sorted(labels.items()))}, labels)
         scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         config = pod.config_map(self, job, "trainer", "settings", settings(job))
-        document = self._document(job, outputs, image, data_job, config)
-        metadata = {
-            # Kubernetes refuses to change a Job: a changed one is another object, unless the user pins the name.
-            "name": job.name if job.pin_names else names.hashed(job.name, document),
-            "namespace": job.namespace,
-            "labels": {**labels, **scheduling.queue_labels(job)},
-        }
-        yaml_documents.add(self, {**document, "metadata": metadata})
-
-    @staticmethod
-    def _document(job: TrainingJob, outputs: ClusterOutputs, image: str, data_job: str | None, config: str) -> pod.Object:
-        by_index = job.discovery == "index"
         (own,) = yaml_documents.template(
             "trainer.yaml", entry_point=contract.ENTRY_POINT, home=contract.HOME, probe=contract.PROBE_ENTRY_POINT
         )
@@ -141,16 +129,16 @@ class TrainingChart(Chart):
             "subdomain": job.name if by_index else None,
             "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
         }
-        template = pod.template(
-            job,
-            "trainer",
-            image=image,
-            outputs=outputs,
-            container=container,
-            spec=spec,
-            # By this annotation Volcano knows a pod's PodGroup.
-            annotations={"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None,
-        )
+        # By this annotation Volcano knows a pod's PodGroup.
+        group = {"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None
+        template = pod.template(job, "trainer", outputs=outputs, image=image, container=container, spec=spec, annotations=group)
         # Kueue starts a job by lifting `suspend` from it.
         suspend = True if job.gang.kind == "kueue" else None
-        return pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)
+        document = pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)
+        metadata = {
+            # Kubernetes refuses to change a Job: a changed one is another object, unless the user pins the name.
+            "name": job.name if job.pin_names else names.hashed(job.name, document),
+            "namespace": job.namespace,
+            "labels": {**labels, **scheduling.queue_labels(job)},
+        }
+        yaml_documents.add(self, {**document, "metadata": metadata})

@@ -10,23 +10,25 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import Volume
 
-TUTORIALS_MOUNT_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
-"""The tutorials' NFS options and `noresvport`, which EFS asks for: without it a client may hang after a failover."""
+MOUNT_OPTIONS = {
+    # TLS is the driver's default; said all the same, since the file system refuses anything else.
+    "efs": ("tls", "noresvport"),
+    # The tutorials', and `noresvport`, which EFS asks for: without it a client may hang after a failover.
+    "nfs": ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport"),
+}
 
 
 def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
     """What lies behind the PersistentVolume: fields of its spec."""
     source = outputs.volume_source(volume)
-    if volume.kind == "nfs":
-        options = TUTORIALS_MOUNT_OPTIONS if volume.mount_options is None else volume.mount_options
-        return {"mountOptions": list(options), "nfs": {"path": source["path"], "server": source["server"]}}
     if volume.kind == "host-path":
         # Behind a claim, not in the pod: restricted pod security takes no hostPath volume in a pod.
-        return {"hostPath": {"path": source["path"], "type": "Directory"}}
+        return {"hostPath": {**source, "type": "Directory"}}
+    options = {"mountOptions": list(MOUNT_OPTIONS[volume.kind] if volume.mount_options is None else volume.mount_options)}
+    if volume.kind == "nfs":
+        return {"nfs": source, **options}
     handle = f"{source['file_system']}::{source['access_point']}"
-    # TLS is the driver's default; said all the same, since the file system refuses anything else.
-    options = ("tls", "noresvport") if volume.mount_options is None else volume.mount_options
-    return {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle}, "mountOptions": list(options)}
+    return {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle}, **options}
 
 
 class VolumeChart(Chart):
@@ -43,5 +45,4 @@ class VolumeChart(Chart):
             size=job.volume.size,
         )
         volume["spec"] = dict(sorted({**volume["spec"], **_source(job.volume, outputs)}.items()))
-        yaml_documents.add(self, volume)
-        yaml_documents.add(self, claim)
+        yaml_documents.add(self, volume, claim)

@@ -68,11 +68,6 @@ def identity(job: TrainingJob) -> dict[Variable, str]:
     }
 
 
-def archive(job: TrainingJob) -> dict[Variable, str]:
-    """Which archive the pod unpacks, where the program comes in one."""
-    return {} if job.program.archive is None else {Variable.PROGRAM_ARCHIVE: job.program.archive.digest}
-
-
 def environment_from(job: TrainingJob, settings: str | None = None) -> list[Object]:
     """Where a trainer's other variables come from. The later one wins: a Secret changes no setting of the job."""
     named = {"secretRef": job.environment_from, "configMapRef": settings}
@@ -86,17 +81,13 @@ def pull_policy(image: str) -> str:
     return "IfNotPresent" if digest or tag not in ("", "latest") else "Always"
 
 
-def inline_program(scope: Construct, job: TrainingJob, role: names.Role) -> str | None:
-    """Adds the ConfigMap of a program that came with the job file, and returns its name; None where there is no such program.
+def config_map(scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]) -> str | None:
+    """Adds an immutable ConfigMap and returns its name, which has a hash of its data; None where there is no data.
 
-    Its name has a hash of its content, so that the program of a running job cannot change.
+    So neither the settings nor the inline program of a running job can change.
     """
-    files = dict(job.program.files)
-    return config_map(scope, job, role, "program", files) if files else None
-
-
-def config_map(scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]) -> str:
-    """Adds an immutable ConfigMap, and returns its name, which has a hash of its data."""
+    if not data:
+        return None
     name = names.hashed(f"{job.name}-{ending}", data)
     metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, role)}
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data), "immutable": True}

@@ -19,8 +19,7 @@ GPU = "nvidia.com/gpu"
 def requirements(resources: Resources, gpus: int = 0) -> Object:
     """Requests equal limits: the pod is "Guaranteed", the last to be evicted when a node runs short."""
     amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
-    if gpus:
-        amounts[GPU] = str(gpus)
+    amounts |= {GPU: str(gpus)} if gpus else {}
     return {"limits": amounts, "requests": amounts}
 
 
@@ -65,26 +64,25 @@ def _over_hosts(job: TrainingJob, role: names.Role) -> Object:
     }
 
 
+def _given(values: Object) -> Object:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def queue_labels(job: TrainingJob) -> dict[str, str]:
     """Labels of the Job object by which Kueue admits it."""
-    if job.gang.kind != "kueue" or job.gang.queue is None:
+    if job.gang.kind != "kueue":
         return {}
-    priority = {"kueue.x-k8s.io/priority-class": job.gang.priority} if job.gang.priority else {}
-    return {"kueue.x-k8s.io/queue-name": job.gang.queue, **priority}
+    return _given({"kueue.x-k8s.io/queue-name": job.gang.queue, "kueue.x-k8s.io/priority-class": job.gang.priority})
 
 
 def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:
     """Volcano's PodGroup of `members` pods, where the job asks for one; it has the job's name."""
     if job.gang.kind != "volcano":
         return
-    amounts = {"cpu": total(job.resources.cpu, members), "memory": total(job.resources.memory, members)}
-    if job.gpus.count:
-        amounts[GPU] = str(job.gpus.count * with_gpus)
-    spec: Object = {"minMember": members, "minResources": amounts}
-    if job.gang.queue is not None:
-        spec["queue"] = job.gang.queue
-    if job.gang.priority is not None:
-        spec["priorityClassName"] = job.gang.priority
+    gpus = str(job.gpus.count * with_gpus) if job.gpus.count else None
+    amounts = {"cpu": total(job.resources.cpu, members), "memory": total(job.resources.memory, members), GPU: gpus}
+    given = {"queue": job.gang.queue, "priorityClassName": job.gang.priority}
+    spec = {"minMember": members, "minResources": _given(amounts), **_given(given)}
     metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
     group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
     yaml_documents.add(scope, group)

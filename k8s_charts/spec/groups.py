@@ -98,13 +98,11 @@ class Program(Settings):
 
     def read(self, folder: Path, *, fetch: bool) -> Self:
         """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
-        root = None if self.path is None else folder / Path(self.path).expanduser()
-        read = None if root is None else ProgramArchive.of_folder(root)
+        read = None if self.path is None else ProgramArchive.of_folder(folder / Path(self.path).expanduser())
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-            root = read.root
-        found = self.model_copy(update={"requirements": requirements(self.requirements, root)})
+        found = self.model_copy(update={"requirements": requirements(self.requirements, read.root if read else None)})
         found._read = read
         return found
 
@@ -138,7 +136,7 @@ class Data(Settings):
     """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job."""
     shared: bool = False
     """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
-    format: Text = Field(default="lines", pattern=r"^(lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$")
+    format: Text = Field(default="lines", pattern=f"^({contract.RECORD_FORMAT})$")
     """lines | files | module:function, a record reader in your program's folder."""
     shards: int | None = Field(default=None, ge=1, le=10_000)
     """Default: one for each trainer."""

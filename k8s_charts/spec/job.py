@@ -14,21 +14,7 @@ from paddle_node import command_line, contract
 from paddle_node.contract import Variable
 from pydantic import AliasChoices, ConfigDict, Field
 
-from k8s_charts.spec import rules
-from k8s_charts.spec.groups import (
-    Data,
-    Gang,
-    Gpus,
-    Limits,
-    NamespaceLimits,
-    PaddleJobSettings,
-    Ports,
-    Program,
-    Resources,
-    Scheduling,
-    TrainerResources,
-    Volume,
-)
+from k8s_charts.spec import groups, rules
 from k8s_charts.spec.program import INLINE_LIMIT, json_size
 from k8s_charts.spec.value_types import (
     LABEL_LENGTH,
@@ -54,6 +40,7 @@ DATA_ENDING = "-data"
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes of which, without a command, the program's train.py is run."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
+_OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -99,7 +86,7 @@ class TrainingJob(Settings):
     """Seed of initial parameters and of the order of batches."""
     network_device: Text = Field(default="eth0", min_length=1, max_length=15)
     """The pod's network device (0.x: --nics)."""
-    program: Program = Field(default_factory=Program)
+    program: groups.Program = Field(default_factory=groups.Program)
     command: CommandLine | None = Field(
         default=None,
         description=(
@@ -124,23 +111,23 @@ class TrainingJob(Settings):
     """Handed on to the training program untouched."""
     environment: dict[VariableName, Text] = Field(default_factory=dict)
     """More variables for the training program."""
-    data: Data | None = None
+    data: groups.Data | None = None
     """What to train on; only controller paddlejob may leave it to the image."""
-    volume: Volume = Field(default_factory=Volume)
-    ports: Ports = Field(default_factory=Ports)
-    resources: TrainerResources = Field(default_factory=TrainerResources)
+    volume: groups.Volume = Field(default_factory=groups.Volume)
+    ports: groups.Ports = Field(default_factory=groups.Ports)
+    resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
     """Of each trainer pod."""
-    data_resources: Resources = Field(default_factory=Resources)
+    data_resources: groups.Resources = Field(default_factory=groups.Resources)
     """Of each pod of the data job."""
-    gpus: Gpus = Field(default_factory=Gpus)
-    scheduling: Scheduling = Field(default_factory=Scheduling)
-    gang: Gang = Field(default_factory=Gang)
-    limits: Limits = Field(default_factory=Limits)
+    gpus: groups.Gpus = Field(default_factory=groups.Gpus)
+    scheduling: groups.Scheduling = Field(default_factory=groups.Scheduling)
+    gang: groups.Gang = Field(default_factory=groups.Gang)
+    limits: groups.Limits = Field(default_factory=groups.Limits)
     pin_names: bool = False
     """Job names without a hash: a changed job then has to be deleted before it can be applied again."""
-    namespace_limits: NamespaceLimits | None = None
+    namespace_limits: groups.NamespaceLimits | None = None
     """A ceiling for all jobs of the namespace together."""
-    paddlejob: PaddleJobSettings | None = None
+    paddlejob: groups.PaddleJobSettings | None = None
     """controller paddlejob: what only its operator knows."""
 
     @classmethod
@@ -174,9 +161,9 @@ class TrainingJob(Settings):
         return job.model_copy(update={"program": program})
 
     @property
-    def operator(self) -> PaddleJobSettings:
+    def operator(self) -> groups.PaddleJobSettings:
         """The operator's settings, defaults where none are given."""
-        return self.paddlejob or PaddleJobSettings()
+        return self.paddlejob or groups.PaddleJobSettings()
 
     @property
     def chosen_runtime(self) -> str:
@@ -241,12 +228,6 @@ class TrainingJob(Settings):
             yield "command is empty: leave it out, or name the program to run"
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
-        # Whoever names an image knows what it holds.
-        if self.program.origin == "image" and self.image is None and self.program.folder not in contract.IMAGE_PROGRAMS:
-            yield (
-                f"program.folder is {self.program.folder}: the image has {' and '.join(contract.IMAGE_PROGRAMS)}; "
-                f"write ./{self.program.folder} for a folder beside this file"
-            )
         yield from self._environment_faults()
         yield from self._node_faults()
 
@@ -288,7 +269,7 @@ class TrainingJob(Settings):
         if self.resume and len(found) != 1:
             yield f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed"
         for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
-            if path is not None and not _below_output(path):
+            if path is not None and not _OUTPUT.fullmatch(path):
                 yield f"{setting} is {path}: a path below output/ is allowed, without .."
 
     def _environment_faults(self) -> Iterator[str]:
@@ -322,8 +303,3 @@ class TrainingJob(Settings):
             if needed > given:
                 limit = getattr(ceiling, setting)
                 yield f"namespace_limits.{setting} is {limit}: the job would never start, its {pods} training pods need more"
-
-
-def _below_output(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return len(parts) > 1 and parts[0] in ("output", "{output}") and ".." not in parts

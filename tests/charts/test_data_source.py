@@ -1,7 +1,5 @@
 """Where a job's data comes from: what is uploaded, what the data job reads by itself, and what each pod sees of the volume."""
 
-# ruff: noqa: E501 (tables, one row a line)
-
 import os
 import subprocess
 import tempfile
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
@@ -22,65 +21,32 @@ Made = Callable[..., list[dict[str, Any]]]
 Only = Callable[..., dict[str, Any]]
 
 
-@pytest.mark.parametrize(
-    ("given", "local"),
-    [
-        ("sample.tsv", "sample.tsv"),
-        ("../corpora/words.tsv.gz", "../corpora/words.tsv.gz"),
-        ("/home/jobpath-of-mine/words.tsv", "/home/jobpath-of-mine/words.tsv"),
-        ("~/corpus.tsv", str(Path.home() / "corpus.tsv")),
-        ("s3://corpus/words/", None),
-        ("http://10.0.0.1/a", None),
-        ("/home/jobpath/raw/words.tsv", None),
-        ("/nas/raw/words.tsv", "/nas/raw/words.tsv"),
-    ],
-)
+TABLES = yaml.safe_load(Path(__file__).with_name("data_sources.yaml").read_text())
+
+
+@pytest.mark.parametrize(("given", "local"), TABLES["local"])
 def test_a_local_file_is_uploaded_under_the_jobs_name(given: str, local: str | None, job: Job, outputs: ClusterOutputs) -> None:
     made = job(data={"source": given})
-    assert made.local_file == (None if local is None else Path(local))
+    assert made.local_file == (None if local is None else Path(local).expanduser())
     address = given if local is None else f"s3://paddle-storage-bucket/sources/words/{Path(local).name}"
     assert source(made, outputs) == address
 
 
-@pytest.mark.parametrize(
-    ("given", "ports"),
-    [("s3://corpus/words/", [443]), ("https://example.org:8443/a", [443, 8443]), ("http://store:9000/a", [443, 80, 9000])],
-)
+@pytest.mark.parametrize(("given", "ports"), TABLES["ports"])
 def test_the_data_jobs_network_policy_lets_it_reach_its_source(given: str, ports: list[int], made: Made, only: Only) -> None:
     policy = only(made(data={"source": given}), "NetworkPolicy", component="data")
     anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
     assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [ports]
 
 
-@pytest.mark.parametrize(
-    "given",
-    ["ftp://a/b", "s3://", "https:///", "", "/", "..", "~", "~root/x", "a\0b", "https://h/a b", "https://h/é", "https://me:secret@h/a", "/home/jobpath/../etc"],
-)  # fmt: skip
+@pytest.mark.parametrize("given", TABLES["refused"])
 def test_what_cannot_be_read_is_refused(given: str, job: Job) -> None:
     with pytest.raises(SettingError, match=r"data\.source") as refusal:
         job(data={"source": given})
     assert "secret" not in str(refusal.value)
 
 
-OWN = ("/home/jobpath/words", "words", None)
-TEAM = {"kind": "nfs", "folder": "team/jobs", "mount_path": "/mnt"}
-
-
-@pytest.mark.parametrize(
-    ("volume", "given", "mounted", "made"),
-    [
-        ({}, "s3://corpus/words", [OWN], None),
-        ({}, "/home/jobpath/words/raw/*.tsv", [OWN], None),
-        ({}, "/home/jobpath//wordsworth/./", [OWN, ("/home/jobpath/wordsworth", "wordsworth", True)], ["words", "wordsworth"]),
-        ({}, "/home/jobpath/raw/$x/p?rt-*.tsv", [OWN, ("/home/jobpath/raw/$x", "raw/$x", True)], ["words", "raw/$$x"]),
-        ({}, "/home/jobpath/raw/a:b/c", [OWN, ("/home/jobpath/raw", "raw", True)], ["words", "raw"]),
-        ({}, "/home/jobpath", [OWN, ("/home/jobpath", None, True)], ["words", "."]),
-        ({"kind": "nfs"}, "s3://corpus/words", [OWN], ["words"]),
-        ({"kind": "host-path", "path": "/srv"}, "s3://corpus/words", [OWN], ["words"]),
-        ({"kind": "claim", "claim": "mine"}, "s3://corpus/words", [OWN], ["words"]),
-        (TEAM, "/mnt/raw/*", [("/mnt/words", "team/jobs/words", None), ("/mnt/raw", "team/jobs/raw", True)], ["team/jobs/words", "team/jobs/raw"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("volume", "given", "mounted", "made"), TABLES["mounted"])
 def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
     volume: dict[str, Any], given: str, mounted: list[Any], made: list[str] | None, only: Only, job: Job, outputs: ClusterOutputs
 ) -> None:
@@ -88,7 +54,7 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
     for component in ("data", "trainer"):
         pod = only(found, "Job", component=component)["spec"]["template"]["spec"]
         mounts = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "job"]
-        seen = [(mount["mountPath"], mount.get("subPath"), mount.get("readOnly")) for mount in mounts]
+        seen = [[mount["mountPath"], mount.get("subPath"), mount.get("readOnly")] for mount in mounts]
         makers = [maker["args"] for maker in pod.get("initContainers", [])]
         if component == "data":
             assert (seen, makers) == (mounted, [made] if made else [])
@@ -116,16 +82,7 @@ def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict
     assert "SHUFFLE_SEED" not in told
 
 
-@pytest.mark.parametrize(
-    ("mode", "there", "code", "said"),
-    [
-        (0o777, ["raw"], 0, ""),
-        (0o555, ["raw"], 2, "may not make the job's folder on the volume (Permission denied): make team/words there and chown"),
-        (0o777, ["raw", "team/words"], 2, "may not write to the job's folder on the volume: make team/words there and chown"),
-        (0o700, [], 1, "cannot enter the volume: make team/words there and chown it to 1000:1000"),
-        (0o777, [], 2, "data.source is not there: the volume has no raw"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "there", "code", "said"), TABLES["made"])
 def test_who_makes_the_jobs_folder_says_why_it_cannot(mode: int, there: list[str], code: int, said: str, made: Made) -> None:
     """As user 1000, in a folder that belongs to another user, as on an NFS server; only root can play that."""
     if os.getuid() != 0:
@@ -152,15 +109,7 @@ def test_hold_out_is_handed_on_exactly(given: float, told: str, made: Made, only
     assert environment["HOLD_OUT"] == told and float(told) == given
 
 
-@pytest.mark.parametrize(
-    ("image", "policy"),
-    [
-        ("registry.example/a:1.2", "IfNotPresent"),
-        ("localhost:5000/a@sha256:" + "0" * 64, "IfNotPresent"),
-        ("localhost:5000/a", "Always"),
-        ("a:latest", "Always"),
-    ],
-)
+@pytest.mark.parametrize(("image", "policy"), TABLES["pulled"])
 def test_a_preloaded_version_is_used_and_latest_is_pulled(image: str, policy: str, job: Job, outputs: ClusterOutputs) -> None:
     jobs = [document for document in documents(job(), outputs, image) if document["kind"] == "Job"]
     assert {one["imagePullPolicy"] for job in jobs for one in job["spec"]["template"]["spec"]["containers"]} == {policy}

@@ -211,8 +211,6 @@ EVALUATION = ("python3", "/opt/paddle/evaluate_pass.py")
 """Measures the newest complete pass, with a trainer's variables."""
 PROGRAMS = "/opt/paddle/programs"
 """Where the image keeps its training programs."""
-IMAGE_PROGRAMS = ("quick_start", "recommendation")
-"""Which ones trainer_image/Dockerfile copies there."""
 UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"
@@ -262,6 +260,8 @@ addresses, also of a machine on which other jobs are rehearsed."""
 
 DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means complete (ours)."""
+RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+"""What DATA_FORMAT may be."""
 SPLIT_MANIFEST = "manifest.json"
 """The same in the split's own folder, created exclusively and never replaced (ours)."""
 

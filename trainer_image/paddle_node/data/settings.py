@@ -15,7 +15,6 @@ from paddle_node.environment import Reader, read_settings, setting
 from paddle_node.failure import SettingError
 
 FORMATS = ("lines", "files")
-_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 _NAME = (r"[A-Za-z0-9][A-Za-z0-9-]{0,100}", "letters, digits and hyphens are allowed")
 _SHARED = (r"shared/[0-9a-f]{16}", "shared/ and 16 hexadecimal digits are needed")
 _SHARE = (lambda share: 0 <= share < 1, "the share kept for evaluation is a number from 0 to below 1")
@@ -32,7 +31,7 @@ class SplitSettings:
     source: str = setting(Reader.raw, Variable.DATA_SOURCE)
     """As the user wrote it: a container path, s3://, https:// or http://."""
     format: str = setting(
-        Reader.matching, Variable.DATA_FORMAT, _FORMAT, "lines, files or module:function is allowed", FORMATS[0]
+        Reader.matching, Variable.DATA_FORMAT, contract.RECORD_FORMAT, "lines, files or module:function is allowed", FORMATS[0]
     )
     hold_out: float = setting(Reader.number, Variable.HOLD_OUT, 0.0, *_SHARE)
     seed: str | None
