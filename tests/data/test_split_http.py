@@ -296,7 +296,7 @@ LINK_LOCAL = {
 
 @pytest.mark.parametrize("target", LINK_LOCAL)
 def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_followed(server: Server, target: str) -> None:
-    sentence = f"DATA_SOURCE is .*, which leads to the link-local address {LINK_LOCAL[target]}: that is no source"
+    sentence = f"DATA_SOURCE is .*, which leads to {LINK_LOCAL[target]}, which is the pod's own or its node's: that is no source"
     server.always = redirect(target)
     refused(server, sentence, 2)
     with pytest.raises(Failure, match=sentence):
@@ -312,7 +312,7 @@ def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server
         other = Server(probe.getsockname()[0])
     try:
         other.always = redirect(server.address)
-        refused(other, r"leads to the loopback address 127\.0\.0\.1: that is no source", 2)
+        refused(other, r"leads to 127\.0\.0\.1, which is the pod's own or its node's", 2)
         assert server.requests == []
     finally:
         other.close()
@@ -338,7 +338,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(server: Server, mon
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     server.address = server.address.replace("127.0.0.1", "source.test")
-    refused(server, r"leads to the link-local address 169\.254\.169\.254", 2)
+    refused(server, r"leads to 169\.254\.169\.254, which is the pod's own or its node's", 2)
     assert server.requests == ["bytes=0-0"]
     assert len(asked) == 2, "once for each connection"
 
