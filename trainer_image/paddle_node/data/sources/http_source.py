@@ -62,8 +62,7 @@ class HttpSource(Source):
                 raise
 
         breaks = (OSError, ValueError, http.client.HTTPException)
-        stream = Resumed(self.uri, thing.size, ask, breaks=breaks, marked=bool(thing.mark), ranges=self.ranges, begin=begin)
-        return io.BufferedReader(stream, BUFFER)
+        return io.BufferedReader(Resumed(self.uri, thing, ask, breaks, begin, self.ranges), BUFFER)
 
     def _answer(self, response: http.client.HTTPResponse) -> Answer:
         if response.status == 206:
