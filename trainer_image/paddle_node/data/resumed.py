@@ -67,8 +67,8 @@ class Tries:
 class Resumed(io.RawIOBase):
     """Requests again from where a body broke off.
 
-    `ask(offset)` answers from `offset` or earlier; where the object has no mark, from the beginning, and what was read before must
-    come again the same. `breaks` are the errors of a broken connection.
+    `ask(offset)` answers from `offset` or earlier; where the object has no mark, from the beginning, and what was read before
+    must come again the same. `breaks` are the errors of a broken connection.
     """
 
     def __init__(
