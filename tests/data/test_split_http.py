@@ -1,17 +1,15 @@
 """An https:// source against a real server that does what servers do: cut off, refuse, fail, know no ranges."""
 
-import io
 import re
 import socket
 import ssl
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from job_folder import Job
+from job_folder import Job, zipped
 from paddle_node.data import resumed
 from paddle_node.data.sources import registry
 from paddle_node.data.sources.registry import Object
@@ -274,12 +272,9 @@ def test_another_query_is_another_source(job: Job, server: Server) -> None:
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_zip_on_the_web(job: Job, server: Server, ranges: bool) -> None:
     """Its directory is at the end: by ranges, or by way of the pod's scratch."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        half = CONTENT.index(b"\n", 200_000) + 1
-        archive.writestr("a", CONTENT[:half])
-        archive.writestr("b", CONTENT[half:])
-    server.content, server.always = packed.getvalue(), good(ranges)
+    half = CONTENT.index(b"\n", 200_000) + 1
+    packed = zipped([("a", CONTENT[:half]), ("b", CONTENT[half:])])
+    server.content, server.always = packed, good(ranges)
     job.split(server.address)
     assert whole(job)
 
