@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from job_folder import Job, zipped
+from job_folder import Job, tar, zipped
 from paddle_node.data import resumed
 from paddle_node.data.sources import registry
 from paddle_node.data.sources.registry import Object
@@ -168,6 +168,12 @@ def test_whatever_servers_do_the_content_comes_whole(server: Server, faults: dic
     server.faults, server.always = faults, always
     assert read(server) == CONTENT
     assert server.requests == ["bytes=0-0", *requests]
+
+
+def test_a_tar_that_is_cut_before_its_mark_is_known_all_the_same(job: Job, server: Server) -> None:
+    server.content, server.faults = tar([("a", CONTENT)]), {2: good(cut=100)}
+    job.split(server.address)
+    assert whole(job)
 
 
 def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,9 +102,11 @@ class Resumed(io.RawIOBase):
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        block = self._next(len(buffer))
-        buffer[: len(block)] = block
-        return len(block)
+        filled = 0  # Whole blocks, over any break: an archive is recognized by its first 262 bytes.
+        while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
+            buffer[filled : filled + len(block)] = block
+            filled += len(block)
+        return filled
 
     def close(self) -> None:
         self._drop()
